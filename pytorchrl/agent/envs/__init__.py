@@ -1,0 +1,6 @@
+"""Environments: vectors of them, their spaces."""
+
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.vec_env import VecEnv, VecStep
+
+__all__ = ["UnsupportedSpaceError", "VecEnv", "VecStep"]

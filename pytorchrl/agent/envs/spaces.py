@@ -1,0 +1,65 @@
+"""Spaces: which ones the toolkit handles, and how observations and actions of them are laid out in arrays.
+
+Scalars keep a trailing axis of one, so a Discrete observation or action is (E, 1) here and (E,) in gymnasium.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+
+class UnsupportedSpaceError(ValueError):
+    """A space that the environments, the actor or the algorithm cannot handle."""
+
+
+Flat = spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
+
+
+def check_observation_space(space: gym.Space[Any], owner: str) -> None:
+    """Refuse observation spaces that cannot be stored as arrays.
+
+    Raises:
+        UnsupportedSpaceError: neither an array space nor a Dict of array spaces.
+    """
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+    for name, part in parts.items():
+        if not isinstance(part, Flat):
+            where = f"key {name!r} of the observation space" if name else "the observation space"
+            raise UnsupportedSpaceError(
+                f"{owner}: {where} is {part}; Box, Discrete, MultiBinary, MultiDiscrete, and one Dict of these are "
+                f"handled. gymnasium.wrappers.FlattenObservation turns most others into a Box"
+            )
+
+
+def check_action_space(space: gym.Space[Any], owner: str) -> None:
+    """Refuse action spaces that are neither Discrete nor Box.
+
+    Raises:
+        UnsupportedSpaceError: it is neither.
+    """
+    if not isinstance(space, spaces.Box | spaces.Discrete):
+        raise UnsupportedSpaceError(f"{owner}: the action space is {space}; Discrete and Box are handled")
+
+
+def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
+    """A batch of gymnasium's observations in our layout."""
+    if isinstance(observation, Mapping):
+        assert isinstance(space, spaces.Dict)
+        return {name: with_trailing_axis(part, space[name]) for name, part in observation.items()}
+    return observation[:, None] if isinstance(space, spaces.Discrete) else observation
+
+
+def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
+    """(E, 1) int64 or (E, *action): actions drawn uniformly; standard normal along the unbounded directions of a Box."""
+    if isinstance(space, spaces.Discrete):
+        return generator.integers(0, int(space.n), (num_envs, 1), np.int64)
+    assert isinstance(space, spaces.Box)
+    bounded = np.isfinite(space.low) & np.isfinite(space.high)
+    low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 1.0)
+    shape = (num_envs, *space.shape)
+    drawn = np.where(bounded, generator.uniform(low, high, shape), generator.standard_normal(shape))
+    return np.clip(drawn, space.low, space.high).astype(space.dtype)

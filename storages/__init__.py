@@ -1,0 +1,26 @@
+"""How experience is kept: storages that hold transitions as arrays and make batches of tensors of them.
+
+Stands alone: numpy, numba, torch. Fields are named in :mod:`storages.transition`; the contract every storage keeps is
+:class:`Storage`.
+"""
+
+from storages.core.fields import SampleError
+from storages.factory import Component, Factory
+from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.on_policy.gae_buffer import GAEBuffer
+from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
+from storages.schedule import LinearSchedule, Schedule
+from storages.storage import EmptyStorageError, Storage
+
+__all__ = [
+    "Component",
+    "EmptyStorageError",
+    "Factory",
+    "GAEBuffer",
+    "LinearSchedule",
+    "ReplayBuffer",
+    "SampleError",
+    "Schedule",
+    "Storage",
+    "VanillaOnPolicyBuffer",
+]

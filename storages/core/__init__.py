@@ -1,0 +1,1 @@
+"""What storages are made of. Knows no algorithm."""

@@ -1,0 +1,151 @@
+"""What a sample looks like: its fields flattened into leaves, and each leaf's shape and dtype.
+
+The first sample fixes the layout; every later one is held against it before anything is stored, so that a sample that
+does not fit is refused whole.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from storages.transition import DONE, FLAGS, REQUIRED, REW, SUCCESSORS, TRUNC2, Array, Leaf, Sample
+
+Path: TypeAlias = tuple[str, ...]
+"""Where a leaf stands in a sample: ("Reward",), or ("Observation", "pixels") inside a dict observation."""
+
+
+class SampleError(ValueError):
+    """A sample that a storage refuses; what it held before is untouched."""
+
+
+@dataclass(frozen=True)
+class LeafLayout:
+    """Shape and dtype of one environment's part of a leaf."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that one environment's part takes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+Layout: TypeAlias = dict[Path, LeafLayout]
+
+
+def leaves(sample: Sample) -> Iterator[tuple[Path, Leaf]]:
+    """Every array of the sample and where it stands."""
+    for key, value in sample.items():
+        if isinstance(value, Mapping):
+            for name, leaf in value.items():
+                yield (key, name), leaf
+        else:
+            yield (key,), value
+
+
+def nest(flat: Mapping[Path, Any]) -> dict[str, Any]:
+    """The inverse of :func:`leaves`."""
+    nested: dict[str, Any] = {}
+    for path, value in flat.items():
+        if len(path) == 1:
+            nested[path[0]] = value
+        else:
+            nested.setdefault(path[0], {})[path[1]] = value
+    return nested
+
+
+def text(path: Path) -> str:
+    """A path as people write it: ``Observation['pixels']``."""
+    return path[0] if len(path) == 1 else f"{path[0]}[{path[1]!r}]"
+
+
+def first_layout(sample: Sample, owner: str) -> tuple[Layout, int]:
+    """The layout that a first sample fixes, and how many environments it holds.
+
+    Raises:
+        SampleError: a required field is missing, OBS2 does not look like OBS, or the fields disagree on the number of
+            environments.
+    """
+    for key in REQUIRED:
+        if key not in sample:
+            raise SampleError(f"{owner}: a sample needs {', '.join(REQUIRED)}; {key} is missing from {list(sample)}")
+    layout: Layout = {}
+    num_envs = len(sample[DONE]) if np.ndim(sample[DONE]) else 0
+    for path, leaf in leaves(sample):
+        array = as_array(leaf, path, owner)
+        if array.ndim == 0 or array.shape[0] != num_envs or num_envs == 0:
+            raise SampleError(
+                f"{owner}: every field has the environments as its first axis; Done has {num_envs} of them, "
+                f"{text(path)} has shape {array.shape}"
+            )
+        layout[path] = LeafLayout(array.shape[1:], np.dtype(np.bool_) if path[0] in FLAGS else array.dtype)
+    for key in (*sorted(FLAGS), REW):
+        if (key,) in layout and layout[(key,)].shape != (1,):
+            shape = layout[(key,)].shape
+            raise SampleError(f"{owner}: {key} must have shape ({num_envs}, 1), got {(num_envs, *shape)}")
+    for successor, first in SUCCESSORS.items():
+        of_successor = {path[1:]: leaf for path, leaf in layout.items() if path[0] == successor}
+        of_first = {path[1:]: leaf for path, leaf in layout.items() if path[0] == first}
+        if of_successor != of_first:
+            raise SampleError(
+                f"{owner}: {successor} must have the shape and dtype of {first}, got {_shown(of_successor)} "
+                f"beside {_shown(of_first)}"
+            )
+    layout.setdefault((TRUNC2,), LeafLayout((1,), np.dtype(np.bool_)))
+    return layout, num_envs
+
+
+def _shown(layout: Layout) -> str:
+    if list(layout) == [()]:
+        return f"{layout[()].dtype}{layout[()].shape}"
+    return str({path[0]: f"{leaf.dtype}{leaf.shape}" for path, leaf in layout.items()}) if layout else "nothing"
+
+
+def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path, Array]:
+    """The arrays of a sample, each of the shape and dtype that the layout says; flags as booleans.
+
+    Raises:
+        SampleError: a field is missing, unknown, or of another shape or dtype.
+    """
+    arrays: dict[Path, Array] = {}
+    for path, leaf in leaves(sample):
+        expected = layout.get(path)
+        if expected is None:
+            raise SampleError(
+                f"{owner}: {text(path)} was not in the first sample, which fixed the fields: "
+                f"{', '.join(text(known) for known in layout)}"
+            )
+        array = leaf if isinstance(leaf, np.ndarray) else as_array(leaf, path, owner)
+        if array.shape != (num_envs, *expected.shape):
+            raise SampleError(
+                f"{owner}: {text(path)} had shape {(num_envs, *expected.shape)} in the first sample, "
+                f"now it has {array.shape}"
+            )
+        if array.dtype != expected.dtype:
+            if path[0] not in FLAGS:
+                raise SampleError(
+                    f"{owner}: {text(path)} had dtype {expected.dtype} in the first sample, now it has {array.dtype}"
+                )
+            array = array != 0
+        arrays[path] = array
+    if len(arrays) != len(layout):
+        arrays.setdefault((TRUNC2,), np.zeros((num_envs, 1), np.bool_))
+        for path in layout:
+            if path not in arrays:
+                raise SampleError(f"{owner}: {text(path)} was in the first sample and is missing now")
+    return arrays
+
+
+def as_array(leaf: Leaf, path: Path, owner: str) -> Array:
+    """A leaf as a numpy array, without a copy where it is one or lies in the CPU's memory."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().cpu().numpy()
+    if isinstance(leaf, np.ndarray):
+        if leaf.dtype.hasobject:
+            raise SampleError(f"{owner}: {text(path)} must be numeric, got dtype {leaf.dtype}")
+        return leaf
+    raise SampleError(f"{owner}: {text(path)} must be an array or a tensor, got {type(leaf).__name__}")

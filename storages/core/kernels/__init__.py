@@ -1,0 +1,1 @@
+"""Compiled loops: numpy arrays in and out, no torch."""

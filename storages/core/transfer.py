@@ -1,0 +1,28 @@
+"""Gathered rows as tensors on the device where the algorithm computes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from storages.transition import FLAGS, Batch
+
+
+def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
+    """Tensors on ``device`` of the dtypes that the arrays have; flags as float32.
+
+    The tensors share the arrays' memory where ``device`` is the CPU, so the arrays must be the caller's alone.
+    """
+    batch: Batch = {}
+    for key, value in fields.items():
+        if isinstance(value, Mapping):
+            batch[key] = {name: _to_device(torch.from_numpy(leaf), device) for name, leaf in value.items()}
+        else:
+            array = value.astype(np.float32) if key in FLAGS else value
+            batch[key] = _to_device(torch.from_numpy(array), device)
+    return batch
+
+
+def _to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return tensor if device.type == "cpu" else tensor.to(device)

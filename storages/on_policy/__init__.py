@@ -1,0 +1,6 @@
+"""Storages that hold a rollout of the current policy."""
+
+from storages.on_policy.gae_buffer import GAEBuffer
+from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
+
+__all__ = ["GAEBuffer", "VanillaOnPolicyBuffer"]

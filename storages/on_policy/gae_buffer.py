@@ -1,0 +1,50 @@
+"""A rollout whose advantages trade bias for variance: generalized advantage estimation."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.kernels.returns import generalized_advantages
+from storages.hyper_parameters import Count, UnitInterval
+from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
+from storages.storage import Discounting, Environments, ValueFunction
+from storages.transition import ADV, RET
+
+
+class GAEBuffer(VanillaOnPolicyBuffer):
+    """Rollouts with generalized advantage estimates (Schulman et al., arXiv 1506.02438); RET is ADV + VAL.
+
+    Args:
+        size: steps of a rollout; ``size * num_envs`` transitions.
+        gae_lambda: 0 trusts the value function (one-step errors), 1 the rewards (whole returns).
+        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        actor: ValueFunction,
+        algorithm: Discounting,
+        envs: Environments | None,
+        size: Count,
+        gae_lambda: UnitInterval = 0.95,
+        *,
+        allow_nonfinite: bool = False,
+    ) -> None:
+        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite=allow_nonfinite)
+        self.gae_lambda = gae_lambda
+
+    def _make_returns(
+        self,
+        rewards: NDArray[np.floating],
+        values: NDArray[np.floating],
+        next_values: NDArray[np.floating],
+        ends: NDArray[np.bool_],
+    ) -> None:
+        returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
+        generalized_advantages(
+            rewards, values, next_values, ends, self.algorithm.gamma, self.gae_lambda, advantages
+        )
+        np.add(advantages, values, out=returns)

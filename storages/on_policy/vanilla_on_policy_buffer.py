@@ -1,0 +1,132 @@
+"""A rollout of the current policy: filled, used for a few epochs, emptied."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core import samplers
+from storages.core.kernels.returns import discounted_returns
+from storages.core.transfer import to_batch
+from storages.hyper_parameters import Count
+from storages.storage import Discounting, Environments, Storage, ValueFunction
+from storages.transition import ADV, DONE2, OBS2, RET, REW, RHS2, VAL, Batch, Sample
+
+
+class VanillaOnPolicyBuffer(Storage):
+    """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns less values.
+
+    A return reaches to the end of its episode or of the rollout; where the episode was cut by a limit, or the rollout
+    ends, it leans on the actor's value of the true next observation.
+
+    Args:
+        size: steps of a rollout; ``size * num_envs`` transitions.
+        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+    """
+
+    on_policy = True
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        actor: ValueFunction,
+        algorithm: Discounting,
+        envs: Environments | None,
+        size: Count,
+        *,
+        allow_nonfinite: bool = False,
+    ) -> None:
+        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
+        self._prepared_steps = -1
+
+    def insert_transition(self, sample: Sample) -> None:
+        """Store one step of the rollout; needs VAL beside what every storage needs.
+
+        Raises:
+            SampleError: the sample does not fit; nothing of it was stored.
+            RuntimeError: the rollout is full and was not reset.
+        """
+        if self._ring.live_steps == self.size:
+            raise RuntimeError(f"{type(self).__name__}: the rollout of {self.size} steps is full; call reset() first")
+        if VAL not in sample:
+            raise ValueError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
+        super().insert_transition(sample)
+
+    def before_gradients(self) -> None:
+        """Make RET and ADV of the rollout so far.
+
+        Raises:
+            EmptyStorageError: nothing is stored yet.
+        """
+        self._refuse_if_empty()
+        for key in (RET, ADV):
+            self._ring.add_column(key, (1,), np.dtype(np.float32))
+        values = self._ring.rollout(VAL)[..., 0]
+        self._make_returns(self._ring.rollout(REW)[..., 0], values, self._next_values(values), self._ring.broken())
+        self._prepared_steps = self._ring.steps
+
+    def _make_returns(
+        self,
+        rewards: NDArray[np.floating],
+        values: NDArray[np.floating],
+        next_values: NDArray[np.floating],
+        ends: NDArray[np.bool_],
+    ) -> None:
+        returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
+        discounted_returns(rewards, next_values, ends, self.algorithm.gamma, returns)
+        np.subtract(returns, values, out=advantages)
+
+    def generate_batches(
+        self, num_mini_batch: int, mini_batch_size: int | None = None, num_epochs: int = 1
+    ) -> Iterator[Batch]:
+        """Every transition once an epoch, in random order, in ``num_mini_batch`` batches as equal as can be.
+
+        Args:
+            num_mini_batch: batches an epoch.
+            mini_batch_size: None; a rollout's size and the number of batches say it already.
+            num_epochs: times that every transition is used.
+
+        Raises:
+            EmptyStorageError: nothing is stored yet.
+            RuntimeError: ``before_gradients`` was not called since the last insertion.
+            ValueError: the rollout does not divide into so many batches, or not of that size.
+        """
+        self._refuse_if_empty()
+        if self._prepared_steps != self._ring.steps:
+            raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
+        if not 1 <= num_mini_batch <= len(self):
+            raise ValueError(f"{type(self).__name__}: {len(self)} transitions make no {num_mini_batch} batches")
+        if mini_batch_size not in (None, len(self) // num_mini_batch):
+            raise ValueError(
+                f"{type(self).__name__}: {len(self)} transitions in {num_mini_batch} batches make "
+                f"{len(self) // num_mini_batch} each, not mini_batch_size={mini_batch_size}; leave it None"
+            )
+        return self._epochs(num_mini_batch, num_epochs)
+
+    def _epochs(self, num_mini_batch: int, num_epochs: int) -> Iterator[Batch]:
+        ring, envs = self._ring, self.num_envs
+        for _ in range(num_epochs):
+            parts = samplers.permuted(self._generator, ring.oldest * envs, ring.steps * envs, num_mini_batch)
+            for transitions in parts:
+                yield to_batch(ring.gather(transitions), self.device)
+
+    def _next_values(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
+        """(T, E): the value of what followed each transition, 0 where the environment terminated."""
+        next_values = np.empty(values.shape, np.float32)
+        next_values[:-1] = values[1:]
+        terminated = self._ring.rollout(DONE2)[..., 0]
+        next_values[terminated] = 0
+        unknown = self._ring.broken()
+        unknown[-1] = True
+        unknown &= ~terminated
+        transitions = self._ring.oldest * self.num_envs + np.flatnonzero(unknown)
+        if len(transitions):
+            followed = to_batch(self._ring.gather(transitions, {OBS2, RHS2}), self.device)
+            # What followed continues its episode, so the memory before it is not to be reset.
+            done = torch.zeros((len(transitions), 1), device=self.device)
+            with torch.no_grad():
+                estimated = self.actor.value(followed[OBS2], followed.get(RHS2), done)
+            next_values[unknown] = estimated.cpu().numpy()[:, 0]
+        return next_values

@@ -1,0 +1,247 @@
+"""The storage contract: what collectors, learners and checkpoints may ask of any storage."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+
+from storages.core.fields import as_array, leaves
+from storages.core.ring import Ring
+from storages.core.transfer import to_batch
+from storages.factory import Component
+from storages.transition import Batch, Leaf, Sample
+
+
+class Environments(Protocol):
+    """What a storage reads of the environments."""
+
+    @property
+    def num_envs(self) -> int:
+        """How many transitions a step adds."""
+
+
+class Discounting(Protocol):
+    """What a storage reads of the algorithm."""
+
+    @property
+    def gamma(self) -> float:
+        """Discount factor of one step."""
+
+
+class ValueFunction(Protocol):
+    """What an on-policy storage asks of the actor."""
+
+    def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
+        """(B, 1): the value of observations (B, *obs), on the storage's device, without a gradient."""
+
+
+class EmptyStorageError(RuntimeError):
+    """A batch was asked of a storage that holds nothing."""
+
+
+class Storage(Component, ABC):
+    """Holds transitions and makes batches of them.
+
+    Args:
+        device: where batches land.
+        actor: a :class:`ValueFunction` for storages that need one, else anything.
+        algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
+        envs: says how many environments a step has; the first sample says so where None.
+        size: capacity along the time axis; ``size * num_envs`` transitions fit.
+        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+    """
+
+    context = ("device", "actor", "algorithm", "envs")
+    unchangeable = frozenset({"size"})
+    on_policy: ClassVar[bool]
+    """Whether what it holds belongs to the current policy alone."""
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Discounting,
+        envs: Environments | None,
+        size: int,
+        allow_nonfinite: bool,
+    ) -> None:
+        self.device = torch.device(device)
+        self.actor = actor
+        self.algorithm = algorithm
+        self.size = size
+        self._ring = Ring(size, type(self).__name__, envs.num_envs if envs is not None else None, allow_nonfinite)
+        self._generator = np.random.default_rng()
+
+    # What the learner calls
+
+    def init_tensors(self, sample: Sample) -> None:
+        """Fix shapes and dtypes by a sample, which is not stored; the first insertion does so by itself."""
+        self._ring.init_columns(sample)
+
+    def insert_transition(self, sample: Sample) -> None:
+        """Store one step, a transition for each environment.
+
+        Args:
+            sample: arrays or tensors (E, ...) under the names of :mod:`storages.transition`, in any order.
+
+        Raises:
+            SampleError: a field is missing, unknown, of another shape or dtype than in the first sample, or holds NaN
+                or infinity. Nothing of the sample was stored.
+        """
+        self._ring.insert(sample)
+
+    def before_gradients(self) -> None:  # noqa: B027 - most storages have nothing to prepare
+        """Called before an update phase: returns and advantages are made here."""
+
+    @abstractmethod
+    def generate_batches(
+        self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
+    ) -> Iterator[Batch]:
+        """Dicts of tensors on ``device``, each the caller's own.
+
+        Raises:
+            EmptyStorageError: nothing is stored yet; raised by the call, not by the first ``next``.
+        """
+
+    def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Called after each update with the batch and what the update said; returns that and what the storage says."""
+        return dict(info)
+
+    def reset(self) -> None:
+        """Empty, ready, memory kept."""
+        self._ring.reset()
+
+    # What workers send each other
+
+    def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:
+        """Copies of all fields of all steps, oldest first, as tensors (steps, E, ...)."""
+        return self._slice(0, self._ring.live_steps, torch.device("cpu") if data_to_cpu else self.device)
+
+    def get_data_slice(self, start: int, end: int) -> Batch:
+        """Copies of all fields of the steps from the ``start``-th oldest to before the ``end``-th oldest.
+
+        Raises:
+            IndexError: the steps are not all stored.
+        """
+        return self._slice(start, end, self.device)
+
+    def insert_data_slice(self, data: Mapping[str, Any]) -> None:
+        """Store steps (steps, E, ...) in their order, as :meth:`get_data_slice` gives them.
+
+        Where the slice does not continue what is stored, the two are kept apart: no transition joins them.
+
+        Raises:
+            SampleError: a field does not fit; the steps before the one that does not are stored.
+        """
+        arrays = {path: as_array(leaf, path, type(self).__name__) for path, leaf in leaves(data)}
+        lengths = {path[0]: len(array) for path, array in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
+        for step in range(next(iter(lengths.values()), 0)):
+            self.insert_transition(
+                {
+                    key: {name: leaf[step] for name, leaf in value.items()}
+                    if isinstance(value, Mapping)
+                    else value[step]
+                    for key, value in data.items()
+                }
+            )
+
+    def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
+        """Replace one field's values in the steps from the ``start``-th oldest on; nothing else moves.
+
+        Args:
+            key: any field but observations, hidden states and flags, whose neighbours depend on them.
+            values: (steps, E, ...).
+            start: first step to replace, counted from the oldest.
+
+        Raises:
+            SampleError: no such field, the values do not fit, or the steps are not all stored.
+        """
+        self._ring.overwrite((key,), as_array(values, (key,), type(self).__name__), start)
+
+    # What anyone may ask
+
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter while the storage is in use.
+
+        Raises:
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+        """
+        self._update_parameter(name, value)
+
+    def seed(self, seed: int | np.random.SeedSequence) -> None:
+        """Start the random generator that chooses rows anew."""
+        self._generator = np.random.default_rng(seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
+        return {"ring": self._ring.state_dict(), "generator": self._generator.bit_generator.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved.
+
+        Raises:
+            ValueError: it was saved with another size or number of environments.
+        """
+        self._ring.load_state_dict(state["ring"])
+        self._generator.bit_generator.state = state["generator"]
+
+    def __len__(self) -> int:
+        """Transitions stored."""
+        return self._ring.live_transitions
+
+    @property
+    def allow_nonfinite(self) -> bool:
+        """Whether NaN and infinity are kept."""
+        return self._ring.allow_nonfinite
+
+    @allow_nonfinite.setter
+    def allow_nonfinite(self, allow: bool) -> None:
+        self._ring.allow_nonfinite = allow
+
+    @property
+    def capacity(self) -> int:
+        """Transitions that fit; known once the number of environments is, 0 before."""
+        return self.size * self.num_envs
+
+    @property
+    def num_envs(self) -> int:
+        """Transitions in a step; 0 before it is known."""
+        return self._ring.num_envs or 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the stored fields take, free room included."""
+        return self._ring.nbytes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} of {self.capacity} transitions, {self.num_envs} environments)"
+
+    # Inside
+
+    def _refuse_if_empty(self) -> None:
+        if len(self) == 0:
+            raise EmptyStorageError(
+                f"{type(self).__name__}: no batch can be made of an empty storage; insert transitions first"
+            )
+
+    def _slice(self, start: int, end: int, device: torch.device) -> Batch:
+        if not 0 <= start <= end <= self._ring.live_steps:
+            raise IndexError(
+                f"{type(self).__name__}: steps {start} to {end} are not all among the {self._ring.live_steps} stored"
+            )
+        if not self._ring.layout:
+            return {}
+        oldest, envs = self._ring.oldest, self.num_envs
+        batch = to_batch(self._ring.gather(np.arange((oldest + start) * envs, (oldest + end) * envs)), device)
+        shape = (end - start, envs)
+        return {
+            key: {name: leaf.unflatten(0, shape) for name, leaf in value.items()}
+            if isinstance(value, dict)
+            else value.unflatten(0, shape)
+            for key, value in batch.items()
+        }
+

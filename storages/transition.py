@@ -1,0 +1,73 @@
+"""The words: what the fields of a transition are called, everywhere.
+
+A *transition* is what one environment step adds. A *step* holds one transition for each of ``E`` environments, so the
+shapes below are those of a step; a batch of ``B`` transitions has ``B`` in the place of ``E``. Scalars keep their
+trailing axis of one. Flags (:data:`FLAGS`) may come in as any numeric or boolean type, take one byte each in a storage
+and leave it as float32, ready to be multiplied with; every other dtype is kept as it came.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+OBS = "Observation"
+"""(E, *obs) or a dict of such: what the actor saw, dtype as the environment gives it."""
+RHS = "RecurrentHiddenStates"
+"""(E, *hidden): the actor's memory before OBS; absent unless the actor is recurrent."""
+DONE = "Done"
+"""(E, 1) flag: OBS is the first of an episode (memory starts anew)."""
+ACT = "Action"
+"""(E, *action): what the actor did."""
+REW = "Reward"
+"""(E, 1): what the environment paid for it."""
+IREW = "IntrinsicReward"
+"""(E, 1): what curiosity paid; absent unless an algorithm gives it."""
+OBS2 = "NextObservation"
+"""As OBS: what followed; the true last observation where an episode ended."""
+RHS2 = "NextRecurrentHiddenStates"
+"""As RHS: the memory before OBS2."""
+DONE2 = "NextDone"
+"""(E, 1) flag: the environment *terminated*, OBS2 has no value."""
+TRUNC2 = "NextTruncated"
+"""(E, 1) flag: a limit *cut* the episode, OBS2 still has value. Absent means never."""
+ACTPROBS = "ActionProbs"
+"""(E, n): probabilities (or log probability) under the acting policy."""
+
+VAL = "Value"
+"""(E, 1): the critic's value of OBS when acting."""
+LOGP = "LogProbability"
+"""(E, 1): log probability of ACT under the acting policy."""
+ADV = "Advantage"
+"""(E, 1): advantage of ACT, made by ``before_gradients``."""
+RET = "ExternalReturn"
+"""(E, 1): return that VAL should have predicted, made by ``before_gradients``."""
+IVAL = "IntrinsicValue"
+"""(E, 1): as VAL, for IREW."""
+IADV = "IntrinsicAdvantage"
+"""(E, 1): as ADV, for IREW."""
+IRET = "IntrinsicReturn"
+"""(E, 1): as RET, for IREW."""
+
+DISCOUNT = "Discount"
+"""(B, 1), off-policy batches: what the value of OBS2 is multiplied by, 0 where the environment terminated."""
+WEIGHTS = "Weights"
+"""(B, 1), off-policy batches: importance weights, ones unless prioritised."""
+INDICES = "Indices"
+"""(B, 1) int64, off-policy batches: which transitions these are, counted from the first ever inserted."""
+
+ERRORS = "Errors"
+"""(B, 1), in the ``info`` of an update: the error of each row, which priorities follow."""
+
+FLAGS = frozenset({DONE, DONE2, TRUNC2})
+SUCCESSORS = {OBS2: OBS, RHS2: RHS}
+"""Fields that repeat what the next step begins with, and the field they repeat."""
+REQUIRED = (OBS, DONE, ACT, REW, OBS2, DONE2)
+"""What every inserted sample must hold."""
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Leaf: TypeAlias = Array | torch.Tensor
+Sample: TypeAlias = Mapping[str, Leaf | Mapping[str, Leaf]]
+Batch: TypeAlias = dict[str, Any]
+"""A dict of tensors; OBS and OBS2 are dicts of tensors where the environment's observation is a dict."""
