@@ -46,8 +46,10 @@ Positive = Annotated[float, Within(0, open=True)]
 """A number greater than 0."""
 NonNegative = Annotated[float, Within(0)]
 """A number from 0."""
-PositiveOrSchedule = Annotated[float | Schedule, Within(0, open=True)]
-"""A number greater than 0, or one that changes over a run."""
+NonNegativeOrSchedule = Annotated[float | Schedule, Within(0)]
+"""A number from 0, or one that changes over a run."""
+UnitIntervalOrSchedule = Annotated[float | Schedule, Within(0, 1)]
+"""A number from 0 to 1, or one that changes over a run."""
 
 
 class Misfit(ValueError):

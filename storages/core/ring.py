@@ -57,6 +57,7 @@ class Ring:
         """Number of the next row."""
         self.layout: Layout = {}
         self._columns: dict[Path, _Column] = {}
+        self._computed: dict[Path, _Column] = {}
         self._aside_numbers: NDArray[np.int64] = np.empty((0, 0), np.int64)
         self._aside_head = 0
         self._aside_tail = 0
@@ -83,7 +84,7 @@ class Ring:
     @property
     def nbytes(self) -> int:
         """Bytes that the columns, the places aside and their numbers take."""
-        return sum(column.nbytes for column in self._columns.values()) + self._aside_numbers.nbytes
+        return sum(column.nbytes for column in self._all_columns().values()) + self._aside_numbers.nbytes
 
     # In
 
@@ -131,10 +132,11 @@ class Ring:
             SampleError: the field does not exist, is an observation or a flag (their neighbours depend on them), or the
                 values do not fit.
         """
-        if path not in self._columns or path[0] in FLAGS or path[0] in (OBS, RHS):
-            replaceable = [text(p) for p in self._columns if p[0] not in FLAGS and p[0] not in (OBS, RHS)]
+        columns = self._all_columns()
+        if path not in columns or path[0] in FLAGS or path[0] in (OBS, RHS):
+            replaceable = [text(p) for p in columns if p[0] not in FLAGS and p[0] not in (OBS, RHS)]
             raise SampleError(f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}")
-        column, layout = self._columns[path], self.layout[path]
+        column, layout = columns[path], columns[path].layout
         if values.shape[1:] != (self._envs, *layout.shape) or values.dtype != layout.dtype:
             raise SampleError(
                 f"{self.owner}: {text(path)} is {layout.dtype}(steps, {self._envs}, *{layout.shape}), "
@@ -158,7 +160,7 @@ class Ring:
             keys: fields to fetch; all of them where None.
         """
         flat: dict[Path, Array] = {}
-        for path, column in self._columns.items():
+        for path, column in self._all_columns().items():
             if keys is None or path[0] in keys:
                 flat[path] = column.gather(transitions)
             if column.successor and (keys is None or column.successor[0] in keys):
@@ -168,7 +170,7 @@ class Ring:
     def rollout(self, key: str) -> Array:
         """A view (live_steps, E, ...) of a field; its rows lie in one piece if no more than ``size`` came since a reset."""
         start = self.first % self.rows
-        view: Array = self._columns[(key,)].data[start : start + self.live_steps]
+        view: Array = self._all_columns()[(key,)].data[start : start + self.live_steps]
         return view
 
     def broken(self) -> NDArray[np.bool_]:
@@ -176,10 +178,10 @@ class Ring:
         rows = np.arange(self.oldest, self.steps) % self.rows
         return self._aside_numbers[rows] >= 0
 
-    def add_column(self, key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def add_computed(self, key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Make room for a field that is computed here rather than inserted."""
-        if (key,) not in self._columns:
-            self._columns[(key,)] = _Column(LeafLayout(shape, dtype), self.rows, self._envs, None)
+        if (key,) not in self._computed:
+            self._computed[(key,)] = _Column(LeafLayout(shape, dtype), self.rows, self._envs, None)
 
     # To and from disk
 
@@ -205,7 +207,6 @@ class Ring:
                     "aside": torch.from_numpy(column.aside_rows(aside)) if column.successor else None,
                 }
                 for path, column in self._columns.items()
-                if path in self.layout
             ],
         }
 
@@ -250,6 +251,7 @@ class Ring:
 
     def _make_columns(self, layout: Layout, num_envs: int) -> None:
         self.layout, self.num_envs = layout, num_envs
+        self._computed = {}
         self._columns = {
             path: _Column(leaf, self.rows, num_envs, _successor_of(path, layout))
             for path, leaf in layout.items()
@@ -259,6 +261,9 @@ class Ring:
         self._aside_head = self._aside_tail = 0
         self._aside_places = _SMALLEST_QUEUE
         self._ended = np.zeros((num_envs, 1), np.bool_)
+
+    def _all_columns(self) -> dict[Path, "_Column"]:
+        return self._columns | self._computed if self._computed else self._columns
 
     def _chained(self) -> Iterator[tuple[Path, "_Column"]]:
         return ((path, column) for path, column in self._columns.items() if column.successor)

@@ -62,7 +62,7 @@ class VanillaOnPolicyBuffer(Storage):
         """
         self._refuse_if_empty()
         for key in (RET, ADV):
-            self._ring.add_column(key, (1,), np.dtype(np.float32))
+            self._ring.add_computed(key, (1,), np.dtype(np.float32))
         values = self._ring.rollout(VAL)[..., 0]
         self._make_returns(self._ring.rollout(REW)[..., 0], values, self._next_values(values), self._ring.broken())
         self._prepared_steps = self._ring.steps

@@ -1,0 +1,51 @@
+"""A storage-centric deep reinforcement learning toolkit: ``import pytorchrl as prl``.
+
+Compose an actor, an algorithm and a storage by their factories, and train::
+
+    scheme = prl.Scheme(algo_factory=..., actor_factory=..., storage_factory=..., train_envs_factory=...)
+    prl.Learner(scheme, target_steps=20_000, log_dir="runs/mine").run()
+"""
+
+from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
+from pytorchrl.agent.algorithms import DQN, PPO, SAC, ActingStep, Algorithm
+from pytorchrl.agent.envs import UnsupportedSpaceError, VecEnv, VecStep
+from pytorchrl.scheme import CompositionError, Evaluation, Scheme
+from storages import (
+    Component,
+    EmptyStorageError,
+    Factory,
+    GAEBuffer,
+    LinearSchedule,
+    ReplayBuffer,
+    SampleError,
+    Schedule,
+    Storage,
+    VanillaOnPolicyBuffer,
+)
+
+__all__ = [
+    "DQN",
+    "PPO",
+    "SAC",
+    "ActingStep",
+    "Actor",
+    "Algorithm",
+    "Component",
+    "CompositionError",
+    "EmptyStorageError",
+    "Evaluation",
+    "Factory",
+    "GAEBuffer",
+    "LinearSchedule",
+    "OffPolicyActor",
+    "OnPolicyActor",
+    "ReplayBuffer",
+    "SampleError",
+    "Schedule",
+    "Scheme",
+    "Storage",
+    "UnsupportedSpaceError",
+    "VanillaOnPolicyBuffer",
+    "VecEnv",
+    "VecStep",
+]

@@ -1,0 +1,1 @@
+"""Environments, actors, algorithms and storages: what a user composes."""

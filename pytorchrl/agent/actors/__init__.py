@@ -1,0 +1,7 @@
+"""Actors: bodies that the user chooses, heads that the algorithm does."""
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
+from pytorchrl.agent.actors.on_policy_actor import OnPolicyActor
+
+__all__ = ["Actor", "OffPolicyActor", "OnPolicyActor"]

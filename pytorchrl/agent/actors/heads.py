@@ -1,0 +1,133 @@
+"""Heads: from features to what an algorithm needs. The algorithm chooses them, the user chooses the body below."""
+
+import math
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.bodies import orthogonal
+from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian, SquashedGaussian
+
+_SMALLEST_LOG_STD, _LARGEST_LOG_STD = -20.0, 2.0
+_POLICY_GAIN = 0.01
+
+
+class CategoricalHead(nn.Module):
+    """A probability for each of ``n`` actions, almost equal at first."""
+
+    def __init__(self, input_size: int, n: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, n)
+        orthogonal(self.linear, _POLICY_GAIN)
+
+    def forward(self, features: Tensor) -> Categorical:
+        """(B, input_size) to a distribution over (B, 1) actions."""
+        return Categorical(F.linear(features, self.linear.weight, self.linear.bias))
+
+
+class GaussianHead(nn.Module):
+    """A normal around a mean that depends on the features, with a standard deviation that does not.
+
+    Args:
+        input_size: features in.
+        action_shape: of one action.
+        initial_log_std: logarithm of the standard deviation at first.
+    """
+
+    def __init__(self, input_size: int, action_shape: tuple[int, ...], initial_log_std: float = 0.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, math.prod(action_shape))
+        self.log_std = nn.Parameter(torch.full(action_shape, initial_log_std))
+        self._action_shape = action_shape
+        orthogonal(self.linear, _POLICY_GAIN)
+
+    def forward(self, features: Tensor) -> DiagonalGaussian:
+        """(B, input_size) to a distribution over (B, *action)."""
+        mean = F.linear(features, self.linear.weight, self.linear.bias)
+        return DiagonalGaussian(mean.view(-1, *self._action_shape), self.log_std)
+
+
+class SquashedGaussianHead(nn.Module):
+    """A normal squashed into (-1, 1), mean and standard deviation from the features."""
+
+    def __init__(self, input_size: int, action_size: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, 2 * action_size)
+
+    def forward(self, features: Tensor) -> SquashedGaussian:
+        """(B, input_size) to a distribution over (B, action_size)."""
+        mean, log_std = F.linear(features, self.linear.weight, self.linear.bias).chunk(2, dim=-1)
+        return SquashedGaussian(mean, log_std.clamp(_SMALLEST_LOG_STD, _LARGEST_LOG_STD))
+
+
+class DeterministicHead(nn.Module):
+    """One action in (-1, 1), without chance."""
+
+    def __init__(self, input_size: int, action_size: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, action_size)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, input_size) to (B, action_size)."""
+        return torch.tanh(F.linear(features, self.linear.weight, self.linear.bias))
+
+
+class ValuesHead(nn.Module):
+    """``n`` unbounded numbers: the value of a state, or of each action in it.
+
+    Args:
+        input_size: features in.
+        n: numbers out.
+        gain: of an orthogonal initialisation; None keeps torch's uniform one.
+    """
+
+    def __init__(self, input_size: int, n: int, gain: float | None) -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, n)
+        if gain is not None:
+            orthogonal(self.linear, gain)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, input_size) to (B, n)."""
+        return F.linear(features, self.linear.weight, self.linear.bias)
+
+
+class ActionScale(nn.Module):
+    """Actions in (-1, 1), which networks work with, to and from those of a bounded Box, which environments take."""
+
+    low: Tensor
+    high: Tensor
+    half_range: Tensor
+    middle: Tensor
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        assert isinstance(space, spaces.Box)
+        low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        for name, value in {
+            "low": space.low,
+            "high": space.high,
+            "half_range": (high - low) / 2,
+            "middle": (high + low) / 2,
+        }.items():
+            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32), persistent=False)
+        self._shape = space.shape
+        self._is_unit = bool((low == -1).all() and (high == 1).all())
+
+    def to_env(self, action: Tensor) -> Tensor:
+        """(B, A) in [-1, 1] to (B, *action) within the Box."""
+        shaped = action.view(-1, *self._shape)
+        if self._is_unit:
+            return shaped
+        # Rounding may leave the Box by a hair, which some environments refuse.
+        return torch.addcmul(self.middle, shaped, self.half_range).clamp(self.low, self.high)
+
+    def from_env(self, action: Tensor) -> Tensor:
+        """(B, *action) within the Box to (B, A) in [-1, 1]."""
+        scaled = action if self._is_unit else (action - self.middle) / self.half_range
+        return scaled.flatten(1).float()

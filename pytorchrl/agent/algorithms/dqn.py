@@ -1,0 +1,155 @@
+"""DQN: one Q-function over discrete actions, learnt from replayed transitions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor
+
+from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
+from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Info, make_adam
+from pytorchrl.agent.algorithms.targets import follow, make_target
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.vec_env import VecEnv
+from storages.hyper_parameters import (
+    Count,
+    CountOrZero,
+    Positive,
+    NonNegativeOrSchedule,
+    UnitInterval,
+    UnitIntervalOrSchedule,
+)
+from storages.schedule import LinearSchedule
+from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS, Batch
+
+
+class DQN(Algorithm):
+    """Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015).
+
+    Args:
+        lr: Adam's learning rate.
+        gamma: discount factor of one step.
+        epsilon: probability of a random action.
+        start_steps: environment transitions before the first update; actions are random until then.
+        update_every: environment transitions between update phases.
+        num_mini_batch: batches of an update phase.
+        mini_batch_size: transitions in a batch.
+        double: choose the next action by the online network and value it by the target network (van Hasselt et al.,
+            arXiv 1509.06461).
+        polyak: how much of the target network stays at each of its updates; 0 copies the online network.
+        target_update_interval: batches between updates of the target network.
+        max_grad_norm: gradients are scaled down to this norm; None leaves them.
+        test_every: environment transitions between evaluations; 0 for none.
+        num_test_episodes: episodes of an evaluation.
+    """
+
+    on_policy = False
+    actor_class = OffPolicyActor
+    actor: OffPolicyActor
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        actor: OffPolicyActor,
+        envs: VecEnv,
+        lr: NonNegativeOrSchedule = 1e-3,
+        gamma: UnitInterval = 0.99,
+        *,
+        epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2),  # noqa: B008 - frozen
+        start_steps: CountOrZero = 1_000,
+        update_every: Count = 4,
+        num_mini_batch: Count = 1,
+        mini_batch_size: Count = 128,
+        double: bool = False,
+        polyak: UnitInterval = 0.0,
+        target_update_interval: Count = 250,
+        max_grad_norm: Positive | None = 10.0,
+        test_every: CountOrZero = 10_000,
+        num_test_episodes: Count = 10,
+    ) -> None:
+        super().__init__(device, actor, envs, gamma, test_every, num_test_episodes)
+        self.lr = lr
+        self.epsilon = epsilon
+        self.start_steps = start_steps
+        self.update_every = update_every
+        self.num_mini_batch = num_mini_batch
+        self.mini_batch_size = mini_batch_size
+        self.double = double
+        self.polyak = polyak
+        self.target_update_interval = target_update_interval
+        self.max_grad_norm = max_grad_norm
+        assert isinstance(self.action_space, spaces.Discrete)
+        self._num_actions = int(self.action_space.n)
+        self._updates = 0
+        actor.create_q_values()
+        self._target = make_target(actor.q_values)
+        self._parameters = list(actor.q_values.parameters())
+        self._optimizer = make_adam([{"params": self._parameters}])
+        self._follow_schedules()
+
+    @classmethod
+    def check_spaces(cls, envs: VecEnv) -> None:
+        """DQN chooses among actions that can be counted."""
+        if not isinstance(envs.action_space, spaces.Discrete):
+            raise UnsupportedSpaceError(
+                f"{cls.__name__} needs a Discrete action space, the environments have {envs.action_space}; "
+                f"SAC and PPO act in a Box"
+            )
+
+    def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:
+        """Act greedily, and at random with probability epsilon."""
+        explore = None
+        if not deterministic:
+            explore = self._exploration.random((len(done), 1)) < self.current(self.epsilon)
+        if explore is not None and explore.all():
+            action = self._random_actions(len(done))
+        else:
+            with torch.inference_mode():
+                action = self.actor.q_values(obs).argmax(1, keepdim=True)
+            if explore is not None and explore.any():
+                drawn = self._random_actions(len(done))
+                action = torch.where(torch.from_numpy(explore).to(self.device), drawn, action)
+        return ActingStep(action, action, rhs, {})
+
+    def _random_actions(self, num_envs: int) -> Tensor:
+        return torch.from_numpy(self._exploration.integers(0, self._num_actions, (num_envs, 1))).to(self.device)
+
+    def _backward(self, batch: Batch) -> Info:
+        with torch.no_grad():
+            target = batch[REW] + batch[DISCOUNT] * self._next_values(batch[OBS2])
+        q = self.actor.q_values(batch[OBS]).gather(1, batch[ACT])
+        loss = (batch[WEIGHTS] * F.smooth_l1_loss(q, target, reduction="none")).mean()
+        self._optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        q = q.detach()
+        return {"loss": loss.detach(), "q_value": q.mean(), ERRORS: (target - q).abs_()}
+
+    def _next_values(self, next_obs: Any) -> Tensor:
+        """(B, 1): the value of what followed, before discounting."""
+        values: Tensor = self._target(next_obs)
+        if self.double:
+            return values.gather(1, self.actor.q_values(next_obs).argmax(1, keepdim=True))
+        return values.max(1, keepdim=True).values
+
+    def _step(self) -> None:
+        if self.max_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
+        self._optimizer.step()
+        self._updates += 1
+        if self._updates % self.target_update_interval == 0:
+            follow(self._target, self.actor.q_values, self.polyak)
+
+    def _follow_schedules(self) -> None:
+        self._optimizer.param_groups[0]["lr"] = self.current(self.lr)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next action and the next update depend on."""
+        return super().state_dict() | {"target": self._target.state_dict(), "updates": self._updates}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved."""
+        super().load_state_dict(state)
+        self._target.load_state_dict(state["target"])
+        self._updates = state["updates"]

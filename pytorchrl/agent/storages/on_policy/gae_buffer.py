@@ -1,0 +1,5 @@
+"""The module path under which users know :class:`GAEBuffer`."""
+
+from storages.on_policy.gae_buffer import GAEBuffer
+
+__all__ = ["GAEBuffer"]

@@ -1,0 +1,5 @@
+"""The module path under which users know :class:`VanillaOnPolicyBuffer`."""
+
+from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
+
+__all__ = ["VanillaOnPolicyBuffer"]

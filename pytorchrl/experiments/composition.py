@@ -1,0 +1,96 @@
+"""From a composition kept as plain data back to factories, and what two compositions differ in."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from pytorchrl.scheme.scheme import CompositionError, Scheme
+from storages.factory import Component, Factory
+from storages.schedule import Schedule
+
+COMPOSITION = ("algorithm", "actor", "storage", "train_envs", "test_envs", "device", "seed")
+"""What of a configuration makes the composition."""
+
+
+def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
+    """Make the scheme that a configuration describes.
+
+    Only classes that are already imported are made, found by their names: a configuration cannot run other code.
+
+    Raises:
+        CompositionError: it names a class that is not there, or holds a function, which has no plain form.
+    """
+    test_envs = config["test_envs"]
+    for envs in filter(None, (config["train_envs"], test_envs)):
+        env = envs["hyper_parameters"].get("env")
+        if isinstance(env, str) and ":" in env:
+            raise CompositionError(f"env {env!r} would import a module named by a file; {_WAY_OUT}")
+    device = torch.device(config["device"])
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise CompositionError(f"the run is on {config['device']}, which this machine lacks; {_WAY_OUT}")
+    return Scheme(
+        algo_factory=_made(config["algorithm"]),
+        actor_factory=_made(config["actor"]),
+        storage_factory=_made(config["storage"]),
+        train_envs_factory=_made(config["train_envs"]),
+        test_envs_factory=_made(test_envs) if test_envs is not None else None,
+        device=device,
+        seed=config["seed"],
+    )
+
+
+def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """What two compositions differ in, a line each: ``storage.size: 1000 here, 500 in the checkpoint``."""
+    here, there = (dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in (expected, found))
+    missing = "nothing"
+    return [
+        f"{name}: {here.get(name, missing)} here, {there.get(name, missing)} in the checkpoint"
+        for name in dict.fromkeys([*here, *there])
+        if here.get(name, missing) != there.get(name, missing)
+    ]
+
+
+_WAY_OUT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
+
+
+def _made(config: Any) -> Any:
+    """What a part of a configuration describes: a factory, a schedule, or plain data as it is."""
+    if isinstance(config, list):
+        return [_made(item) for item in config]
+    if not isinstance(config, Mapping):
+        return config
+    if set(config) == {"callable"}:
+        raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
+    if set(config) != {"name", "hyper_parameters"}:
+        return {key: _made(value) for key, value in config.items()}
+    hyper_parameters = {name: _made(value) for name, value in config["hyper_parameters"].items()}
+    cls = _class_named(config["name"])
+    if issubclass(cls, Component):
+        factory: Factory[Any] = cls.create_factory(**hyper_parameters)
+        return factory
+    return cls(**hyper_parameters)
+
+
+def _class_named(name: str) -> type:
+    # By identity: a module path to a class gives the same class.
+    candidates = {cls for root in (Component, Schedule) for cls in _subclasses(root) if cls.__name__ == name}
+    if len(candidates) != 1:
+        reason = "is defined more than once" if candidates else "is not defined"
+        raise CompositionError(f"the run was composed with the class {name}, which {reason} here; {_WAY_OUT}")
+    return candidates.pop()
+
+
+def _subclasses(cls: type) -> Iterator[type]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            name = prefix if key == "hyper_parameters" else f"{prefix}.{key}" if prefix else key
+            yield from _flat(item, name)
+    else:
+        yield prefix, value

@@ -1,0 +1,100 @@
+"""The run folder: everything a run leaves behind.
+
+``config.json`` is the composition, ``versions.json`` what it ran with, ``metrics.jsonl`` what it measured,
+``checkpoint.pt`` what it continues from, ``learning_curve.png`` what came of it.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pytorchrl.experiments.checkpoint import CheckpointError
+
+_PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
+
+
+class RunFolder:
+    """Paths of a run's files.
+
+    Args:
+        path: the folder; need not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.json"
+        self.versions_file = self.path / "versions.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.checkpoint_file = self.path / "checkpoint.pt"
+        self.curve_file = self.path / "learning_curve.png"
+
+    def create(self, config: Mapping[str, Any]) -> None:
+        """Begin a run: write what it is made of and what it runs with.
+
+        Raises:
+            FileExistsError: the folder holds a run already, which would be overwritten.
+        """
+        if self.config_file.exists():
+            raise FileExistsError(
+                f"{self.path} holds a run already; continue it with Learner.resume({str(self.path)!r}), or choose "
+                f"another log_dir"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write_json(self.versions_file, _versions())
+        # Last, because its presence says that the folder is a run's.
+        _write_json(self.config_file, config)
+
+    def read_config(self) -> dict[str, Any]:
+        """The composition that the run began with.
+
+        Raises:
+            CheckpointError: the folder is not a run's, or the file is damaged.
+        """
+        if not self.config_file.is_file():
+            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}")
+        try:
+            config: dict[str, Any] = json.loads(self.config_file.read_text())
+        except ValueError as error:
+            raise CheckpointError(f"{self.config_file} is damaged: {error}") from error
+        return config
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(partial, path)
+
+
+def _versions() -> dict[str, Any]:
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {package: _version(package) for package in _PACKAGES},
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_uncommitted_changes": bool(_git("status", "--porcelain")),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the working directory; None where it is no repository or git is not there."""
+    try:
+        finished = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return finished.stdout.strip()

@@ -1,0 +1,64 @@
+"""What happens between two log records: episodes that ended, updates that were made."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES
+from pytorchrl.scheme.collector import Episode
+from storages.transition import ERRORS
+
+
+class TrainingMetrics:
+    """Gathers episodes and updates, and makes means of them.
+
+    Values are kept as they come, tensors included, so that no device is waited for before the mean is due.
+    """
+
+    def __init__(self) -> None:
+        self._episodes: list[Episode] = []
+        self._updates: dict[str, list[Any]] = {}
+
+    def add_episodes(self, episodes: Iterable[Episode]) -> None:
+        """Episodes that ended."""
+        self._episodes.extend(episodes)
+
+    def add_update(self, info: Mapping[str, Any]) -> None:
+        """What an update said; its per-row errors are left out."""
+        for name, value in info.items():
+            if name not in (ERRORS, STOP_UPDATES):
+                self._updates.setdefault(name, []).append(value)
+
+    def collect(self) -> dict[str, float]:
+        """Means since the last call, under the names that they are logged with."""
+        record: dict[str, float] = {}
+        if self._episodes:
+            record["train/return"] = float(np.mean([episode.episode_return for episode in self._episodes]))
+            record["train/episode_length"] = float(np.mean([episode.length for episode in self._episodes]))
+            record["train/episodes"] = len(self._episodes)
+        for name, values in self._updates.items():
+            record[f"losses/{name}"] = float(np.mean(_floats(values)))
+        self._episodes, self._updates = [], {}
+        return record
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was gathered since the last record, as plain data."""
+        return {
+            "episodes": [[episode.episode_return, episode.length] for episode in self._episodes],
+            "updates": {name: _floats(values) for name, values in self._updates.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved."""
+        self._episodes = [Episode(*episode) for episode in state["episodes"]]
+        self._updates = {name: list(values) for name, values in state["updates"].items()}
+
+
+def _floats(values: list[Any]) -> list[float]:
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if len(tensors) == len(values):
+        floats: list[float] = torch.stack(tensors).double().tolist()
+        return floats
+    return [float(value) for value in values]

@@ -1,0 +1,196 @@
+"""Who does the work: collects, computes gradients, updates. Here, all of it in one process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, Algorithm, Info
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.scheme.collector import Collector, Episode
+from pytorchrl.scheme.evaluation import Evaluation, evaluate
+from storages.factory import Factory
+from storages.storage import Storage
+
+# Streams of random numbers that follow from the run's seed, one for each purpose.
+_WEIGHTS, _ALGORITHM, _STORAGE, _RANDOM_ACTIONS, _TRAIN_ENVS, _TEST_ENVS = range(6)
+
+
+class CompositionError(ValueError):
+    """Parts that do not go together."""
+
+
+class Scheme:
+    """An algorithm, an actor, a storage and environments, made of their factories and wired in one process.
+
+    Args:
+        algo_factory: how to learn.
+        actor_factory: the networks' body.
+        storage_factory: how experience is kept.
+        train_envs_factory: where to act.
+        test_envs_factory: where to be evaluated; None takes one copy of the training environments.
+        device: where networks live and batches land.
+        seed: all randomness of the run follows from it.
+
+    Raises:
+        CompositionError: the parts do not go together.
+        UnsupportedSpaceError: the algorithm cannot act in the environments.
+    """
+
+    def __init__(
+        self,
+        algo_factory: Factory[Algorithm],
+        actor_factory: Factory[Actor],
+        storage_factory: Factory[Storage],
+        train_envs_factory: Factory[VecEnv],
+        test_envs_factory: Factory[VecEnv] | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        seed: int = 0,
+    ) -> None:
+        _check_roles(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
+        _check_composition(algo_factory, actor_factory, storage_factory)
+        self.device = torch.device(device)
+        self.run_seed = seed
+        self.config: dict[str, Any] = {
+            "algorithm": algo_factory.config,
+            "actor": actor_factory.config,
+            "storage": storage_factory.config,
+            "train_envs": train_envs_factory.config,
+            "test_envs": test_envs_factory.config if test_envs_factory is not None else None,
+            "device": str(device),
+            "seed": seed,
+        }
+        """The composition as plain data."""
+        self._test_envs_factory = test_envs_factory or VecEnv.create_factory(
+            **(train_envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"})
+        )
+        self._test_envs: VecEnv | None = None
+        self.envs = train_envs_factory()
+        try:
+            algo_factory.cls.check_spaces(self.envs)
+            with _seeded(self._seed_of(_WEIGHTS)):
+                self.actor = actor_factory(self.device, self.envs)
+                self.algorithm = algo_factory(self.device, self.actor, self.envs)
+            self.storage = storage_factory(self.device, self.actor, self.algorithm, self.envs)
+        except BaseException:
+            self.envs.close()
+            raise
+        self.algorithm.seed(self._seed_of(_ALGORITHM))
+        self.storage.seed(self._seed_of(_STORAGE))
+        self._collector = Collector(self.envs, self.algorithm, self.storage)
+        self._collector.seed(self._seed_of(_RANDOM_ACTIONS))
+        self._collector.reset(self._seed_of(_TRAIN_ENVS, self._collector.steps))
+
+    @property
+    def steps(self) -> int:
+        """Environment transitions collected so far."""
+        return self._collector.steps
+
+    def collect(self, until: int) -> tuple[list[Episode], int]:
+        """Act until update phases are due, or ``until`` environment transitions were collected.
+
+        Returns:
+            The episodes that ended, and how many update phases are due.
+        """
+        episodes: list[Episode] = []
+        due = 0
+        while not due and self.steps < until:
+            before = self.steps
+            episodes += self._collector.step()
+            due = self._update_phases_due(before, self.steps)
+        return episodes, due
+
+    def update(self) -> Iterator[Info]:
+        """Go through one update phase; yields what each update and the storage say of it."""
+        self.storage.before_gradients()
+        algorithm = self.algorithm
+        batches = self.storage.generate_batches(
+            algorithm.num_mini_batch, algorithm.mini_batch_size, algorithm.num_epochs
+        )
+        for batch in batches:
+            info = self.storage.after_gradients(batch, algorithm.update(batch))
+            yield info
+            if info.get(STOP_UPDATES):
+                break
+        if self.storage.on_policy:
+            self.storage.reset()
+
+    def evaluate(self, episodes: int) -> Evaluation:
+        """Run episodes in the test environments, as well as the algorithm can; no random number of training is used.
+
+        The episodes follow from the run's seed and the steps so far.
+        """
+        if self._test_envs is None:
+            self._test_envs = self._test_envs_factory()
+        return evaluate(self.algorithm, self._test_envs, episodes, self._seed_of(_TEST_ENVS, self.steps))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the running episodes, as tensors and plain data."""
+        return {
+            "algorithm": self.algorithm.state_dict(),
+            "storage": self.storage.state_dict(),
+            "collector": self._collector.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Be what was saved, with new episodes in the environments."""
+        self.algorithm.load_state_dict(state["algorithm"])
+        self.storage.load_state_dict(state["storage"])
+        self._collector.load_state_dict(state["collector"])
+        self._collector.reset(self._seed_of(_TRAIN_ENVS, self.steps))
+
+    def close(self) -> None:
+        """Close all environments."""
+        self.envs.close()
+        if self._test_envs is not None:
+            self._test_envs.close()
+
+    def _update_phases_due(self, before: int, after: int) -> int:
+        every = self.algorithm.update_every
+        if every is None:
+            return int(len(self.storage) == self.storage.capacity)
+        start = self.algorithm.start_steps
+        return max(0, after - start) // every - max(0, before - start) // every
+
+    def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
+        return np.random.SeedSequence(self.run_seed, spawn_key=purpose)
+
+
+@contextmanager
+def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
+    """Let torch's global generator, which makes initial weights, follow from a seed; it is put back afterwards."""
+    with torch.random.fork_rng():
+        torch.manual_seed(int(seed.generate_state(1, np.uint64)[0]) >> 1)
+        yield
+
+
+def _check_roles(*factories: Any) -> None:
+    names = ("algo_factory", "actor_factory", "storage_factory", "train_envs_factory", "test_envs_factory")
+    for name, factory, role in zip(names, factories, (Algorithm, Actor, Storage, VecEnv, VecEnv), strict=True):
+        if factory is None and name == "test_envs_factory":
+            continue
+        if not isinstance(factory, Factory) or not issubclass(factory.cls, role):
+            raise CompositionError(
+                f"Scheme: {name} must be made by create_factory of a subclass of {role.__name__}, got {factory!r}"
+            )
+
+
+def _check_composition(algorithm: Factory[Algorithm], actor: Factory[Actor], storage: Factory[Storage]) -> None:
+    if not issubclass(actor.cls, algorithm.cls.actor_class):
+        raise CompositionError(
+            f"Scheme: {algorithm.name} acts with an {algorithm.cls.actor_class.__name__}, got an {actor.name}"
+        )
+    if algorithm.cls.on_policy and not storage.cls.on_policy:
+        raise CompositionError(
+            f"Scheme: {algorithm.name} learns on-policy, but {storage.name} keeps what older policies did; "
+            f"GAEBuffer and VanillaOnPolicyBuffer hold rollouts"
+        )
+    if storage.cls.on_policy and not algorithm.cls.on_policy:
+        raise CompositionError(
+            f"Scheme: {algorithm.name} learns from replayed transitions, but {storage.name} holds one rollout of the "
+            f"current policy; ReplayBuffer keeps them"
+        )
