@@ -9,6 +9,9 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import DQN, PPO, SAC, ActingStep, Algorithm
 from pytorchrl.agent.envs import UnsupportedSpaceError, VecEnv, VecStep
+from pytorchrl.experiments import CheckpointError
+from pytorchrl.learner import Learner
+from pytorchrl.logging import plot_runs, read_metrics
 from pytorchrl.scheme import CompositionError, Evaluation, Scheme
 from storages import (
     Component,
@@ -30,12 +33,14 @@ __all__ = [
     "ActingStep",
     "Actor",
     "Algorithm",
+    "CheckpointError",
     "Component",
     "CompositionError",
     "EmptyStorageError",
     "Evaluation",
     "Factory",
     "GAEBuffer",
+    "Learner",
     "LinearSchedule",
     "OffPolicyActor",
     "OnPolicyActor",
@@ -48,4 +53,6 @@ __all__ = [
     "VanillaOnPolicyBuffer",
     "VecEnv",
     "VecStep",
+    "plot_runs",
+    "read_metrics",
 ]

@@ -7,13 +7,12 @@ and its default are read from there.
 """
 
 import difflib
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from storages.hyper_parameters import Misfit, conform
+from storages.hyper_parameters import MisfitError, conform
 from storages.schedule import Schedule
 
 T_co = TypeVar("T_co", covariant=True)
@@ -40,7 +39,7 @@ class Component:
         return Factory(cls, hyper_parameters)
 
     @classmethod
-    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:  # noqa: B027 - most need no more
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse what no single annotation can: values that exclude each other, names that lead nowhere.
 
         Raises:
@@ -102,7 +101,7 @@ class Factory(Generic[T_co]):
 
 
 def plain(value: Any) -> Any:
-    """A hyper-parameter as JSON holds it; what has no plain form (a function) is there by name, to be read by people."""
+    """A hyper-parameter as JSON holds it; what has no plain form (a function) is there by its name, for people."""
     if isinstance(value, Factory | Schedule):
         return dict(value.config)
     if value is None or isinstance(value, bool | int | float | str):
@@ -114,7 +113,6 @@ def plain(value: Any) -> Any:
     return {"callable": _text(value)}
 
 
-@functools.cache
 def hyper_parameters_of(cls: type[Component]) -> dict[str, inspect.Parameter]:
     """The hyper-parameters that a class declares, by name, annotations resolved."""
     signature = inspect.signature(cls.__init__)
@@ -143,7 +141,7 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _conform_named(cls: type[Component], name: str, value: Any, parameter: inspect.Parameter) -> Any:
     try:
         return conform(value, parameter.annotation)
-    except Misfit as misfit:
+    except MisfitError as misfit:
         raise ValueError(f"{cls.__name__}: {name} {misfit}") from None
 
 

@@ -52,7 +52,7 @@ UnitIntervalOrSchedule = Annotated[float | Schedule, Within(0, 1)]
 """A number from 0 to 1, or one that changes over a run."""
 
 
-class Misfit(ValueError):
+class MisfitError(ValueError):
     """A value that its annotation does not admit; the text says what it must be."""
 
 
@@ -60,7 +60,7 @@ def conform(value: Any, annotation: Any) -> Any:
     """The value in the annotation's type.
 
     Raises:
-        Misfit: the value is of another type, or outside the range; the message continues "<name> ...".
+        MisfitError: the value is of another type, or outside the range; the message continues "<name> ...".
     """
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
@@ -71,17 +71,17 @@ def conform(value: Any, annotation: Any) -> Any:
         return _conform_to_one(value, arguments)
     if origin is Literal:
         if value not in arguments:
-            raise Misfit(f"must be one of {', '.join(map(repr, arguments))}, got {value!r}")
+            raise MisfitError(f"must be one of {', '.join(map(repr, arguments))}, got {value!r}")
         return value
     if origin is tuple or origin is collections.abc.Sequence:
         return _conform_to_sequence(value, arguments)
     if annotation is None or annotation is type(None):
         if value is not None:
-            raise Misfit(f"must be None, got {value!r}")
+            raise MisfitError(f"must be None, got {value!r}")
         return None
     if origin is collections.abc.Callable:
         if not callable(value):
-            raise Misfit(f"must be callable, got {value!r}")
+            raise MisfitError(f"must be callable, got {value!r}")
         return value
     return _conform_to_class(value, origin or annotation)
 
@@ -92,7 +92,7 @@ def _conform_to_range(value: Any, annotation: Any, ranges: tuple[Any, ...]) -> A
     for limit in ranges:
         for number in reached:
             if isinstance(limit, Within) and isinstance(number, numbers.Real) and not limit.admits(float(number)):
-                raise Misfit(f"{limit}, got {value!r}")
+                raise MisfitError(f"{limit}, got {value!r}")
     return value
 
 
@@ -102,30 +102,30 @@ def _conform_to_one(value: Any, options: tuple[Any, ...]) -> Any:
     for option in sorted(options, key=lambda option: type(value) is not option):
         try:
             return conform(value, option)
-        except Misfit as misfit:
+        except MisfitError as misfit:
             if option is not type(None):
                 reasons.append(str(misfit).removesuffix(f", got {value!r}"))
-    raise Misfit(f"{', or '.join(dict.fromkeys(reasons))}, got {value!r}")
+    raise MisfitError(f"{', or '.join(dict.fromkeys(reasons))}, got {value!r}")
 
 
 def _conform_to_sequence(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, collections.abc.Sequence):
-        raise Misfit(f"must be a sequence, got {value!r}")
+        raise MisfitError(f"must be a sequence, got {value!r}")
     kind = arguments[0] if arguments else Any
     try:
         return tuple(conform(item, kind) for item in value)
-    except Misfit as misfit:
-        raise Misfit(f"holds a value that {misfit}") from None
+    except MisfitError as misfit:
+        raise MisfitError(f"holds a value that {misfit}") from None
 
 
 def _conform_to_class(value: Any, kind: type) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if kind is float and isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if kind is int and isinstance(value, bool):
-        raise Misfit(f"must be an int, got {value!r}")
+        raise MisfitError(f"must be an int, got {value!r}")
     if not isinstance(value, kind):
         article = "an" if kind.__name__[0] in "aeiouAEIOU" else "a"
-        raise Misfit(f"must be {article} {kind.__name__}, got {value!r}")
+        raise MisfitError(f"must be {article} {kind.__name__}, got {value!r}")
     return value

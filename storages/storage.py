@@ -92,7 +92,7 @@ class Storage(Component, ABC):
         """
         self._ring.insert(sample)
 
-    def before_gradients(self) -> None:  # noqa: B027 - most storages have nothing to prepare
+    def before_gradients(self) -> None:
         """Called before an update phase: returns and advantages are made here."""
 
     @abstractmethod
@@ -244,4 +244,3 @@ class Storage(Component, ABC):
             else value.unflatten(0, shape)
             for key, value in batch.items()
         }
-

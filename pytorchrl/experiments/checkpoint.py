@@ -22,7 +22,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
             torch.save({"format": FORMAT} | state, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, path)
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)

@@ -82,7 +82,8 @@ def _class_named(name: str) -> type:
 
 
 def _subclasses(cls: type) -> Iterator[type]:
-    for subclass in cls.__subclasses__():
+    subclasses: list[type] = cls.__subclasses__()
+    for subclass in subclasses:
         yield subclass
         yield from _subclasses(subclass)
 

@@ -69,7 +69,7 @@ class RunFolder:
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def _versions() -> dict[str, Any]:

@@ -74,7 +74,7 @@ def first_layout(sample: Sample, owner: str) -> tuple[Layout, int]:
         if key not in sample:
             raise SampleError(f"{owner}: a sample needs {', '.join(REQUIRED)}; {key} is missing from {list(sample)}")
     layout: Layout = {}
-    num_envs = len(sample[DONE]) if np.ndim(sample[DONE]) else 0
+    num_envs = _first_axis_of(sample[DONE])
     for path, leaf in leaves(sample):
         array = as_array(leaf, path, owner)
         if array.ndim == 0 or array.shape[0] != num_envs or num_envs == 0:
@@ -97,6 +97,11 @@ def first_layout(sample: Sample, owner: str) -> tuple[Layout, int]:
             )
     layout.setdefault((TRUNC2,), LeafLayout((1,), np.dtype(np.bool_)))
     return layout, num_envs
+
+
+def _first_axis_of(leaf: object) -> int:
+    shape: tuple[int, ...] = getattr(leaf, "shape", ())
+    return shape[0] if shape else 0
 
 
 def _shown(layout: Layout) -> str:

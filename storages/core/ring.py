@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.fields import (
-    LeafLayout,
     Layout,
+    LeafLayout,
     Path,
     SampleError,
     first_layout,
@@ -135,7 +135,9 @@ class Ring:
         columns = self._all_columns()
         if path not in columns or path[0] in FLAGS or path[0] in (OBS, RHS):
             replaceable = [text(p) for p in columns if p[0] not in FLAGS and p[0] not in (OBS, RHS)]
-            raise SampleError(f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}")
+            raise SampleError(
+                f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}"
+            )
         column, layout = columns[path], columns[path].layout
         if values.shape[1:] != (self._envs, *layout.shape) or values.dtype != layout.dtype:
             raise SampleError(
@@ -168,7 +170,7 @@ class Ring:
         return nest(flat)
 
     def rollout(self, key: str) -> Array:
-        """A view (live_steps, E, ...) of a field; its rows lie in one piece if no more than ``size`` came since a reset."""
+        """A view (live_steps, E, ...) of a field, in one piece if no more than ``size`` steps came since a reset."""
         start = self.first % self.rows
         view: Array = self._all_columns()[(key,)].data[start : start + self.live_steps]
         return view
@@ -188,7 +190,13 @@ class Ring:
     def state_dict(self) -> dict[str, Any]:
         """Everything live, oldest row first, as tensors and plain data."""
         if not self._columns:
-            return {"size": self.size, "num_envs": self.num_envs, "steps": self.steps, "first": self.first, "leaves": []}
+            return {
+                "size": self.size,
+                "num_envs": self.num_envs,
+                "steps": self.steps,
+                "first": self.first,
+                "leaves": [],
+            }
         live = np.arange(self.oldest, self.steps) % self.rows
         with_newest = np.arange(self.oldest, self.steps + 1) % self.rows
         aside = np.arange(self._aside_tail, self._aside_head)
@@ -319,8 +327,9 @@ class Ring:
             if path[0] in (REW, OBS, OBS2) and array.dtype.kind == "f" and not _finite(array):
                 position = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(array)))
                 raise SampleError(
-                    f"{self.owner}: {text(path)} of environment {position[0]} is {array[position]} at step {self.steps} "
-                    f"(position {position[1:]}); nothing of this step was stored. allow_nonfinite=True would keep it"
+                    f"{self.owner}: {text(path)} of environment {position[0]} is {array[position]} at step "
+                    f"{self.steps} (position {position[1:]}); nothing of this step was stored. "
+                    f"allow_nonfinite=True would keep it"
                 )
 
 

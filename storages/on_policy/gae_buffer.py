@@ -1,7 +1,5 @@
 """A rollout whose advantages trade bias for variance: generalized advantage estimation."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -44,7 +42,5 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         ends: NDArray[np.bool_],
     ) -> None:
         returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
-        generalized_advantages(
-            rewards, values, next_values, ends, self.algorithm.gamma, self.gae_lambda, advantages
-        )
+        generalized_advantages(rewards, values, next_values, ends, self.algorithm.gamma, self.gae_lambda, advantages)
         np.add(advantages, values, out=returns)

@@ -1,7 +1,6 @@
 """A rollout of the current policy: filled, used for a few epochs, emptied."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch

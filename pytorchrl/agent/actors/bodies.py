@@ -98,7 +98,12 @@ class NatureCNN(nn.Module):
             raise ValueError(f"NatureCNN: images must be at least 36 pixels high and wide, the space is {space.shape}")
         self._bytes = space.dtype == "uint8"
         self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()
+            nn.Conv2d(channels, 32, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3),
+            nn.ReLU(),
         )
         with torch.no_grad():
             flattened = self.convolutions(torch.zeros(1, channels, *pixels)).numel()

@@ -76,7 +76,7 @@ class OnPolicyActor(Actor):
         return self.policy_head(features), self.value_head(value_features)
 
     def value(self, obs: Any, rhs: Any, done: Tensor) -> Tensor:
-        """(B, 1): the value of observations (B, *obs). This actor has no memory, so ``rhs`` and ``done`` say nothing."""
+        """(B, 1): the value of observations (B, *obs); without a memory, ``rhs`` and ``done`` say nothing."""
         value: Tensor = self.value_head(self.value_body(obs))
         return value
 

@@ -65,7 +65,13 @@ class Algorithm(Component, ABC):
     """Transitions in a batch; None: what the rollout and the number of batches make."""
 
     def __init__(
-        self, device: torch.device | str, actor: Actor, envs: VecEnv, gamma: float, test_every: int, num_test_episodes: int
+        self,
+        device: torch.device | str,
+        actor: Actor,
+        envs: VecEnv,
+        gamma: float,
+        test_every: int,
+        num_test_episodes: int,
     ) -> None:
         self.check_spaces(envs)
         if not isinstance(actor, self.actor_class):
@@ -81,7 +87,7 @@ class Algorithm(Component, ABC):
         self.seed(np.random.SeedSequence())
 
     @classmethod
-    def check_spaces(cls, envs: VecEnv) -> None:  # noqa: B027 - not every algorithm is choosy
+    def check_spaces(cls, envs: VecEnv) -> None:
         """Refuse environments that the algorithm cannot act in.
 
         Raises:

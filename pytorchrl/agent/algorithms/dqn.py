@@ -16,8 +16,8 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.hyper_parameters import (
     Count,
     CountOrZero,
-    Positive,
     NonNegativeOrSchedule,
+    Positive,
     UnitInterval,
     UnitIntervalOrSchedule,
 )
@@ -62,9 +62,9 @@ class DQN(Algorithm):
         update_every: Count = 4,
         num_mini_batch: Count = 1,
         mini_batch_size: Count = 128,
-        double: bool = False,
-        polyak: UnitInterval = 0.0,
-        target_update_interval: Count = 250,
+        double: bool = True,
+        polyak: UnitInterval = 0.99,
+        target_update_interval: Count = 1,
         max_grad_norm: Positive | None = 10.0,
         test_every: CountOrZero = 10_000,
         num_test_episodes: Count = 10,
@@ -122,7 +122,7 @@ class DQN(Algorithm):
         q = self.actor.q_values(batch[OBS]).gather(1, batch[ACT])
         loss = (batch[WEIGHTS] * F.smooth_l1_loss(q, target, reduction="none")).mean()
         self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         q = q.detach()
         return {"loss": loss.detach(), "q_value": q.mean(), ERRORS: (target - q).abs_()}
 

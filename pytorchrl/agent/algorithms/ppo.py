@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.on_policy_actor import OnPolicyActor, action_bounds
 from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, ActingStep, Algorithm, Info, make_adam
 from pytorchrl.agent.envs.vec_env import VecEnv
-from storages.hyper_parameters import Count, CountOrZero, NonNegative, Positive, NonNegativeOrSchedule, UnitInterval
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import ACT, ADV, LOGP, OBS, RET, VAL, Batch
 
 
@@ -122,7 +122,7 @@ class PPO(Algorithm):
         }
 
     def _value_loss(self, value: Tensor, batch: Batch, clip_param: float) -> Tensor:
-        loss = (value - batch[RET]).square()
+        loss: Tensor = (value - batch[RET]).square()
         if self.use_clipped_value_loss:
             near = batch[VAL] + (value - batch[VAL]).clamp(-clip_param, clip_param)
             loss = torch.maximum(loss, (near - batch[RET]).square())

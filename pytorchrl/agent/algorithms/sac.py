@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Info, ma
 from pytorchrl.agent.algorithms.targets import follow, make_target
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv
-from storages.hyper_parameters import Count, CountOrZero, Positive, NonNegativeOrSchedule, UnitInterval
+from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS, Batch
 
 
@@ -140,14 +140,14 @@ class SAC(Algorithm):
         policy_loss = (alpha * log_prob - q).mean()
 
         self._optimizer.zero_grad()
-        (critic_loss + policy_loss).backward()  # type: ignore[union-attr]
+        (critic_loss + policy_loss).backward()
         entropy = -log_prob.detach().mean()
         if self.learn_alpha:
             self.log_alpha.grad = (entropy - self._entropy_aimed_at()).reshape(1)
         with torch.no_grad():
             per_row = torch.cat(errors, dim=1).abs().mean(1, keepdim=True)
         return {
-            "critic_loss": critic_loss.detach(),  # type: ignore[union-attr]
+            "critic_loss": critic_loss.detach(),
             "policy_loss": policy_loss.detach(),
             "q_value": q.detach().mean(),
             "entropy": entropy,

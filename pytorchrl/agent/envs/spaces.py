@@ -54,7 +54,7 @@ def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
 
 
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
-    """(E, 1) int64 or (E, *action): actions drawn uniformly; standard normal along the unbounded directions of a Box."""
+    """(E, 1) int64 or (E, *action): actions drawn uniformly, standard normal where a Box has no bounds."""
     if isinstance(space, spaces.Discrete):
         return generator.integers(0, int(space.n), (num_envs, 1), np.int64)
     assert isinstance(space, spaces.Box)

@@ -95,7 +95,7 @@ class VecEnv(Component):
 
     def reset(self, seed: int | np.random.SeedSequence | None = None) -> Any:
         """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""
-        seeds: list[int] | None = None
+        seeds: Any = None
         if seed is not None:
             sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
             seeds = [int(word) for word in sequence.generate_state(self.num_envs)]

@@ -1,0 +1,40 @@
+# Every target sets up what it needs: a Python of at least 3.11 and make are all that must be there.
+PYTHON ?= python3
+BIN := .venv/bin
+ENV := .venv/.installed
+
+.PHONY: train test check bench learning format clean
+
+train: $(ENV)  ## train DQN on CartPole, and say where the curve is
+	$(BIN)/python examples/dqn_cartpole.py
+
+test: $(ENV)  ## all tests
+	$(BIN)/python -m pytest -q -n auto
+
+check: $(ENV)  ## format, lint, types, and who imports whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baselines3
+	$(BIN)/python benchmarks/throughput.py $(BENCH)
+
+learning: $(ENV)  ## docs/learning.md: three seeds of every example
+	$(BIN)/python benchmarks/learning.py
+
+format: $(ENV)  ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove what the targets made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+
+$(ENV): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+.venv/.installed-bench: $(ENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	touch $@

@@ -1,0 +1,52 @@
+"""``python -m pytorchrl``: continue a run, draw learning curves."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from pytorchrl.learner import Learner
+from pytorchrl.logging import plot_runs
+
+
+def resume(run: tyro.conf.Positional[Path], target_steps: int | None = None) -> None:
+    """Continue a run from its last checkpoint.
+
+    Args:
+        run: the run folder.
+        target_steps: a new target, in environment transitions; the old one where left out.
+    """
+    learner = Learner.resume(run, target_steps=target_steps)
+    try:
+        if learner.run():
+            learner.print_info()
+            print(f"Learning curve: {learner.curve_file}")
+    finally:
+        learner.close()
+
+
+def plot(
+    runs: tyro.conf.Positional[list[Path]],
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("learning_curve.png"),
+) -> None:
+    """Draw the learning curves of one or more runs into a PNG file.
+
+    Args:
+        runs: run folders; those that differ in their seed alone are drawn as one line with its spread.
+        output: the picture.
+    """
+    print(plot_runs(runs, output))
+
+
+def main() -> None:
+    """Run the command that the command line names; an error that says what to do needs no traceback."""
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            {"resume": resume, "plot": plot}, prog="python -m pytorchrl", description=__doc__
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SystemExit(f"error: {error}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Metrics to files, to wandb and TensorBoard, to the terminal and to pictures."""
+
+from pytorchrl.logging.metrics_file import MetricsFile, read_metrics
+from pytorchrl.logging.plots import plot_runs
+from pytorchrl.logging.progress import ProgressDisplay
+from pytorchrl.logging.writers import MetricsWriter, TensorBoardWriter, make_writers
+
+__all__ = [
+    "MetricsFile",
+    "MetricsWriter",
+    "ProgressDisplay",
+    "TensorBoardWriter",
+    "make_writers",
+    "plot_runs",
+    "read_metrics",
+]
