@@ -25,7 +25,8 @@ class PPO(Algorithm):
         value_loss_coef: weight of the value function's loss.
         entropy_coef: weight of the policy's entropy.
         max_grad_norm: gradients are scaled down to this norm; None leaves them.
-        use_clipped_value_loss: keep new values within ``clip_param`` of those when acting.
+        use_clipped_value_loss: keep new values within ``clip_param`` of those when acting; for rewards scaled so that
+            values change by about that much, else it holds the value function back.
         normalize_advantages: to mean 0 and standard deviation 1 in each batch.
         target_kl: leave the rest of an update phase out once the policy moved further than 1.5 of this, in nats; None
             never does.
@@ -52,7 +53,7 @@ class PPO(Algorithm):
         value_loss_coef: NonNegative = 0.5,
         entropy_coef: NonNegative = 0.0,
         max_grad_norm: Positive | None = 0.5,
-        use_clipped_value_loss: bool = True,
+        use_clipped_value_loss: bool = False,
         normalize_advantages: bool = True,
         target_kl: Positive | None = None,
         adam_epsilon: Positive = 1e-5,

@@ -1,0 +1,158 @@
+"""Vector environments keep the true last observations and refuse what they cannot handle."""
+
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from toys import Counter, Noise
+
+import pytorchrl as prl
+from pytorchrl.agent.envs.spaces import random_actions
+
+
+def leaf(observation: Any) -> Any:
+    return observation["count"] if isinstance(observation, dict) else observation
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["vector", "image", "discrete", "dict"])
+def test_the_true_last_observation_follows_and_the_next_episode_begins_in_the_same_step(kind: str, mode: str) -> None:
+    envs = prl.VecEnv.create_factory(Counter, num_envs=2, mode=mode, env_kwargs={"kind": kind, "length": 2})()
+    first = envs.reset(seed=0)
+    assert np.all(leaf(first) == 0)
+    actions = np.zeros((2, 1), np.int64)
+    step = envs.step(actions)
+    assert not step.terminated.any()
+    assert np.all(leaf(step.observation) == 1)
+    assert np.all(leaf(step.next_observation) == 1)
+    step = envs.step(actions)
+    envs.close()
+    assert step.terminated.all()
+    assert not step.truncated.any()
+    assert np.all(leaf(step.observation) == 0)
+    assert np.all(leaf(step.next_observation) == 2)
+    assert leaf(step.next_observation).dtype == leaf(first).dtype
+    assert step.reward.shape == step.terminated.shape == step.truncated.shape == (2, 1)
+
+
+def test_scalar_observations_and_actions_have_a_trailing_axis() -> None:
+    envs = prl.VecEnv.create_factory(Counter, num_envs=3, env_kwargs={"kind": "discrete"})()
+    assert envs.reset(seed=0).shape == (3, 1)
+    assert envs.step(np.ones((3, 1), np.int64)).next_observation.shape == (3, 1)
+
+
+def test_only_the_environment_that_ended_gets_its_last_observation() -> None:
+    lengths = iter([2, 5])
+    envs = prl.VecEnv(lambda: Counter(length=next(lengths), end="truncated"), num_envs=2)
+    # The first length goes to a copy made to look at the spaces, if any; what counts is that lengths differ.
+    envs.reset(seed=0)
+    envs.step(np.zeros((2, 1), np.int64))
+    step = envs.step(np.zeros((2, 1), np.int64))
+    np.testing.assert_array_equal(step.truncated[:, 0], [True, False])
+    np.testing.assert_array_equal(step.next_observation[:, 0], [2, 2])
+    np.testing.assert_array_equal(step.observation[:, 0], [0, 2])
+
+
+def test_what_a_step_returned_does_not_change_later() -> None:
+    envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 2})()
+    envs.reset(seed=0)
+    step = envs.step(np.zeros((2, 1), np.int64))
+    before = step.observation.copy(), step.next_observation.copy(), step.reward.copy()
+    envs.step(np.zeros((2, 1), np.int64))
+    for kept, copy in zip((step.observation, step.next_observation, step.reward), before, strict=True):
+        np.testing.assert_array_equal(kept, copy)
+
+
+def test_the_same_seed_gives_the_same_environments_and_each_copy_its_own() -> None:
+    def rollout() -> list[Any]:
+        envs = prl.VecEnv.create_factory(Noise, num_envs=2)()
+        seen = [envs.reset(seed=5)]
+        seen += [envs.step(np.zeros((2, 1), np.int64)).next_observation for _ in range(20)]
+        return seen
+
+    first, second = rollout(), rollout()
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first[0][0], first[0][1])
+
+
+def test_actions_of_a_discrete_space_count_from_its_start() -> None:
+    made: list[Counter] = []
+
+    def make() -> Counter:
+        made.append(Counter(actions=spaces.Discrete(3, start=5)))
+        return made[-1]
+
+    envs = prl.VecEnv(make)
+    envs.reset(seed=0)
+    envs.step(np.array([[0]]))
+    envs.step(np.array([[2]]))
+    assert made[-1].actions == [5, 7]
+
+
+def test_wrappers_are_applied_in_order_by_name_by_pair_and_by_callable() -> None:
+    envs = prl.VecEnv.create_factory(
+        Counter,
+        wrappers=[
+            ("FrameStackObservation", {"stack_size": 4}),
+            "FlattenObservation",
+            partial(gym.wrappers.TransformReward, func=lambda reward: 10 * reward),
+        ],
+    )()
+    assert envs.reset(seed=0).shape == (1, 8)
+    assert envs.step(np.zeros((1, 1), np.int64)).reward.item() == 10
+
+
+def test_an_unknown_id_is_refused_when_the_factory_is_made() -> None:
+    with pytest.raises(ValueError, match=r"VecEnv: env 'CartPoole-v1' is no registered gymnasium id.*CartPole"):
+        prl.VecEnv.create_factory("CartPoole-v1")
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        ("FlattenObservations", "has no 'FlattenObservations'"),
+        (3, "3 is neither a name"),
+        (("Nope", {}), "has no 'Nope'"),
+    ],
+)
+def test_an_unknown_wrapper_is_refused_when_the_factory_is_made(wrapper: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prl.VecEnv.create_factory("CartPole-v1", wrappers=[wrapper])
+
+
+class Unsupported(Counter):
+    def __init__(self, observation: Any = None, action: Any = None) -> None:
+        super().__init__()
+        self.observation_space = observation or self.observation_space
+        self.action_space = action or self.action_space
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"observation": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])}, "FlattenObservation"),
+        ({"observation": spaces.Dict(a=spaces.Dict(b=spaces.Discrete(2)))}, "key 'a' of the observation space"),
+        ({"action": spaces.MultiDiscrete([2, 2])}, "Discrete and Box are handled"),
+    ],
+)
+def test_spaces_that_cannot_be_handled_are_refused_by_name(arguments: Any, message: str) -> None:
+    with pytest.raises(prl.UnsupportedSpaceError, match=message):
+        prl.VecEnv(Unsupported, env_kwargs=arguments)
+
+
+def test_random_actions_stay_in_bounds_and_reach_everywhere() -> None:
+    generator = np.random.default_rng(0)
+    box = spaces.Box(np.array([-1, 0, -np.inf], np.float32), np.array([3, 1, np.inf], np.float32))
+    actions = random_actions(box, 2000, generator)
+    assert actions.shape == (2000, 3)
+    assert actions.dtype == np.float32
+    assert all(box.contains(action) for action in actions)
+    assert actions[:, 0].min() < -0.9
+    assert actions[:, 0].max() > 2.9
+    assert abs(actions[:, 2].std() - 1) < 0.1
+    discrete = random_actions(spaces.Discrete(3), 300, generator)
+    assert discrete.shape == (300, 1)
+    assert set(discrete[:, 0]) == {0, 1, 2}
