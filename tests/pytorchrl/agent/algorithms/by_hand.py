@@ -1,0 +1,66 @@
+"""What the tests of algorithms share: batches, linear actors, Adam by hand."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
+
+OBSERVATION_SIZE = 3
+
+
+def envs_with(action_space: Any) -> Any:
+    return SimpleNamespace(
+        observation_space=spaces.Box(-np.inf, np.inf, (OBSERVATION_SIZE,), np.float32), action_space=action_space
+    )
+
+
+def replayed(action: NDArray[Any], seed: int = 0) -> dict[str, torch.Tensor]:
+    """A batch as ReplayBuffer makes them, one row terminated, weights that differ."""
+    size = len(action)
+    generator = np.random.default_rng(seed)
+    terminated = (np.arange(size) == 1).astype(np.float32)[:, None]
+    fields = {
+        OBS: generator.normal(size=(size, OBSERVATION_SIZE)).astype(np.float32),
+        OBS2: generator.normal(size=(size, OBSERVATION_SIZE)).astype(np.float32),
+        ACT: action,
+        REW: generator.normal(size=(size, 1)).astype(np.float32),
+        DONE: np.zeros((size, 1), np.float32),
+        DONE2: terminated,
+        TRUNC2: np.zeros((size, 1), np.float32),
+        DISCOUNT: 0.9 * (1 - terminated),
+        WEIGHTS: generator.uniform(0.5, 1.5, (size, 1)).astype(np.float32),
+        INDICES: np.arange(size)[:, None],
+    }
+    return {key: torch.from_numpy(value.copy()) for key, value in fields.items()}
+
+
+def numpy(tensor: torch.Tensor) -> NDArray[np.float64]:
+    return tensor.detach().double().numpy()
+
+
+def first_adam_step(gradient: NDArray[np.float64], lr: float, eps: float = 1e-8) -> NDArray[np.float64]:
+    """By how much Adam moves a parameter in its first step: its moments are the gradient and its square."""
+    return -lr * gradient / (np.abs(gradient) + eps)
+
+
+def copies(batch: dict[str, Any]) -> dict[str, Any]:
+    return {key: value.clone() for key, value in batch.items()}
+
+
+def numeric_gradient(loss: Any, parameter: NDArray[np.float64], step: float = 1e-6) -> NDArray[np.float64]:
+    """Central differences of a numpy loss in each number of a parameter, which is moved and put back."""
+    gradient = np.zeros_like(parameter)
+    for position in np.ndindex(*parameter.shape):
+        kept = parameter[position]
+        parameter[position] = kept + step
+        above = loss()
+        parameter[position] = kept - step
+        below = loss()
+        parameter[position] = kept
+        gradient[position] = (above - below) / (2 * step)
+    return gradient

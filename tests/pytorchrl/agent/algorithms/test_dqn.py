@@ -1,0 +1,166 @@
+"""DQN's update equals the one computed by hand, and it explores as it says."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from by_hand import copies, envs_with, first_adam_step, numpy, replayed
+from gymnasium import spaces
+from toys import continuous
+
+import pytorchrl as prl
+from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+
+ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
+
+
+def linear_dqn(**hyper_parameters: Any) -> prl.DQN:
+    envs = envs_with(spaces.Discrete(3))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = prl.DQN.create_factory(**hyper_parameters)("cpu", actor, envs)
+    algorithm.seed(0)
+    return algorithm
+
+
+def weights_of(network: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    return numpy(network.head.linear.weight), numpy(network.head.linear.bias)
+
+
+def perturb(network: torch.nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator))
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+def test_an_update_equals_the_one_computed_by_hand(double: bool, max_grad_norm: float | None) -> None:
+    algorithm = linear_dqn(lr=0.01, double=double, max_grad_norm=max_grad_norm, target_update_interval=100)
+    perturb(algorithm._target, 1)
+    batch = replayed(ACTIONS)
+    before = copies(batch)
+    (w, b), (target_w, target_b) = weights_of(algorithm.actor.q_values), weights_of(algorithm._target)
+    obs, obs2 = numpy(batch[OBS]), numpy(batch[OBS2])
+    rows = np.arange(len(ACTIONS))
+
+    next_q = obs2 @ target_w.T + target_b
+    chosen = (obs2 @ w.T + b).argmax(1) if double else next_q.argmax(1)
+    target = numpy(batch[REW])[:, 0] + numpy(batch[DISCOUNT])[:, 0] * next_q[rows, chosen]
+    error = (obs @ w.T + b)[rows, ACTIONS[:, 0]] - target
+    slope = np.clip(error, -1, 1) * numpy(batch[WEIGHTS])[:, 0] / len(rows)
+    gradient_w, gradient_b = np.zeros_like(w), np.zeros_like(b)
+    for row, action in enumerate(ACTIONS[:, 0]):
+        gradient_w[action] += slope[row] * obs[row]
+        gradient_b[action] += slope[row]
+    loss = (numpy(batch[WEIGHTS])[:, 0] * np.where(np.abs(error) < 1, error**2 / 2, np.abs(error) - 0.5)).mean()
+
+    gradients, info = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(info["loss"], loss, rtol=1e-5)
+    np.testing.assert_allclose(numpy(info[ERRORS])[:, 0], np.abs(error), rtol=1e-4, atol=1e-6)
+    assert info[ERRORS].shape == (6, 1)
+    np.testing.assert_allclose(numpy(gradients["q_values.head.linear.weight"]), gradient_w, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(numpy(gradients["q_values.head.linear.bias"]), gradient_b, rtol=1e-4, atol=1e-6)
+
+    algorithm.update(batch)
+    if max_grad_norm is not None:
+        norm = np.sqrt((gradient_w**2).sum() + (gradient_b**2).sum())
+        gradient_w, gradient_b = (g * min(1, max_grad_norm / norm) for g in (gradient_w, gradient_b))
+    after_w, after_b = weights_of(algorithm.actor.q_values)
+    np.testing.assert_allclose(after_w, w + first_adam_step(gradient_w, 0.01), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(after_b, b + first_adam_step(gradient_b, 0.01), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(weights_of(algorithm._target)[0], target_w)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def test_the_target_takes_no_gradient() -> None:
+    algorithm = linear_dqn()
+    algorithm.update(replayed(ACTIONS))
+    assert all(parameter.grad is None for parameter in algorithm._target.parameters())
+
+
+def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
+    algorithm = linear_dqn(polyak=0.0, target_update_interval=3)
+    first = weights_of(algorithm._target)[0].copy()
+    for update in range(1, 7):
+        algorithm.update(replayed(ACTIONS, update))
+        online, target = weights_of(algorithm.actor.q_values)[0], weights_of(algorithm._target)[0]
+        if update in (3, 6):
+            np.testing.assert_array_equal(target, online)
+        elif update < 3:
+            np.testing.assert_array_equal(target, first)
+
+
+def test_a_soft_target_follows_by_one_less_polyak() -> None:
+    algorithm = linear_dqn(polyak=0.8, target_update_interval=1)
+    perturb(algorithm._target, 2)
+    before = weights_of(algorithm._target)[0].copy()
+    algorithm.update(replayed(ACTIONS))
+    online = weights_of(algorithm.actor.q_values)[0]
+    np.testing.assert_allclose(weights_of(algorithm._target)[0], 0.8 * before + 0.2 * online, rtol=1e-5)
+
+
+def test_computing_and_applying_gradients_apart_is_an_update() -> None:
+    together, apart, sent = linear_dqn(), linear_dqn(), linear_dqn()
+    for other in (apart, sent):
+        other.load_state_dict(together.state_dict())
+    batch = replayed(ACTIONS)
+    together.update(batch)
+    apart.compute_gradients(batch)
+    apart.apply_gradients()
+    gradients, _ = apart.compute_gradients(batch)
+    received, _ = linear_dqn().compute_gradients(batch)
+    assert gradients.keys() == received.keys()
+    sent.apply_gradients(sent.compute_gradients(batch)[0])
+    for name, weight in together.get_weights().items():
+        assert torch.equal(weight, apart.get_weights()[name])
+        assert torch.equal(weight, sent.get_weights()[name])
+
+
+def test_weights_can_be_taken_and_given() -> None:
+    giver, taker = linear_dqn(), linear_dqn()
+    giver.update(replayed(ACTIONS))
+    taker.set_weights(giver.get_weights())
+    obs, done = torch.randn(5, 3), torch.zeros(5, 1)
+    assert torch.equal(giver.actor.q_values(obs), taker.actor.q_values(obs))
+    assert torch.equal(giver.acting_step(obs, None, done, True).action, taker.acting_step(obs, None, done, True).action)
+
+
+def test_exploration_is_as_frequent_as_epsilon_says_and_evaluation_is_greedy() -> None:
+    algorithm = linear_dqn(epsilon=0.3)
+    obs, done = torch.randn(1, 3).expand(20_000, 3), torch.zeros(20_000, 1)
+    greedy = algorithm.actor.q_values(obs[:1]).argmax()
+    step = algorithm.acting_step(obs, None, done)
+    assert step.action.shape == (20_000, 1)
+    assert step.action.dtype == torch.int64
+    assert abs((step.action != greedy).float().mean() - 0.3 * 2 / 3) < 0.01
+    state = algorithm.state_dict()["exploration"]
+    assert (algorithm.acting_step(obs, None, done, deterministic=True).action == greedy).all()
+    assert algorithm.state_dict()["exploration"] == state
+
+
+def test_schedules_follow_the_run() -> None:
+    algorithm = linear_dqn(lr=prl.LinearSchedule(1e-2, 0.0), epsilon=prl.LinearSchedule(1.0, 0.2, fraction=0.5))
+    algorithm.set_progress(50, 100)
+    assert algorithm._optimizer.param_groups[0]["lr"] == pytest.approx(5e-3)
+    assert algorithm.current(algorithm.epsilon) == pytest.approx(0.2)
+
+
+def test_hyper_parameters_can_be_changed_in_use_within_their_range() -> None:
+    algorithm = linear_dqn(lr=1e-3)
+    algorithm.update_algorithm_parameter("lr", 1e-4)
+    assert algorithm._optimizer.param_groups[0]["lr"] == 1e-4
+    algorithm.update_algorithm_parameter("gamma", 0.5)
+    assert algorithm.gamma == 0.5
+    with pytest.raises(ValueError, match=r"DQN: gamma must lie in \[0, 1\], got 1.5"):
+        algorithm.update_algorithm_parameter("gamma", 1.5)
+    with pytest.raises(ValueError, match="unknown hyper-parameter 'gama'; did you mean 'gamma'"):
+        algorithm.update_algorithm_parameter("gama", 0.5)
+
+
+def test_continuous_actions_are_refused() -> None:
+    envs = envs_with(continuous())
+    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
+    with pytest.raises(prl.UnsupportedSpaceError, match=r"DQN needs a Discrete action space.*SAC and PPO"):
+        prl.DQN.create_factory()("cpu", actor, envs)

@@ -1,0 +1,201 @@
+"""SAC's losses and gradients equal those of a slow numpy version, and stay where they belong."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from by_hand import copies, envs_with, first_adam_step, numeric_gradient, numpy, replayed
+from gymnasium import spaces
+from toys import continuous
+
+import pytorchrl as prl
+from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+
+ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
+SPACE = spaces.Box(-3.0, 1.0, (2,), np.float32)
+
+
+def linear_sac(**hyper_parameters: Any) -> prl.SAC:
+    envs = envs_with(SPACE)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = prl.SAC.create_factory(**hyper_parameters)("cpu", actor, envs)
+    algorithm.seed(0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in algorithm._target_critics.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator))
+    return algorithm
+
+
+def linear(layer: Any, features: Any) -> Any:
+    weight, bias = layer
+    return features @ weight.T + bias
+
+
+def layer_of(head: Any) -> list[Any]:
+    return [numpy(head.linear.weight), numpy(head.linear.bias)]
+
+
+class NumpySAC:
+    """The losses of one batch, with the noise that the algorithm is about to draw."""
+
+    def __init__(self, algorithm: prl.SAC, batch: dict[str, Any]) -> None:
+        generator = torch.Generator()
+        generator.set_state(algorithm._generator.get_state())
+        self.noise2, self.noise = (numpy(torch.empty(5, 2).normal_(generator=generator)) for _ in range(2))
+        self.policy = layer_of(algorithm.actor.policy_head)
+        self.critics = [layer_of(critic.head) for critic in algorithm.actor.critics]  # type: ignore[union-attr]
+        self.targets = [layer_of(critic.head) for critic in algorithm._target_critics]  # type: ignore[union-attr]
+        self.batch = {key: numpy(value) for key, value in batch.items()}
+        self.alpha = algorithm.alpha
+
+    def act(self, obs: Any, noise: Any) -> tuple[Any, Any]:
+        mean, log_std = np.split(linear(self.policy, obs), 2, axis=1)
+        log_std = np.clip(log_std, -20, 2)
+        unsquashed = mean + np.exp(log_std) * noise
+        density = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1 - np.tanh(unsquashed) ** 2)
+        return np.tanh(unsquashed), density.sum(1, keepdims=True)
+
+    def target(self) -> Any:
+        action, log_prob = self.act(self.batch[OBS2], self.noise2)
+        q = np.min([linear(c, np.hstack([self.batch[OBS2], action])) for c in self.targets], axis=0)
+        return self.batch[REW] + self.batch[DISCOUNT] * (q - self.alpha * log_prob)
+
+    def errors(self) -> list[Any]:
+        stored = np.hstack([self.batch[OBS], (self.batch[ACT] + 1) / 2])  # the Box is [-3, 1]: middle -1, half range 2
+        return [linear(critic, stored) - self.target() for critic in self.critics]
+
+    def critic_loss(self) -> float:
+        return float(sum(0.5 * (self.batch[WEIGHTS] * error**2).mean() for error in self.errors()))
+
+    def policy_loss(self) -> float:
+        action, log_prob = self.act(self.batch[OBS], self.noise)
+        q = np.min([linear(c, np.hstack([self.batch[OBS], action])) for c in self.critics], axis=0)
+        return float((self.alpha * log_prob - q).mean())
+
+
+def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version() -> None:
+    algorithm = linear_sac(lr_pi=0.01, lr_q=0.02, lr_alpha=0.03, initial_alpha=0.5, polyak=0.9)
+    batch = replayed(ACTIONS)
+    before = copies(batch)
+    by_hand = NumpySAC(algorithm, batch)
+    log_prob = by_hand.act(by_hand.batch[OBS], by_hand.noise)[1]
+    # The target does not depend on the critics nor on the policy that is learnt: it is fixed before differentiating.
+    target = by_hand.target()
+    by_hand.target = lambda: target  # type: ignore[method-assign]
+    policy_gradient = numeric_gradient(by_hand.policy_loss, by_hand.policy[0])
+    critic_gradient = numeric_gradient(by_hand.critic_loss, by_hand.critics[1][0])
+
+    critic = algorithm.actor.critics[1]
+    policy_before, critic_before = numpy(algorithm.actor.policy_head.linear.weight), layer_of(critic.head)[0]
+    info = algorithm.update(batch)
+    np.testing.assert_allclose(info["critic_loss"], by_hand.critic_loss(), rtol=1e-4)
+    np.testing.assert_allclose(info["policy_loss"], by_hand.policy_loss(), rtol=1e-4)
+    np.testing.assert_allclose(info["entropy"], -log_prob.mean(), rtol=1e-4)
+    np.testing.assert_allclose(numpy(info[ERRORS]), np.abs(by_hand.errors()).mean(0), rtol=1e-4)
+    np.testing.assert_allclose(
+        numpy(algorithm.actor.policy_head.linear.weight),
+        policy_before + first_adam_step(policy_gradient, 0.01),
+        rtol=1e-3,
+        atol=1e-4,
+    )
+    np.testing.assert_allclose(
+        layer_of(critic.head)[0], critic_before + first_adam_step(critic_gradient, 0.02), rtol=1e-3, atol=1e-4
+    )
+    entropy_gap = -log_prob.mean() - (-2.0)
+    np.testing.assert_allclose(algorithm.log_alpha.item(), np.log(0.5) - 0.03 * np.sign(entropy_gap), rtol=1e-4)
+    np.testing.assert_allclose(
+        layer_of(algorithm._target_critics[1].head)[0],  # type: ignore[union-attr]
+        0.9 * by_hand.targets[1][0] + 0.1 * layer_of(critic.head)[0],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def test_gradients_equal_those_of_a_numpy_version() -> None:
+    algorithm = linear_sac()
+    batch = replayed(ACTIONS)
+    by_hand = NumpySAC(algorithm, batch)
+    target = by_hand.target()
+    by_hand.target = lambda: target  # type: ignore[method-assign]
+    gradients, _ = algorithm.compute_gradients(batch)
+    policy = numeric_gradient(by_hand.policy_loss, by_hand.policy[0])
+    np.testing.assert_allclose(numpy(gradients["policy_head.linear.weight"]), policy, rtol=1e-3, atol=1e-4)
+    for number, critic in enumerate(by_hand.critics):
+        # The policy's loss passes through the critics without leaving a gradient.
+        expected = numeric_gradient(by_hand.critic_loss, critic[0])
+        found = numpy(gradients[f"critics.{number}.head.linear.weight"])
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_targets_take_no_gradient_and_critics_can_learn_after_the_policy_did() -> None:
+    algorithm = linear_sac()
+    algorithm.update(replayed(ACTIONS))
+    assert all(parameter.grad is None for parameter in algorithm._target_critics.parameters())
+    assert all(parameter.requires_grad for parameter in algorithm.actor.critics.parameters())
+
+
+@pytest.mark.parametrize("num_critics", [1, 2, 5])
+def test_any_number_of_critics(num_critics: int) -> None:
+    algorithm = linear_sac(num_critics=num_critics)
+    info = algorithm.update(replayed(ACTIONS))
+    assert len(algorithm.actor.critics) == num_critics
+    assert info[ERRORS].shape == (5, 1)
+
+
+def test_the_temperature_rises_when_entropy_is_short_and_stays_when_told_to() -> None:
+    batch = replayed(ACTIONS)
+    rising, falling, fixed = (
+        linear_sac(target_entropy=50.0),
+        linear_sac(target_entropy=-50.0),
+        linear_sac(learn_alpha=False),
+    )
+    for algorithm in (rising, falling, fixed):
+        algorithm.update(batch)
+    assert rising.alpha > 1 > falling.alpha
+    assert fixed.alpha == 1
+
+
+def test_actions_stay_in_the_box_and_evaluation_draws_no_random_number() -> None:
+    algorithm = linear_sac()
+    obs, done = 100 * torch.randn(500, 3), torch.zeros(500, 1)
+    step = algorithm.acting_step(obs, None, done)
+    assert all(SPACE.contains(action) for action in step.env_action.numpy())
+    state = algorithm._generator.get_state()
+    one, two = (algorithm.acting_step(obs, None, done, deterministic=True).action for _ in range(2))
+    assert torch.equal(one, two)
+    assert torch.equal(algorithm._generator.get_state(), state)
+
+
+def test_computing_and_applying_gradients_apart_is_an_update() -> None:
+    together, apart = linear_sac(), linear_sac()
+    apart.load_state_dict(together.state_dict())
+    batch = replayed(ACTIONS)
+    together.update(batch)
+    gradients, _ = apart.compute_gradients(batch)
+    apart.apply_gradients(gradients)
+    for name, weight in together.get_weights().items():
+        assert torch.equal(weight, apart.get_weights()[name])
+    assert together.alpha == apart.alpha
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (spaces.Discrete(3), "SAC needs a Box action space.*DQN and PPO"),
+        (continuous(low=-1.0, high=np.inf), "SAC needs finite bounds"),
+    ],
+)
+def test_action_spaces_it_cannot_squash_into_are_refused(space: Any, message: str) -> None:
+    envs = envs_with(space)
+    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
+    with pytest.raises(prl.UnsupportedSpaceError, match=message):
+        prl.SAC.create_factory()("cpu", actor, envs)
+
+
+def test_the_wrong_kind_of_actor_is_refused() -> None:
+    envs = envs_with(SPACE)
+    with pytest.raises(TypeError, match="SAC needs an OffPolicyActor, got OnPolicyActor"):
+        prl.SAC.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)
