@@ -96,7 +96,7 @@ class Learner:
     def run(self, checkpoint_every: int | None = None) -> bool:
         """Train to the target, showing progress where the output is a terminal; then draw the curve and save.
 
-        Ctrl-C ends it after the running iteration, saves a checkpoint and says how to resume; a second one stops at
+        Ctrl-C ends it after the running step, saves a checkpoint and says how to resume; a second one stops at
         once.
 
         Args:
@@ -105,8 +105,8 @@ class Learner:
         Returns:
             Whether the target was reached.
         """
-        with Interruption() as interruption, self._display() as display:
-            while not self.done() and not interruption.requested:
+        with self._interruption as interruption, self._display() as display:
+            while not self.done() and not interruption.is_requested():
                 before = self.scheme.steps
                 self.step()
                 display.update(self.scheme.steps, self._metrics)
@@ -126,7 +126,7 @@ class Learner:
         """Collect until an update is due, make it, and log and evaluate where their time has come."""
         started = time.perf_counter()
         scheme, before = self.scheme, self.scheme.steps
-        episodes, phases_due = scheme.collect(self.target_steps)
+        episodes, phases_due = scheme.collect(self.target_steps, stopped=self._interruption.is_requested)
         scheme.algorithm.set_progress(scheme.steps, self.target_steps)
         self._training.add_episodes(episodes)
         for _ in range(phases_due):
@@ -203,7 +203,6 @@ class Learner:
         self.scheme.close()
         for writer in self._writers:
             writer.close()
-        self._file.close()
 
     # Inside
 
@@ -217,6 +216,7 @@ class Learner:
         self._file = MetricsFile(folder.metrics_file)
         self._writers = writers
         self._training = TrainingMetrics()
+        self._interruption = Interruption()
         self._metrics: dict[str, float] = {}
         self._seconds = 0.0
         self._evaluated_at = -1

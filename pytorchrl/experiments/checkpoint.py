@@ -43,8 +43,9 @@ def load(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise CheckpointError(
-            f"{path} is damaged and cannot be resumed from ({str(error).splitlines()[0]}); restore it from a copy, or "
+            f"{path} is damaged and cannot be resumed from ({reason}); restore it from a copy, or "
             f"start a new run in another folder"
         ) from error
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):

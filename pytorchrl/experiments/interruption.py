@@ -13,11 +13,15 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.requested = False
-        """Whether Ctrl-C was pressed."""
+        self._requested = False
         self._previous: Any = None
 
+    def is_requested(self) -> bool:
+        """Whether Ctrl-C was pressed."""
+        return self._requested
+
     def __enter__(self) -> "Interruption":
+        self._requested = False
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGINT, self._note)
         return self
@@ -29,5 +33,5 @@ class Interruption:
             signal.signal(signal.SIGINT, self._previous)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
+        self._requested = True
         signal.signal(signal.SIGINT, self._previous)

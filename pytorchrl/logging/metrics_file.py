@@ -7,24 +7,20 @@ from pathlib import Path
 
 
 class MetricsFile:
-    """Appends records to a ``metrics.jsonl``; each is in the file before the call returns.
+    """Appends records to a ``metrics.jsonl``; each is in the file before the call returns, and no file stays open.
 
     Args:
         path: the file; what it holds stays.
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
+        self._path = path
 
     def write(self, record: Mapping[str, float | int]) -> None:
         """Append a record. NaN and infinity, which JSON lacks, are written as null."""
         finite = {name: value if math.isfinite(value) else None for name, value in record.items()}
-        self._file.write(json.dumps(finite, allow_nan=False) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        self._file.close()
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite, allow_nan=False) + "\n")
 
     @staticmethod
     def truncate_after(path: Path, steps: int) -> None:

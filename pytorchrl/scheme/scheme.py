@@ -1,6 +1,6 @@
 """Who does the work: collects, computes gradients, updates. Here, all of it in one process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -90,15 +90,15 @@ class Scheme:
         """Environment transitions collected so far."""
         return self._collector.steps
 
-    def collect(self, until: int) -> tuple[list[Episode], int]:
-        """Act until update phases are due, or ``until`` environment transitions were collected.
+    def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
+        """Act until update phases are due, ``until`` environment transitions were collected, or ``stopped`` says so.
 
         Returns:
             The episodes that ended, and how many update phases are due.
         """
         episodes: list[Episode] = []
         due = 0
-        while not due and self.steps < until:
+        while not due and self.steps < until and not stopped():
             before = self.steps
             episodes += self._collector.step()
             due = self._update_phases_due(before, self.steps)

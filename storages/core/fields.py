@@ -4,6 +4,7 @@ The first sample fixes the layout; every later one is held against it before any
 does not fit is refused whole.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -29,9 +30,9 @@ class LeafLayout:
     dtype: np.dtype[Any]
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that one environment's part takes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+    def count(self) -> int:
+        """Numbers in one environment's part."""
+        return math.prod(self.shape)
 
 
 Layout: TypeAlias = dict[Path, LeafLayout]

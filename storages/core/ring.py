@@ -363,7 +363,7 @@ class _Column:
         return self._typed(out)
 
     def put_aside_rows(self, numbers: NDArray[np.int64], values: Array) -> None:
-        as_bytes = np.ascontiguousarray(values).reshape(len(numbers), -1).view(np.uint8)
+        as_bytes = np.ascontiguousarray(values).reshape(len(numbers), self.layout.count).view(np.uint8)
         self._aside[numbers % len(self._aside)] = as_bytes
 
     def aside_rows(self, numbers: NDArray[np.int64]) -> Array:

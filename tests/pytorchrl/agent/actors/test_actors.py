@@ -136,11 +136,11 @@ def test_actions_are_scaled_to_any_box_and_back() -> None:
 
 def test_module_paths_that_users_know_give_the_same_classes() -> None:
     from pytorchrl.agent.storages import GAEBuffer
-    from pytorchrl.agent.storages.off_policy import ReplayBuffer as by_package
+    from pytorchrl.agent.storages.off_policy import ReplayBuffer as ByPackage
     from pytorchrl.agent.storages.off_policy.replay_buffer import ReplayBuffer
-    from pytorchrl.agent.storages.on_policy.gae_buffer import GAEBuffer as by_module
+    from pytorchrl.agent.storages.on_policy.gae_buffer import GAEBuffer as ByModule
     from pytorchrl.agent.storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 
-    assert prl.ReplayBuffer is ReplayBuffer is by_package
-    assert prl.GAEBuffer is GAEBuffer is by_module
+    assert prl.ReplayBuffer is ReplayBuffer is ByPackage
+    assert prl.GAEBuffer is GAEBuffer is ByModule
     assert prl.VanillaOnPolicyBuffer is VanillaOnPolicyBuffer

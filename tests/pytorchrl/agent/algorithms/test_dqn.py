@@ -10,7 +10,7 @@ from gymnasium import spaces
 from toys import continuous
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 

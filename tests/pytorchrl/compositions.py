@@ -1,0 +1,60 @@
+"""Small compositions that train in a second."""
+
+from typing import Any
+
+import torch
+
+import pytorchrl as prl
+
+
+def dqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
+    algorithm = {"start_steps": 40, "mini_batch_size": 16, "test_every": 100, "num_test_episodes": 2}
+    return prl.Scheme(
+        algo_factory=prl.DQN.create_factory(**(algorithm | changes.pop("algorithm", {}))),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=prl.ReplayBuffer.create_factory(size=changes.pop("size", 150)),
+        train_envs_factory=changes.pop("envs", None) or prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+        seed=seed,
+        **changes,
+    )
+
+
+def sac_scheme(seed: int = 0) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.SAC.create_factory(start_steps=40, mini_batch_size=16, test_every=0),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=prl.ReplayBuffer.create_factory(size=150),
+        train_envs_factory=prl.VecEnv.create_factory("Pendulum-v1"),
+        seed=seed,
+    )
+
+
+def ppo_scheme(seed: int = 0) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.PPO.create_factory(
+            lr=prl.LinearSchedule(1e-3, 0.0), num_epochs=2, num_mini_batch=2, test_every=100, num_test_episodes=2
+        ),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=prl.GAEBuffer.create_factory(size=16),
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+        seed=seed,
+    )
+
+
+SCHEMES = {"dqn": dqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme}
+
+
+def assert_equal(one: Any, two: Any, where: str = "") -> None:
+    """Two nested states are equal bit for bit."""
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, two), where
+    elif isinstance(one, dict):
+        assert one.keys() == two.keys(), where
+        for key in one:
+            assert_equal(one[key], two[key], f"{where}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(two), where
+        for number, (left, right) in enumerate(zip(one, two, strict=True)):
+            assert_equal(left, right, f"{where}[{number}]")
+    else:
+        assert one == two, where

@@ -1,0 +1,194 @@
+"""A scheme wires what goes together, refuses what does not, and keeps training and evaluation apart."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
+from toys import Counter
+
+import pytorchrl as prl
+from pytorchrl.scheme.evaluation import evaluate
+from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
+
+CARTPOLE = prl.VecEnv.create_factory("CartPole-v1")
+PENDULUM = prl.VecEnv.create_factory("Pendulum-v1")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "actor", "storage", "envs", "message"),
+    [
+        (prl.PPO, prl.OnPolicyActor, prl.ReplayBuffer, CARTPOLE, "PPO learns on-policy, but ReplayBuffer"),
+        (prl.DQN, prl.OffPolicyActor, prl.GAEBuffer, CARTPOLE, "DQN learns from replayed transitions, but GAEBuffer"),
+        (
+            prl.DQN,
+            prl.OnPolicyActor,
+            prl.ReplayBuffer,
+            CARTPOLE,
+            "DQN acts with an OffPolicyActor, got an OnPolicyActor",
+        ),
+        (prl.SAC, prl.OffPolicyActor, prl.ReplayBuffer, CARTPOLE, "SAC needs a Box action space"),
+        (prl.DQN, prl.OffPolicyActor, prl.ReplayBuffer, PENDULUM, "DQN needs a Discrete action space"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(
+    algorithm: Any, actor: Any, storage: Any, envs: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        prl.Scheme(algorithm.create_factory(), actor.create_factory(), storage.create_factory(size=8), envs)
+
+
+def test_parts_in_the_wrong_place_are_refused_by_name() -> None:
+    with pytest.raises(
+        prl.CompositionError, match="actor_factory must be made by create_factory of a subclass of Actor"
+    ):
+        prl.Scheme(prl.DQN.create_factory(), prl.ReplayBuffer.create_factory(8), prl.OffPolicyActor, CARTPOLE)  # type: ignore[arg-type]
+
+
+def counting_scheme(**env: Any) -> prl.Scheme:
+    return dqn_scheme(
+        envs=prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 3} | env),
+        algorithm={"start_steps": 10},
+    )
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+def test_the_collector_stores_what_happened_and_never_joins_two_episodes(end: str) -> None:
+    scheme = counting_scheme(end=end)
+    episodes, _ = scheme.collect(24)
+    assert {(episode.episode_return, episode.length) for episode in episodes} == {(6.0, 3)}
+    stored = scheme.storage.get_all_buffer_data()
+    obs, obs2 = stored[OBS][..., 0], stored[OBS2][..., 0]
+    torch.testing.assert_close(obs2, obs + 1)
+    torch.testing.assert_close(stored[REW][..., 0], obs2)
+    torch.testing.assert_close(stored[DONE][..., 0], (obs == 0).float())
+    over = (obs2 == 3).float()
+    torch.testing.assert_close(stored[DONE2 if end == "terminated" else TRUNC2][..., 0], over)
+    assert not stored[TRUNC2 if end == "terminated" else DONE2].any()
+    assert stored[ACT].dtype == torch.int64
+
+
+@pytest.mark.parametrize(("num_envs", "update_every", "expected"), [(1, 4, 15), (4, 1, 60), (3, 7, 8), (8, 8, 7)])
+def test_update_phases_come_as_often_as_update_every_says(num_envs: int, update_every: int, expected: int) -> None:
+    scheme = dqn_scheme(
+        envs=prl.VecEnv.create_factory("CartPole-v1", num_envs=num_envs), algorithm={"update_every": update_every}
+    )
+    phases = 0
+    while scheme.steps < 100:
+        _, due = scheme.collect(100)
+        phases += due
+    assert phases == (scheme.steps - 40) // update_every
+    assert abs(phases - expected) <= 1
+
+
+def test_an_on_policy_phase_begins_when_the_rollout_is_full_and_empties_it() -> None:
+    scheme = ppo_scheme()
+    _, due = scheme.collect(10_000)
+    assert due == 1
+    assert scheme.steps == len(scheme.storage) == 32
+    assert len(list(scheme.update())) == 2 * 2
+    assert len(scheme.storage) == 0
+
+
+def test_an_update_phase_ends_when_the_algorithm_says_so() -> None:
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(lr=1.0, num_epochs=50, target_kl=1e-4),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.GAEBuffer.create_factory(size=16),
+        CARTPOLE,
+    )
+    scheme.collect(16)
+    assert len(list(scheme.update())) < 50 * 4
+    assert len(scheme.storage) == 0
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_evaluation_leaves_training_as_it_was(name: str) -> None:
+    scheme = SCHEMES[name]()
+    scheme.collect(60)
+    before = scheme.state_dict()
+    random_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[union-attr] # noqa: NPY002
+    evaluation = scheme.evaluate(3)
+    assert len(evaluation.returns) == len(evaluation.lengths) == 3
+    assert_equal(scheme.state_dict(), before)
+    assert torch.equal(torch.get_rng_state(), random_state[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], random_state[1])  # type: ignore[arg-type] # noqa: NPY002
+    assert scheme.evaluate(3) == evaluation
+
+
+def test_an_evaluation_does_not_favour_short_episodes() -> None:
+    lengths = iter([1, 1, 10, 10] * 5)
+    scheme = dqn_scheme()
+    # Environment 0 plays episodes of one step, environment 1 of ten.
+    envs = prl.VecEnv(lambda: Counter(length=1 if next(order) % 2 == 0 else 10), num_envs=2)
+    del lengths
+    scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
+    evaluation = evaluate(scheme.algorithm, envs, 6, seed=0)
+    assert sorted(evaluation.lengths) == [1, 1, 1, 10, 10, 10]
+
+
+order = iter(range(1000))
+
+
+def test_nothing_of_the_run_depends_on_global_random_state() -> None:
+    torch.manual_seed(1)
+    one = dqn_scheme()
+    torch.manual_seed(2)
+    two = dqn_scheme()
+    for scheme in (one, two):
+        for _ in scheme.update() if scheme.collect(60)[1] else ():
+            pass
+    assert_equal(one.state_dict(), two.state_dict())
+
+
+def test_making_a_scheme_leaves_the_global_generator_where_it_was() -> None:
+    state = torch.get_rng_state()
+    dqn_scheme()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_another_seed_is_another_run() -> None:
+    one, two = dqn_scheme(seed=0), dqn_scheme(seed=1)
+    assert not torch.equal(
+        one.algorithm.get_weights()["q_values.head.linear.weight"],
+        two.algorithm.get_weights()["q_values.head.linear.weight"],
+    )
+    one.collect(20)
+    two.collect(20)
+    assert not torch.equal(one.storage.get_all_buffer_data()[OBS], two.storage.get_all_buffer_data()[OBS])
+
+
+def test_test_environments_can_be_others_than_those_of_training() -> None:
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=10),
+        prl.VecEnv.create_factory(Counter, env_kwargs={"length": 3}),
+        prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 5}),
+    )
+    assert scheme.evaluate(4).lengths == (5, 5, 5, 5)
+    scheme.close()
+
+
+@pytest.mark.parametrize("kind", ["image", "discrete", "dict"])
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_every_kind_of_observation_trains(kind: str, algorithm: str) -> None:
+    envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": kind})
+    off_policy = algorithm == "dqn"
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=8, mini_batch_size=4)
+        if off_policy
+        else prl.PPO.create_factory(num_mini_batch=1, num_epochs=1),
+        (prl.OffPolicyActor if off_policy else prl.OnPolicyActor).create_factory(hidden_sizes=(8,)),
+        (prl.ReplayBuffer if off_policy else prl.GAEBuffer).create_factory(size=8),
+        envs,
+    )
+    updates = 0
+    while scheme.steps < 24:
+        _, due = scheme.collect(24)
+        for _ in range(due):
+            for info in scheme.update():
+                updates += 1
+                assert all(torch.isfinite(torch.as_tensor(value)).all() for value in info.values())
+    assert updates

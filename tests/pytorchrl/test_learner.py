@@ -1,0 +1,283 @@
+"""Training, stopping and resuming: what a user starts, and what is left when it ended."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
+from toys import Counter
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+
+CLOCKS = ("seconds", "speed/steps_per_second")
+
+
+def without_clocks(folder: Path) -> list[dict[str, float]]:
+    return [
+        {k: v for k, v in record.items() if k not in CLOCKS} for record in prl.read_metrics(folder / "metrics.jsonl")
+    ]
+
+
+def everything(learner: prl.Learner) -> dict[str, Any]:
+    return learner.scheme.state_dict()
+
+
+def next_batch(learner: prl.Learner) -> Any:
+    storage = learner.scheme.storage
+    if len(storage) == 0:
+        return None
+    storage.before_gradients()
+    return next(iter(storage.generate_batches(1, None if storage.on_policy else 16)))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_two_runs_of_a_seed_are_equal_bit_for_bit(name: str, tmp_path: Path) -> None:
+    learners = [prl.Learner(SCHEMES[name](seed=3), 300, tmp_path / str(run), log_every=50) for run in range(2)]
+    for learner in learners:
+        assert learner.run()
+    assert_equal(everything(learners[0]), everything(learners[1]))
+    assert without_clocks(tmp_path / "0") == without_clocks(tmp_path / "1")
+    assert_equal(next_batch(learners[0]), next_batch(learners[1]))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_resumed_run_has_what_was_saved(name: str, tmp_path: Path) -> None:
+    learner = prl.Learner(SCHEMES[name](), 10_000, tmp_path / "run", log_every=50)
+    while learner.scheme.steps < 250:
+        learner.step()
+    learner.save_checkpoint()
+    resumed = prl.Learner.resume(tmp_path / "run")
+    assert resumed.scheme.steps == learner.scheme.steps
+    assert resumed.get_metrics() == learner.get_metrics()
+    assert_equal(everything(resumed), everything(learner))
+    one, two = next_batch(resumed), next_batch(learner)
+    assert_equal(one, two)
+    if one is not None:
+        assert_equal(
+            {k: v for k, v in resumed.scheme.algorithm.update(one).items() if k != "Errors"},
+            {k: v for k, v in learner.scheme.algorithm.update(two).items() if k != "Errors"},
+        )
+        assert_equal(everything(resumed), everything(learner))
+    assert resumed.scheme.algorithm.state_dict().keys() == learner.scheme.algorithm.state_dict().keys()
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_resumed_run_goes_on_to_the_target(name: str, tmp_path: Path) -> None:
+    learner = prl.Learner(SCHEMES[name](), 200, tmp_path / "run", log_every=50)
+    learner.run()
+    learner.close()
+    resumed = prl.Learner.resume(tmp_path / "run", target_steps=400)
+    assert not resumed.done()
+    assert resumed.run()
+    assert resumed.scheme.steps >= 400
+    steps = [record["steps"] for record in prl.read_metrics(tmp_path / "run" / "metrics.jsonl")]
+    assert steps == sorted(steps)
+    assert steps[-1] == resumed.scheme.steps
+
+
+def test_resuming_the_same_checkpoint_twice_gives_the_same_run(tmp_path: Path) -> None:
+    prl.Learner(dqn_scheme(), 200, tmp_path / "run").run()
+    states = []
+    for _ in range(2):
+        resumed = prl.Learner.resume(tmp_path / "run", target_steps=300)
+        while not resumed.done():
+            resumed.step()
+        states.append(everything(resumed))
+    assert_equal(states[0], states[1])
+
+
+def test_records_after_the_checkpoint_are_measured_again_not_twice(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=50)
+    while learner.scheme.steps < 200:
+        learner.step()
+    learner.save_checkpoint()
+    while not learner.done():
+        learner.step()
+    prl.Learner.resume(tmp_path / "run").run()
+    steps = [
+        record["steps"] for record in prl.read_metrics(tmp_path / "run" / "metrics.jsonl") if "train/return" in record
+    ]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 400
+
+
+def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(seed=7), 300, tmp_path / "run", log_every=50)
+    learner.run()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (
+        config["algorithm"]
+        == prl.DQN.create_factory(start_steps=40, mini_batch_size=16, test_every=100, num_test_episodes=2).config
+    )
+    assert config["storage"] == {"name": "ReplayBuffer", "hyper_parameters": {"size": 150, "allow_nonfinite": False}}
+    assert (config["seed"], config["target_steps"]) == (7, 300)
+    versions = json.loads((tmp_path / "run" / "versions.json").read_text())
+    assert versions["packages"]["torch"] == torch.__version__
+    assert "git_commit" in versions
+    metrics = learner.get_metrics()
+    assert metrics["steps"] == 300
+    assert {"train/return", "test/return", "losses/loss", "losses/q_value", "speed/steps_per_second"} <= metrics.keys()
+    assert [r["steps"] for r in prl.read_metrics(tmp_path / "run" / "metrics.jsonl") if "test/return" in r] == [
+        100,
+        200,
+        300,
+    ]
+    assert learner.curve_file.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "run" / "checkpoint.pt").is_file()
+
+
+def test_a_run_is_quiet_where_the_output_is_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    learner.run()
+    assert capsys.readouterr() == ("", "")
+    learner.print_info()
+    assert "100 of 100 steps" in capsys.readouterr().out
+
+
+class PressesCtrlC(Counter):
+    def step(self, action: Any) -> Any:
+        if len(self.actions) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(action)
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scheme = dqn_scheme(envs=prl.VecEnv.create_factory(PressesCtrlC))
+    learner = prl.Learner(scheme, 100, tmp_path / "run")
+    handler = signal.getsignal(signal.SIGINT)
+    assert not learner.run()
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert learner.scheme.steps == 7
+    printed = capsys.readouterr().out
+    assert f"-m pytorchrl resume {tmp_path / 'run'}" in printed
+    assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == learner.scheme.steps
+
+
+def test_checkpoints_are_saved_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[int] = []
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
+    save = learner.save_checkpoint
+    monkeypatch.setattr(learner, "save_checkpoint", lambda: (saved.append(learner.scheme.steps), save())[1])
+    learner.run(checkpoint_every=60)
+    assert saved == [60, 120, 180, 200]
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    prl.Learner(dqn_scheme(), 10, tmp_path / "run")
+    with pytest.raises(FileExistsError, match=r"holds a run already; continue it with Learner.resume"):
+        prl.Learner(dqn_scheme(), 10, tmp_path / "run")
+
+
+@pytest.mark.parametrize(("target", "every"), [(0, 10), (1.5, 10), (10, 0)])
+def test_wrong_numbers_are_refused(target: Any, every: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Learner: (target_steps|log_every) must be an int from 1"):
+        prl.Learner(dqn_scheme(), target, tmp_path / "run", log_every=every)
+    assert not (tmp_path / "run").exists()
+
+
+# What resuming refuses
+
+
+def finished_run(folder: Path) -> Path:
+    prl.Learner(dqn_scheme(), 60, folder).run()
+    return folder
+
+
+def test_resuming_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(prl.CheckpointError, match=r"is not a run folder: it has no config.json"):
+        prl.Learner.resume(tmp_path)
+
+
+def test_resuming_a_run_without_a_checkpoint_says_so(tmp_path: Path) -> None:
+    prl.Learner(dqn_scheme(), 60, tmp_path / "run")
+    with pytest.raises(prl.CheckpointError, match=r"checkpoint.pt does not exist"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 100, 0.5, 0.99])
+def test_resuming_a_truncated_checkpoint_says_so(kept: float, tmp_path: Path) -> None:
+    file = finished_run(tmp_path / "run") / "checkpoint.pt"
+    content = file.read_bytes()
+    file.write_bytes(content[: int(kept if kept >= 1 else kept * len(content))])
+    with pytest.raises(prl.CheckpointError, match=r"checkpoint.pt is damaged and cannot be resumed from"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+def test_resuming_another_composition_names_the_difference(tmp_path: Path) -> None:
+    finished_run(tmp_path / "run")
+    with pytest.raises(prl.CheckpointError, match=r"another composition; storage.size: 99 here, 150 in the checkpoint"):
+        prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme(size=99))
+    with pytest.raises(prl.CheckpointError, match=r"algorithm.name: PPO here, DQN in the checkpoint"):
+        prl.Learner.resume(tmp_path / "run", scheme=ppo_scheme())
+
+
+def test_a_checkpoint_of_another_run_in_the_folder_is_refused(tmp_path: Path) -> None:
+    finished_run(tmp_path / "run")
+    prl.Learner(dqn_scheme(seed=5), 60, tmp_path / "other").run()
+    (tmp_path / "other" / "checkpoint.pt").replace(tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError, match=r"seed: 0 here, 5 in the checkpoint"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+def test_a_run_composed_with_a_function_is_resumed_with_its_scheme(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
+
+    prl.Learner(scheme(), 60, tmp_path / "run").run()
+    with pytest.raises(prl.CompositionError, match=r"composed with the function Counter; make the scheme in a script"):
+        prl.Learner.resume(tmp_path / "run")
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme(), target_steps=80)
+    assert resumed.run()
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "evil"),)
+
+    finished_run(tmp_path / "run")
+    torch.save({"format": 1, "config": Evil()}, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError):
+        prl.Learner.resume(tmp_path / "run")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_checkpoint_from_the_future_is_refused(tmp_path: Path) -> None:
+    finished_run(tmp_path / "run")
+    torch.save({"format": 99}, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 1; upgrade"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+def test_a_save_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
+    learner.step()
+    file = learner.save_checkpoint()
+    content = file.read_bytes()
+
+    def fail(*_: Any) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        learner.save_checkpoint()
+    assert file.read_bytes() == content
+    assert [path.name for path in (tmp_path / "run").iterdir() if "partial" in path.name] == []
+
+
+def test_rewards_that_are_not_finite_end_the_run_and_are_not_stored(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(PaysNaN)), 100, tmp_path / "run")
+    with pytest.raises(prl.SampleError, match=r"ReplayBuffer: Reward of environment 0 is nan at step 1"):
+        learner.run()
+    assert len(learner.scheme.storage) == 1
+
+
+class PaysNaN(Counter):
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, reward if self.count == 1 else float("nan"), *rest
