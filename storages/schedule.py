@@ -4,6 +4,7 @@ A schedule stands wherever a hyper-parameter says so. It holds no state: its val
 come, so a resumed run needs nothing but its step counter.
 """
 
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -43,6 +44,9 @@ class LinearSchedule(Schedule):
     fraction: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in ("initial", "final", "fraction"):
+            if not isinstance(getattr(self, name), numbers.Real):
+                raise ValueError(f"LinearSchedule: {name} must be a number, got {getattr(self, name)!r}")
         if not 0 < self.fraction <= 1:
             raise ValueError(f"LinearSchedule: fraction must lie in (0, 1], got {self.fraction!r}")
 

@@ -63,6 +63,8 @@ ERRORS = "Errors"
 FLAGS = frozenset({DONE, DONE2, TRUNC2})
 SUCCESSORS = {OBS2: OBS, RHS2: RHS}
 """Fields that repeat what the next step begins with, and the field they repeat."""
+SCALARS = (DONE, DONE2, TRUNC2, REW, IREW, VAL, LOGP, IVAL)
+"""Fields of shape (E, 1)."""
 REQUIRED = (OBS, DONE, ACT, REW, OBS2, DONE2)
 """What every inserted sample must hold."""
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from storages.transition import DONE, FLAGS, REQUIRED, REW, SUCCESSORS, TRUNC2, Array, Leaf, Sample
+from storages.transition import DONE, FLAGS, REQUIRED, SCALARS, SUCCESSORS, TRUNC2, Array, Leaf, Sample
 
 Path: TypeAlias = tuple[str, ...]
 """Where a leaf stands in a sample: ("Reward",), or ("Observation", "pixels") inside a dict observation."""
@@ -84,7 +84,7 @@ def first_layout(sample: Sample, owner: str) -> tuple[Layout, int]:
                 f"{text(path)} has shape {array.shape}"
             )
         layout[path] = LeafLayout(array.shape[1:], np.dtype(np.bool_) if path[0] in FLAGS else array.dtype)
-    for key in (*sorted(FLAGS), REW):
+    for key in SCALARS:
         if (key,) in layout and layout[(key,)].shape != (1,):
             shape = layout[(key,)].shape
             raise SampleError(f"{owner}: {key} must have shape ({num_envs}, 1), got {(num_envs, *shape)}")
@@ -149,9 +149,21 @@ def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path,
 def as_array(leaf: Leaf, path: Path, owner: str) -> Array:
     """A leaf as a numpy array, without a copy where it is one or lies in the CPU's memory."""
     if isinstance(leaf, torch.Tensor):
-        return leaf.detach().cpu().numpy()
+        try:
+            return leaf.detach().cpu().numpy()
+        except TypeError:
+            raise SampleError(
+                f"{owner}: {text(path)} must have a dtype that arrays have too, got {leaf.dtype}"
+            ) from None
     if isinstance(leaf, np.ndarray):
-        if leaf.dtype.hasobject:
-            raise SampleError(f"{owner}: {text(path)} must be numeric, got dtype {leaf.dtype}")
+        if not _has_a_tensor_dtype(leaf.dtype):
+            raise SampleError(
+                f"{owner}: {text(path)} must be numeric, of a dtype that tensors have too, got dtype {leaf.dtype.str}"
+            )
         return leaf
     raise SampleError(f"{owner}: {text(path)} must be an array or a tensor, got {type(leaf).__name__}")
+
+
+def _has_a_tensor_dtype(dtype: np.dtype[Any]) -> bool:
+    longest = 16 if dtype.kind == "c" else 8
+    return dtype.kind in "biufc" and dtype.itemsize <= longest and dtype.isnative

@@ -29,7 +29,7 @@ from storages.core.fields import (
 )
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.gather import gather_rows, gather_successors
-from storages.transition import DONE, DONE2, FLAGS, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array, Sample
+from storages.transition import DONE, DONE2, FLAGS, IREW, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array, Sample
 
 NO_PLACE = -1
 _SMALLEST_QUEUE = 16
@@ -89,8 +89,15 @@ class Ring:
     # In
 
     def init_columns(self, sample: Sample) -> None:
-        """Fix shapes and dtypes by a first sample and make room for ``size`` steps like it."""
-        self._make_columns(*self._layout_of(sample))
+        """Fix shapes and dtypes by a first sample and make room for ``size`` steps like it.
+
+        Raises:
+            SampleError: the sample is no sample, or the layout is fixed already and is another one.
+        """
+        if self._columns:
+            fit(sample, self.layout, self._envs, self.owner)
+        else:
+            self._make_columns(*self._layout_of(sample))
 
     def insert(self, sample: Sample) -> None:
         """Store one step: ``E`` transitions.
@@ -117,6 +124,7 @@ class Ring:
             self._put_aside(self.steps, ended[:, 0])
         self._ended = ended
         self.steps += 1
+        self._computed = {}
 
     def reset(self) -> None:
         """Forget every row, keep the memory. Rows start at slot 0 again, so that a rollout lies in one piece."""
@@ -124,13 +132,16 @@ class Ring:
         self.first = self.steps
         self._aside_tail = self._aside_head
         self._aside_numbers.fill(NO_PLACE)
+        self._computed = {}
 
     def overwrite(self, path: Path, values: Array, start: int) -> None:
         """Replace a field's values in the live rows from the ``start``-th oldest on.
 
+        What was computed from the field is dropped.
+
         Raises:
             SampleError: the field does not exist, is an observation or a flag (their neighbours depend on them), or the
-                values do not fit.
+                values do not fit, or hold NaN or infinity where that is refused. Nothing was replaced.
         """
         columns = self._all_columns()
         if path not in columns or path[0] in FLAGS or path[0] in (OBS, RHS):
@@ -140,17 +151,25 @@ class Ring:
             )
         column, layout = columns[path], columns[path].layout
         if values.shape[1:] != (self._envs, *layout.shape) or values.dtype != layout.dtype:
+            shape = ", ".join(map(str, ("steps", self._envs, *layout.shape)))
             raise SampleError(
-                f"{self.owner}: {text(path)} is {layout.dtype}(steps, {self._envs}, *{layout.shape}), "
-                f"got {values.dtype}{values.shape}"
+                f"{self.owner}: {text(path)} is {layout.dtype}({shape}), got {values.dtype}{values.shape}"
             )
         if not 0 <= start <= start + len(values) <= self.live_steps:
             raise SampleError(
                 f"{self.owner}: steps {start} to {start + len(values)} of {text(path)} are not all among the "
                 f"{self.live_steps} that are stored"
             )
+        if not self.allow_nonfinite and _must_be_finite(path, values) and not _finite(values):
+            step, *position = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
+            raise SampleError(
+                f"{self.owner}: {text(path)} of environment {position[0]} is {values[(step, *position)]} at step "
+                f"{start + step}; nothing was replaced. allow_nonfinite=True would keep it"
+            )
         rows = (self.oldest + start + np.arange(len(values))) % self.rows
         column.data[rows] = values
+        if path in self._columns:
+            self._computed = {}
 
     # Out
 
@@ -180,8 +199,12 @@ class Ring:
         rows = np.arange(self.oldest, self.steps) % self.rows
         return self._aside_numbers[rows] >= 0
 
+    def has_computed(self, key: str) -> bool:
+        """Whether a field was computed from what is stored now."""
+        return (key,) in self._computed
+
     def add_computed(self, key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        """Make room for a field that is computed here rather than inserted."""
+        """Make room for a field that is computed from the others; it stands until they change."""
         if (key,) not in self._computed:
             self._computed[(key,)] = _Column(LeafLayout(shape, dtype), self.rows, self._envs, None)
 
@@ -226,6 +249,7 @@ class Ring:
             raise ValueError(f"{self.owner}: made with size {self.size}, saved with {state['size']}")
         self.steps, self.first = state["steps"], state["first"]
         if not state["leaves"]:
+            self.layout, self._columns, self._computed = {}, {}, {}
             return
         rows = {tuple(leaf["path"]): leaf["rows"].numpy() for leaf in state["leaves"]}
         layout = {path: LeafLayout(array.shape[2:], array.dtype) for path, array in rows.items()}
@@ -324,7 +348,7 @@ class Ring:
 
     def _refuse_nonfinite(self, arrays: Mapping[Path, Array]) -> None:
         for path, array in arrays.items():
-            if path[0] in (REW, OBS, OBS2) and array.dtype.kind == "f" and not _finite(array):
+            if _must_be_finite(path, array) and not _finite(array):
                 position = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(array)))
                 raise SampleError(
                     f"{self.owner}: {text(path)} of environment {position[0]} is {array[position]} at step "
@@ -343,8 +367,16 @@ class _Column:
         self.layout = layout
         self.successor = successor
         self.data = np.zeros((rows, num_envs, *layout.shape), layout.dtype)
-        self._bytes = self.data.reshape(rows * num_envs, -1).view(np.uint8)
+        self._bytes = _as_bytes(self.data)
         self._aside = np.zeros((_SMALLEST_QUEUE, self._bytes.shape[1]), np.uint8)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # In a copy the view of the bytes would be a second array, which goes its own way.
+        return {name: value for name, value in self.__dict__.items() if name != "_bytes"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._bytes = _as_bytes(self.data)
 
     @property
     def nbytes(self) -> int:
@@ -378,9 +410,18 @@ class _Column:
         return rows.view(self.layout.dtype).reshape(len(rows), *self.layout.shape)
 
 
+def _as_bytes(data: Array) -> NDArray[np.uint8]:
+    """A view with a row for each transition."""
+    return data.reshape(data.shape[0] * data.shape[1], -1).view(np.uint8)
+
+
 def _successor_of(path: Path, layout: Layout) -> Path | None:
     successor = (SUCCESSORS_OF.get(path[0], ""), *path[1:])
     return successor if successor in layout else None
+
+
+def _must_be_finite(path: Path, array: Array) -> bool:
+    return path[0] in (REW, IREW, OBS, OBS2) and array.dtype.kind == "f"
 
 
 def _finite(array: Array) -> bool:

@@ -44,11 +44,19 @@ class ReplayBuffer(Storage):
 
         Raises:
             EmptyStorageError: nothing is stored yet.
-            ValueError: ``mini_batch_size`` is None, which only on-policy storages can make sense of.
+            ValueError: a number is less than 1, or ``mini_batch_size`` None, which only on-policy storages make sense
+                of.
         """
         self._refuse_if_empty()
         if mini_batch_size is None:
             raise ValueError(f"{type(self).__name__}: a replay buffer needs a mini_batch_size, got None")
+        for name, number in (
+            ("num_mini_batch", num_mini_batch),
+            ("mini_batch_size", mini_batch_size),
+            ("num_epochs", num_epochs),
+        ):
+            if number < 1:
+                raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {number}")
         return (self._batch(mini_batch_size) for _ in range(num_epochs * num_mini_batch))
 
     def _batch(self, batch_size: int) -> Batch:

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core import samplers
+from storages.core.fields import SampleError
 from storages.core.kernels.returns import discounted_returns
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
@@ -38,7 +39,6 @@ class VanillaOnPolicyBuffer(Storage):
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
-        self._prepared_steps = -1
 
     def insert_transition(self, sample: Sample) -> None:
         """Store one step of the rollout; needs VAL beside what every storage needs.
@@ -50,7 +50,7 @@ class VanillaOnPolicyBuffer(Storage):
         if self._ring.live_steps == self.size:
             raise RuntimeError(f"{type(self).__name__}: the rollout of {self.size} steps is full; call reset() first")
         if VAL not in sample:
-            raise ValueError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
+            raise SampleError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
         super().insert_transition(sample)
 
     def before_gradients(self) -> None:
@@ -64,7 +64,6 @@ class VanillaOnPolicyBuffer(Storage):
             self._ring.add_computed(key, (1,), np.dtype(np.float32))
         values = self._ring.rollout(VAL)[..., 0]
         self._make_returns(self._ring.rollout(REW)[..., 0], values, self._next_values(values), self._ring.broken())
-        self._prepared_steps = self._ring.steps
 
     def _make_returns(
         self,
@@ -89,11 +88,11 @@ class VanillaOnPolicyBuffer(Storage):
 
         Raises:
             EmptyStorageError: nothing is stored yet.
-            RuntimeError: ``before_gradients`` was not called since the last insertion.
+            RuntimeError: ``before_gradients`` was not called since what is stored last changed.
             ValueError: the rollout does not divide into so many batches, or not of that size.
         """
         self._refuse_if_empty()
-        if self._prepared_steps != self._ring.steps:
+        if not self._ring.has_computed(RET):
             raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
         if not 1 <= num_mini_batch <= len(self):
             raise ValueError(f"{type(self).__name__}: {len(self)} transitions make no {num_mini_batch} batches")

@@ -1,0 +1,19 @@
+"""One NaN or infinity is seen wherever it stands."""
+
+import numpy as np
+import pytest
+
+from storages.core.kernels.finite import all_finite
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_one_number_that_is_not_finite_is_seen_wherever_it_stands(dtype: type, number: float) -> None:
+    limits = np.finfo(dtype)
+    values = np.array([0, -0.0, limits.max, limits.min, limits.smallest_subnormal] * 3, dtype)
+    assert all_finite(values)
+    assert all_finite(values[:0])
+    for position in range(len(values)):
+        kept, values[position] = values[position], number
+        assert not all_finite(values)
+        values[position] = kept

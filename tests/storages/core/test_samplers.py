@@ -1,0 +1,29 @@
+"""Which rows a batch is made of: all of them as likely as any other, or each of them once."""
+
+import numpy as np
+import pytest
+
+from storages.core import samplers
+
+
+def test_uniform_draws_reach_both_ends_and_nothing_beyond() -> None:
+    drawn = samplers.uniform(np.random.default_rng(0), 10**12, 10**12 + 5, 1000)
+    assert drawn.dtype == np.int64
+    assert set(drawn.tolist()) == set(range(10**12, 10**12 + 5))
+
+
+@pytest.mark.parametrize(("count", "parts"), [(1, 1), (12, 3), (13, 3), (5, 5)])
+def test_a_permutation_holds_everything_once_in_parts_as_equal_as_can_be(count: int, parts: int) -> None:
+    permuted = list(samplers.permuted(np.random.default_rng(0), 7, 7 + count, parts))
+    assert len(permuted) == parts
+    assert sorted(np.concatenate(permuted).tolist()) == list(range(7, 7 + count))
+    assert max(map(len, permuted)) - min(map(len, permuted)) <= 1
+
+
+def test_every_place_of_a_permutation_is_fair() -> None:
+    generator, counts = np.random.default_rng(0), np.zeros((5, 5))
+    for _ in range(4000):
+        order = np.concatenate(list(samplers.permuted(generator, 0, 5, 2)))
+        counts[np.arange(5), order] += 1
+    chi_square = ((counts - 800) ** 2 / 800).sum()
+    assert chi_square < 39.3  # 0.999 quantile of 16 degrees of freedom

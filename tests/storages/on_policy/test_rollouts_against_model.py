@@ -1,0 +1,128 @@
+"""Whatever a rollout looks like, its returns and advantages are those of their definitions."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import KINDS, Sample, Stream, assert_slice_is, equal, map_leaves
+from rollouts import SummingActor, buffer, expected, summed
+
+from storages import GAEBuffer, VanillaOnPolicyBuffer
+from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS, VAL
+
+
+def valued(sample: Sample, number: int) -> Sample:
+    """The sample with values, and with a number of its own for every transition."""
+    seen = {key: value for key, value in sample.items() if key in (OBS, RHS)}
+    own = np.arange(len(sample[DONE]), dtype=np.float32)[:, None]
+    return sample | {VAL: summed(seen), LOGP: own + 100 * number}
+
+
+def assert_prepared(storage: Any, steps: list[Sample], gamma: float, gae_lambda: float | None) -> None:
+    data = storage.get_all_buffer_data()
+    for t in range(len(steps)):
+        for env in range(storage.num_envs):
+            found = {key: data[key][t, env].item() for key in (RET, ADV)}
+            assert found == pytest.approx(expected(steps, t, env, gamma, gae_lambda), rel=1e-4, abs=1e-4), (t, env)
+    assert_slice_is({key: value for key, value in data.items() if key not in (RET, ADV)}, steps)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(
+    size=st.integers(1, 8),
+    num_envs=st.integers(1, 5),
+    kind=st.sampled_from(KINDS),
+    recurrent=st.booleans(),
+    gamma=st.sampled_from([0.0, 0.9, 1.0]),
+    gae_lambda=st.sampled_from([None, 0.0, 0.5, 0.95, 1.0]),
+    fills=st.lists(st.integers(1, 8), min_size=1, max_size=4),
+    looks=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_returns_and_advantages_are_what_their_definitions_say(
+    size: int,
+    num_envs: int,
+    kind: str,
+    recurrent: bool,
+    gamma: float,
+    gae_lambda: float | None,
+    fills: list[int],
+    looks: bool,
+    seed: int,
+) -> None:
+    own = {} if gae_lambda is None else {"gae_lambda": gae_lambda}
+    storage = buffer(VanillaOnPolicyBuffer if gae_lambda is None else GAEBuffer, size, gamma, SummingActor(), **own)
+    stream, number = Stream(num_envs, kind, recurrent, np.random.default_rng(seed)), 0
+    for fill in fills:
+        # The stream goes on from one rollout to the next; a rollout need not be full.
+        steps: list[Sample] = []
+        for _ in range(min(fill, size)):
+            sample = valued(stream.step(), number)
+            storage.insert_transition(sample)
+            steps.append(map_leaves(sample, np.array))
+            number += 1
+            if looks:
+                storage.before_gradients()
+                assert_prepared(storage, steps, gamma, gae_lambda)
+        storage.before_gradients()
+        assert_prepared(storage, steps, gamma, gae_lambda)
+        batches = list(storage.generate_batches(min(3, len(storage)), None, 2))
+        own_numbers = sorted(float(value) for sample in steps for value in sample[LOGP][:, 0])
+        half = len(batches) // 2
+        for epoch in (batches[:half], batches[half:]):
+            assert sorted(torch.cat([batch[LOGP] for batch in epoch])[:, 0].tolist()) == own_numbers
+        _assert_rows_are_whole(storage, batches)
+        storage.reset()
+        assert len(storage) == 0
+
+
+def _assert_rows_are_whole(storage: Any, batches: list[Sample]) -> None:
+    data = storage.get_all_buffer_data()
+    flat = map_leaves(data, lambda leaf: leaf.flatten(0, 1))
+    place = {number: row for row, number in enumerate(flat[LOGP][:, 0].tolist())}
+    for batch in batches:
+        rows = torch.tensor([place[number] for number in batch[LOGP][:, 0].tolist()])
+        assert equal(batch, map_leaves(flat, lambda leaf, rows=rows: leaf[rows]))
+
+
+@pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
+def test_a_reward_of_one_for_ever_is_worth_one_over_one_less_gamma(cls: Any) -> None:
+    gamma = 0.97
+    worth = 1 / (1 - gamma)
+
+    class Knowing:
+        def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
+            return torch.full((len(obs), 1), worth)
+
+    storage = buffer(cls, 40, gamma, Knowing())
+    for start in range(0, 120, 40):
+        for number in range(start, start + 40):
+            seen, follows = (np.full((3, 2), n, np.float32) for n in (number, number + 1))
+            constant = {ACT: np.zeros((3, 1), np.float32), REW: np.ones((3, 1), np.float32)}
+            flags = {key: np.zeros((3, 1), bool) for key in (DONE, DONE2)}
+            values = {VAL: np.full((3, 1), worth, np.float32)}
+            storage.insert_transition(constant | flags | values | {OBS: seen, OBS2: follows})
+        storage.before_gradients()
+        data = storage.get_all_buffer_data()
+        torch.testing.assert_close(data[RET], torch.full((40, 3, 1), worth), rtol=1e-5, atol=0)
+        torch.testing.assert_close(data[ADV], torch.zeros((40, 3, 1)), rtol=0, atol=1e-3)
+        storage.reset()
+
+
+@pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
+def test_orders_differ_between_epochs_and_between_seeds(cls: Any) -> None:
+    storages = [buffer(cls, 50, actor=SummingActor()) for _ in range(3)]
+    for storage, seed in zip(storages, (1, 1, 2), strict=True):
+        storage.seed(seed)
+        stream = Stream(2, "vector", False, np.random.default_rng(0))
+        for number in range(50):
+            storage.insert_transition(valued(stream.step(), number))
+        storage.before_gradients()
+    orders = [[batch[LOGP][:, 0].tolist() for batch in storage.generate_batches(1, None, 3)] for storage in storages]
+    assert orders[0] == orders[1] != orders[2]
+    assert all(one != two for one, two in pairwise(orders[0]))
+    assert all(order != sorted(order) for order in orders[0])

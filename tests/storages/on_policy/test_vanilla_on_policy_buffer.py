@@ -1,0 +1,351 @@
+"""Rollouts: returns and advantages lean on the right values, and every transition is used once an epoch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model import contents, equal, map_leaves, through_a_file
+from rollouts import GAMMA, buffer, by_observation, step
+
+from storages import EmptyStorageError, GAEBuffer, SampleError, VanillaOnPolicyBuffer
+from storages.transition import ADV, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture(params=["VanillaOnPolicyBuffer", "GAEBuffer"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Both kinds of rollout: with gae_lambda=1 an advantage is the whole return less the value, too."""
+
+    def make(size: int = 3, **hyper_parameters: Any) -> Any:
+        if request.param == "GAEBuffer":
+            return buffer(GAEBuffer, size, gae_lambda=1.0, **hyper_parameters)
+        return buffer(VanillaOnPolicyBuffer, size, **hyper_parameters)
+
+    return make
+
+
+# Returns
+
+
+def test_a_rollout_that_goes_on_leans_on_the_value_of_what_followed(make: Make) -> None:
+    storage = make()
+    for obs in (1, 2, 3):
+        storage.insert_transition(step(obs, obs + 1, reward=obs))
+    returns = by_observation(storage, RET)
+    third = 3 + GAMMA * 40
+    second = 2 + GAMMA * third
+    assert returns == pytest.approx({3.0: third, 2.0: second, 1.0: 1 + GAMMA * second})
+    advantages = by_observation(storage, ADV)
+    assert advantages == pytest.approx({3.0: third - 30, 2.0: second - 20, 1.0: returns[1.0] - 10}, abs=1e-5)
+
+
+def test_a_terminated_episode_is_worth_nothing_afterwards(make: Make) -> None:
+    storage = make()
+    storage.insert_transition(step(1, 2, reward=1))
+    storage.insert_transition(step(2, 99, reward=2, terminated=1))
+    storage.insert_transition(step(50, 51, reward=3, done=1))
+    returns = by_observation(storage, RET)
+    assert returns == pytest.approx({2.0: 2, 1.0: 1 + GAMMA * 2, 50.0: 3 + GAMMA * 510})
+    assert 99.0 not in storage.actor.asked
+
+
+def test_a_rollout_that_ends_with_a_termination_asks_for_no_value(make: Make) -> None:
+    storage = make(size=2)
+    storage.insert_transition(step(1, 2, reward=1))
+    storage.insert_transition(step(2, 3, reward=2, terminated=1))
+    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 2, 2.0: 2})
+    assert storage.actor.asked == []
+
+
+def test_an_episode_cut_by_a_time_limit_still_bootstraps_from_its_own_last_observation(make: Make) -> None:
+    storage = make()
+    storage.insert_transition(step(1, 2, reward=1))
+    storage.insert_transition(step(2, 7, reward=2, truncated=1))
+    storage.insert_transition(step(50, 51, reward=3, done=1))
+    returns = by_observation(storage, RET)
+    assert returns[2.0] == pytest.approx(2 + GAMMA * 70)
+    assert returns[1.0] == pytest.approx(1 + GAMMA * returns[2.0])
+
+
+def test_an_episode_both_terminated_and_cut_is_terminated(make: Make) -> None:
+    storage = make(size=1)
+    storage.insert_transition(step(2, 7, reward=2, truncated=1, terminated=1))
+    assert by_observation(storage, RET) == {2.0: 2.0}
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_a_stream_that_broke_off_is_not_joined_to_what_came_after(make: Make, done: int) -> None:
+    storage = make()
+    storage.insert_transition(step(1, 2, reward=1))
+    storage.insert_transition(step(60, 61, reward=5, done=done))
+    storage.insert_transition(step(61, 62, reward=5))
+    assert by_observation(storage, RET)[1.0] == pytest.approx(1 + GAMMA * 20)
+
+
+def test_an_episode_that_begins_where_the_last_one_broke_off_is_another_one(make: Make) -> None:
+    storage = make()
+    storage.insert_transition(step(1, 2, reward=1))
+    storage.insert_transition(step(2, 3, reward=500, done=1))
+    assert by_observation(storage, RET)[1.0] == pytest.approx(1 + GAMMA * 20)
+
+
+def test_environments_do_not_mix(make: Make) -> None:
+    storage = make(size=2)
+    storage.insert_transition(step([1, 100], [2, 101], reward=[1, 2], terminated=[0, 1]))
+    storage.insert_transition(step([2, 200], [3, 201], reward=[3, 4]))
+    returns = by_observation(storage, RET)
+    assert returns[100.0] == pytest.approx(2)
+    assert returns[1.0] == pytest.approx(1 + GAMMA * (3 + GAMMA * 30))
+    assert returns[200.0] == pytest.approx(4 + GAMMA * 2010)
+
+
+def test_dict_observations_are_valued_as_dicts(make: Make) -> None:
+    storage = make(size=1)
+    sample = step(1, 2, reward=1)
+    storage.insert_transition(sample | {OBS: {"x": sample[OBS]}, OBS2: {"x": sample[OBS2]}})
+    storage.before_gradients()
+    (batch,) = storage.generate_batches(1)
+    assert batch[RET].item() == pytest.approx(1 + GAMMA * 20)
+
+
+def test_a_recurrent_actor_is_asked_with_the_memory_before_what_followed(make: Make) -> None:
+    class Remembering:
+        def value(self, obs: torch.Tensor, rhs: torch.Tensor, done: torch.Tensor) -> torch.Tensor:
+            return 10 * obs + rhs
+
+    storage = make(size=2, actor=Remembering())
+    memory = lambda number: np.full((1, 1), number, np.float32)  # noqa: E731
+    storage.insert_transition(step(1, 7, reward=1, truncated=1) | {RHS: memory(100), RHS2: memory(200)})
+    storage.insert_transition(step(50, 51, reward=2, done=1) | {RHS: memory(0), RHS2: memory(300)})
+    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 270, 50.0: 2 + GAMMA * 810})
+
+
+def test_a_changed_gamma_is_used_by_the_next_returns(make: Make) -> None:
+    storage = make(size=1)
+    storage.insert_transition(step(1, 2, reward=1))
+    assert by_observation(storage, RET)[1.0] == pytest.approx(1 + GAMMA * 20)
+    storage.algorithm.gamma = 0.5
+    assert by_observation(storage, RET)[1.0] == pytest.approx(11)
+
+
+def test_a_rollout_may_be_prepared_before_it_is_full_and_again_later(make: Make) -> None:
+    storage = make()
+    storage.insert_transition(step(1, 2, reward=1))
+    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * 20})
+    storage.insert_transition(step(2, 3, reward=2))
+    assert by_observation(storage, RET) == pytest.approx({1.0: 1 + GAMMA * (2 + GAMMA * 30), 2.0: 2 + GAMMA * 30})
+
+
+# Batches
+
+
+@pytest.mark.parametrize("inserted", [5, 3])
+@pytest.mark.parametrize("num_mini_batch", [1, 2, 4])
+def test_every_transition_is_used_once_an_epoch_in_a_new_order(make: Make, inserted: int, num_mini_batch: int) -> None:
+    storage = make(size=5)
+    for rollout in range(4):
+        for number in range(inserted):
+            first = 100 * rollout + 10 * number
+            storage.insert_transition(step([first, first + 1], [first + 10, first + 11], reward=[0, 0]))
+        storage.before_gradients()
+        batches = list(storage.generate_batches(num_mini_batch, None, num_epochs=3))
+        assert len(batches) == 3 * num_mini_batch
+        sizes = [len(batch[OBS]) for batch in batches]
+        assert max(sizes) - min(sizes) <= 1
+        expected = sorted(100 * rollout + 10 * n + env for n in range(inserted) for env in (0, 1))
+        orders = []
+        for epoch in range(3):
+            part = batches[epoch * num_mini_batch : (epoch + 1) * num_mini_batch]
+            orders.append([obs for batch in part for obs in batch[OBS][:, 0].tolist()])
+            assert sorted(orders[-1]) == expected
+            for batch in part:
+                assert torch.equal(batch[LOGP], batch[OBS])
+                assert torch.equal(batch[OBS2], batch[OBS] + 10)
+        assert orders[0] != orders[1]
+        storage.reset()
+        assert len(storage) == 0
+
+
+def test_batches_stay_as_they_were_when_the_next_rollout_comes(make: Make) -> None:
+    storage = make(size=2)
+    for obs in (1, 2):
+        storage.insert_transition(step(obs, obs + 1, reward=0))
+    storage.before_gradients()
+    (batch,) = storage.generate_batches(1)
+    kept = map_leaves(batch, torch.clone)
+    storage.reset()
+    for obs in (8, 9):
+        storage.insert_transition(step(obs, obs + 1, reward=7))
+    storage.before_gradients()
+    assert equal(batch, kept)
+
+
+def test_what_is_done_to_a_batch_does_not_reach_the_next_epoch(make: Make) -> None:
+    storage = make(size=2)
+    for obs in (1, 2):
+        storage.insert_transition(step(obs, obs + 1, reward=1))
+    storage.before_gradients()
+    before = contents(storage)
+    for batch in storage.generate_batches(2, None, 2):
+        for leaf in batch.values():
+            leaf.zero_()
+    assert contents(storage) == before
+
+
+def test_slices_hold_returns_while_they_belong_to_what_is_stored_and_not_longer(make: Make) -> None:
+    storage, receiver = make(size=3), make(size=3)
+    storage.insert_transition(step(1, 2, reward=1))
+    receiver.insert_data_slice(storage.get_all_buffer_data())
+    storage.before_gradients()
+    assert {RET, ADV} <= storage.get_all_buffer_data().keys()
+    storage.insert_transition(step(2, 3, reward=1))
+    assert not {RET, ADV} & storage.get_all_buffer_data().keys()
+    storage.before_gradients()
+    storage.reset()
+    storage.insert_transition(step(3, 4, reward=1))
+    data = storage.get_all_buffer_data()
+    assert not {RET, ADV} & data.keys()
+    receiver.insert_data_slice(data)
+    assert len(receiver) == 2
+
+
+# Saving and loading
+
+
+def test_a_loaded_rollout_goes_on_as_the_saved_one(make: Make) -> None:
+    storage, loaded = make(size=4), make(size=4)
+    for obs in (1, 2, 3):
+        storage.insert_transition(step(obs, obs + 1, reward=obs, truncated=obs == 2))
+    loaded.load_state_dict(through_a_file(storage.state_dict()))
+    batches = []
+    for one in (storage, loaded):
+        one.insert_transition(step(4, 5, reward=4))
+        one.before_gradients()
+        batches.append(list(one.generate_batches(2, None, 2)))
+    for left, right in zip(*batches, strict=True):
+        assert equal(left, right)
+
+
+def test_a_loaded_rollout_does_not_take_its_own_earlier_preparation_for_that_of_what_was_loaded(make: Make) -> None:
+    storage, loaded = make(size=4), make(size=4)
+    for one, first in ((storage, 1), (loaded, 5)):
+        one.insert_transition(step(first, first + 1, reward=1))
+    loaded.before_gradients()
+    loaded.load_state_dict(through_a_file(storage.state_dict()))
+    with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first"):
+        loaded.generate_batches(1)
+    assert by_observation(loaded, RET) == pytest.approx({1.0: 1 + GAMMA * 20})
+
+
+def test_a_rollout_of_another_size_is_not_loaded(make: Make) -> None:
+    storage, other = make(size=4), make(size=3)
+    storage.insert_transition(step(1, 2, reward=1))
+    other.insert_transition(step(3, 4, reward=1))
+    before = contents(other)
+    with pytest.raises(ValueError, match="made with size 3, saved with 4"):
+        other.load_state_dict(storage.state_dict())
+    assert contents(other) == before
+
+
+# Refusals
+
+
+def test_a_full_rollout_refuses_more_and_keeps_what_it_holds(make: Make) -> None:
+    storage = make(size=1)
+    storage.insert_transition(step(1, 2, reward=1))
+    before = contents(storage)
+    with pytest.raises(RuntimeError, match=r"rollout of 1 steps is full; call reset\(\) first"):
+        storage.insert_transition(step(2, 3, reward=1))
+    assert contents(storage) == before
+    assert by_observation(storage, RET).keys() == {1.0}
+
+
+def test_values_are_needed_when_inserting(make: Make) -> None:
+    sample = step(1, 2, reward=1)
+    del sample[VAL]
+    storage = make()
+    with pytest.raises(SampleError, match="an on-policy sample needs Value"):
+        storage.insert_transition(sample)
+    assert len(storage) == 0
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 3)])
+@pytest.mark.parametrize("key", [VAL, LOGP])
+def test_values_without_their_trailing_axis_of_one_are_refused_when_inserted(
+    make: Make, key: str, shape: tuple[int, ...]
+) -> None:
+    storage = make()
+    with pytest.raises(SampleError, match=rf"{key} must have shape \(2, 1\), got"):
+        storage.insert_transition(step([1, 2], [2, 3], [0, 0]) | {key: np.zeros(shape, np.float32)})
+    assert len(storage) == 0
+
+
+def test_a_reward_that_is_not_a_number_is_refused_in_the_middle_of_a_rollout(make: Make) -> None:
+    storage = make()
+    storage.insert_transition(step(1, 2, reward=1))
+    before = contents(storage)
+    with pytest.raises(SampleError, match="Reward of environment 0 is nan at step 1"):
+        storage.insert_transition(step(2, 3, reward=np.nan))
+    assert contents(storage) == before
+
+
+def test_batches_are_refused_before_returns_are_made_and_of_an_empty_rollout(make: Make) -> None:
+    storage = make()
+    with pytest.raises(EmptyStorageError, match="insert transitions first"):
+        storage.generate_batches(1)
+    with pytest.raises(EmptyStorageError, match="insert transitions first"):
+        storage.before_gradients()
+    storage.insert_transition(step(1, 2, reward=1))
+    with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first, it makes ExternalReturn and Advantage"):
+        storage.generate_batches(1)
+    storage.before_gradients()
+    storage.insert_transition(step(2, 3, reward=1))
+    with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first"):
+        storage.generate_batches(1)
+    storage.before_gradients()
+    storage.reset()
+    with pytest.raises(EmptyStorageError, match="insert transitions first"):
+        storage.generate_batches(1)
+    storage.insert_transition(step(2, 3, reward=1))
+    with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first"):
+        storage.generate_batches(1)
+
+
+def test_batches_are_refused_when_rewards_were_replaced_after_the_returns_were_made(make: Make) -> None:
+    storage = make()
+    storage.insert_transition(step(1, 2, reward=1))
+    storage.before_gradients()
+    storage.insert_single_tensor_slice(REW, np.full((1, 1, 1), 5, np.float32))
+    with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first"):
+        storage.generate_batches(1)
+    assert by_observation(storage, RET) == pytest.approx({1.0: 5 + GAMMA * 20})
+
+
+@pytest.mark.parametrize(
+    ("num_mini_batch", "mini_batch_size", "message"),
+    [
+        (0, None, "2 transitions make no 0 batches"),
+        (3, None, "make no 3 batches"),
+        (1, 5, "make 2 each, not mini_batch_size=5"),
+    ],
+)
+def test_batches_that_a_rollout_cannot_make_are_refused(
+    make: Make, num_mini_batch: int, mini_batch_size: Any, message: str
+) -> None:
+    storage = make()
+    for obs in (1, 2):
+        storage.insert_transition(step(obs, obs + 1, reward=1))
+    storage.before_gradients()
+    with pytest.raises(ValueError, match=message):
+        storage.generate_batches(num_mini_batch, mini_batch_size)
+
+
+def test_a_batch_size_that_a_rollout_makes_anyway_may_be_said(make: Make) -> None:
+    storage = make()
+    for obs in (1, 2, 3):
+        storage.insert_transition(step(obs, obs + 1, reward=1))
+    storage.before_gradients()
+    assert [len(batch[OBS]) for batch in storage.generate_batches(3, 1)] == [1, 1, 1]

@@ -1,0 +1,178 @@
+"""Factories: checked where they are written, comparable, picklable, plain on disk."""
+
+import json
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from storages import Component, Factory, GAEBuffer, LinearSchedule, ReplayBuffer, VanillaOnPolicyBuffer
+from storages.factory import hyper_parameters_of
+from storages.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
+
+
+class Example(Component):
+    context = ("device",)
+    unchangeable = frozenset({"sizes"})
+
+    def __init__(
+        self,
+        device: str,
+        sizes: Sequence[Count],
+        rate: NonNegativeOrSchedule = 0.1,
+        *,
+        share: UnitInterval = 0.5,
+        mode: Literal["fast", "slow"] = "fast",
+        part: Factory[Any] | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> None:
+        self.made_with = (device, sizes, rate, share, mode, part, function)
+
+
+def test_a_call_makes_the_class_with_what_was_bound() -> None:
+    factory = Example.create_factory([1, 2], share=1)
+    assert factory("cpu").made_with == ("cpu", (1, 2), 0.1, 1.0, "fast", None, None)
+    assert factory.cls is Example
+    assert factory.name == "Example"
+    assert factory.hyper_parameters["sizes"] == (1, 2)
+
+
+def test_factories_of_equal_values_are_equal_however_they_were_written() -> None:
+    assert Example.create_factory([1, 2], 1) == Example.create_factory(sizes=(1, 2), rate=1.0)
+    assert Example.create_factory((np.int64(3),)) == Example.create_factory([3])
+    assert Example.create_factory([1]) != Example.create_factory([2])
+    assert ReplayBuffer.create_factory(5) != GAEBuffer.create_factory(5)
+    assert ReplayBuffer.create_factory(5) != 5
+    assert len({ReplayBuffer.create_factory(5), ReplayBuffer.create_factory(size=5)}) == 1
+
+
+def test_a_factory_reads_as_the_line_that_makes_it() -> None:
+    factory = GAEBuffer.create_factory(5, gae_lambda=0.9)
+    assert repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, allow_nonfinite=False)"
+
+
+def test_a_factory_survives_pickling() -> None:
+    factory = Example.create_factory([1], LinearSchedule(1.0, 0.0), part=ReplayBuffer.create_factory(5))
+    assert pickle.loads(pickle.dumps(factory)) == factory
+
+
+def test_the_configuration_is_plain_complete_and_enough_to_make_it_again() -> None:
+    factory = Example.create_factory(
+        [1, 2], LinearSchedule(1.0, 0.1, 0.5), part=ReplayBuffer.create_factory(5), function=len
+    )
+    assert json.loads(json.dumps(factory.config)) == {
+        "name": "Example",
+        "hyper_parameters": {
+            "sizes": [1, 2],
+            "rate": {"name": "LinearSchedule", "hyper_parameters": {"initial": 1.0, "final": 0.1, "fraction": 0.5}},
+            "share": 0.5,
+            "mode": "fast",
+            "part": {"name": "ReplayBuffer", "hyper_parameters": {"size": 5, "allow_nonfinite": False}},
+            "function": {"callable": "len"},
+        },
+    }
+    simple = GAEBuffer.create_factory(7)
+    assert GAEBuffer.create_factory(**json.loads(json.dumps(simple.config))["hyper_parameters"]) == simple
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, TypeError, r"Example: missing a required argument: 'sizes'; it takes Example\(sizes, rate=0.1"),
+        ({"sizes": [1], "rat": 1}, TypeError, "Example: unknown hyper-parameter 'rat'; did you mean 'rate'"),
+        ({"sizes": [1], "zzz": 1}, TypeError, "unknown hyper-parameter 'zzz'; There are sizes, rate, share"),
+        ({"sizes": [1], "device": "cpu"}, TypeError, "unknown hyper-parameter 'device'"),
+        ({"sizes": [0]}, ValueError, "Example: sizes holds a value that must be at least 1, got 0"),
+        ({"sizes": "12"}, ValueError, "sizes must be a sequence, got '12'"),
+        ({"sizes": [1.5]}, ValueError, "sizes holds a value that must be an int, got 1.5"),
+        ({"sizes": [1], "share": 1.5}, ValueError, r"Example: share must lie in \[0, 1\], got 1.5"),
+        ({"sizes": [1], "share": float("nan")}, ValueError, r"share must lie in \[0, 1\], got nan"),
+        ({"sizes": [1], "share": "much"}, ValueError, "share must be a float, got 'much'"),
+        ({"sizes": [1], "share": True}, ValueError, "share must be a float, got True"),
+        ({"sizes": [1], "mode": "quick"}, ValueError, "mode must be one of 'fast', 'slow', got 'quick'"),
+        ({"sizes": [1], "rate": LinearSchedule(1, -1)}, ValueError, "rate must be at least 0, got LinearSchedule"),
+        ({"sizes": [1], "rate": "x"}, ValueError, "rate must be a float, or must be a Schedule, got 'x'"),
+        ({"sizes": [1], "part": 3}, ValueError, "part must be a Factory, got 3"),
+        ({"sizes": [1], "function": 3}, ValueError, "function must be callable, got 3"),
+    ],
+)
+def test_what_is_wrong_is_said_when_the_factory_is_made(arguments: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        Example.create_factory(**arguments)
+
+
+def test_what_was_given_may_change_afterwards_without_changing_the_factory() -> None:
+    sizes = [1, 2]
+    factory = Example.create_factory(sizes)
+    sizes.append(3)
+    factory.hyper_parameters["sizes"] = ()
+    factory.config["hyper_parameters"]["sizes"].append(4)
+    assert factory == Example.create_factory([1, 2])
+
+
+def test_values_that_exclude_each_other_are_refused_by_the_class_that_knows() -> None:
+    class Bounded(Component):
+        def __init__(self, low: float, high: float) -> None: ...
+
+        @classmethod
+        def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+            if hyper_parameters["low"] > hyper_parameters["high"]:
+                raise ValueError(f"Bounded: low lies above high, got {hyper_parameters}")
+
+    assert Bounded.create_factory(1, 2).config["hyper_parameters"] == {"low": 1.0, "high": 2.0}
+    with pytest.raises(ValueError, match=r"low lies above high, got {'low': 2.0, 'high': 1.0}"):
+        Bounded.create_factory(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "arguments", "error", "message"),
+    [
+        (
+            ReplayBuffer,
+            {},
+            TypeError,
+            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, allow_nonfinite=F",
+        ),
+        (ReplayBuffer, {"size": 0}, ValueError, "ReplayBuffer: size must be at least 1, got 0"),
+        (ReplayBuffer, {"size": 1e5}, ValueError, "ReplayBuffer: size must be an int, got 100000.0"),
+        (ReplayBuffer, {"sizes": 5}, TypeError, "ReplayBuffer: unknown hyper-parameter 'sizes'; did you mean 'size'"),
+        (GAEBuffer, {"size": 5, "lambda_gae": 1}, TypeError, "did you mean 'gae_lambda'"),
+        (
+            GAEBuffer,
+            {"size": 5, "gae_lambda": -0.1},
+            ValueError,
+            r"GAEBuffer: gae_lambda must lie in \[0, 1\], got -0.1",
+        ),
+        (
+            VanillaOnPolicyBuffer,
+            {"size": 5, "gae_lambda": 1},
+            TypeError,
+            "VanillaOnPolicyBuffer: unknown .*'gae_lambda'",
+        ),
+    ],
+)
+def test_storages_say_what_is_wrong_with_their_hyper_parameters(
+    cls: type[Component], arguments: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        cls.create_factory(**arguments)
+
+
+@pytest.mark.parametrize("cls", [ReplayBuffer, VanillaOnPolicyBuffer, GAEBuffer])
+def test_every_storage_documents_its_hyper_parameters_once(cls: type[Component]) -> None:
+    documented = [
+        line.split(":")[0].strip() for line in (cls.__doc__ or "").splitlines() if line.startswith("        ")
+    ]
+    assert documented == list(hyper_parameters_of(cls))
+
+
+def test_a_hyper_parameter_of_a_part_in_use_is_held_to_the_same_range() -> None:
+    storage = GAEBuffer.create_factory(5)("cpu", None, SimpleNamespace(gamma=0.9), None)
+    storage.update_storage_parameter("gae_lambda", 1)
+    assert storage.gae_lambda == 1.0
+    with pytest.raises(ValueError, match=r"GAEBuffer: gae_lambda must lie in \[0, 1\], got 2"):
+        storage.update_storage_parameter("gae_lambda", 2)
+    assert storage.gae_lambda == 1.0
