@@ -87,7 +87,8 @@ class Learner:
         if folder.metrics_file.exists():
             MetricsFile.truncate_after(folder.metrics_file, scheme.steps)
         learner = cls.__new__(cls)
-        learner._prepare(scheme, folder, config, make_writers(config["log_to"], folder.path, config))
+        writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
+        learner._prepare(scheme, folder, config, writers)
         learner._load_state_dict(state["learner"])
         return learner
 

@@ -3,6 +3,7 @@
 from pytorchrl.logging.metrics_file import MetricsFile, read_metrics
 from pytorchrl.logging.plots import plot_runs
 from pytorchrl.logging.progress import ProgressDisplay
+from pytorchrl.logging.wandb_writer import WandbWriter
 from pytorchrl.logging.writers import MetricsWriter, TensorBoardWriter, make_writers
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "MetricsWriter",
     "ProgressDisplay",
     "TensorBoardWriter",
+    "WandbWriter",
     "make_writers",
     "plot_runs",
     "read_metrics",

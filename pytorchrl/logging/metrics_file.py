@@ -2,55 +2,93 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+_Record = dict[str, float | None]
 
 
 class MetricsFile:
     """Appends records to a ``metrics.jsonl``; each is in the file before the call returns, and no file stays open.
 
     Args:
-        path: the file; what it holds stays.
+        path: the file; what it holds stays, but for a last line that a killed run did not finish.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._closed = False
+        if path.exists() and not path.read_bytes().endswith(b"\n"):
+            # Else the next record would be glued to the unfinished one.
+            _rewrite(path, keep=lambda record: True)
 
-    def write(self, record: Mapping[str, float | int]) -> None:
-        """Append a record. NaN and infinity, which JSON lacks, are written as null."""
-        finite = {name: value if math.isfinite(value) else None for name, value in record.items()}
+    def write(self, metrics: Mapping[str, float | int]) -> None:
+        """Append a record. NaN and infinity, which JSON lacks, are written as null.
+
+        Raises:
+            ValueError: the file was closed.
+        """
+        if self._closed:
+            raise ValueError(f"{self._path} was closed; make another MetricsFile to append to it")
+        line = json.dumps({name: _plain(value) for name, value in metrics.items()}, allow_nan=False)
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(finite, allow_nan=False) + "\n")
+            file.write(line + "\n")
+
+    def close(self) -> None:
+        """Refuse further records."""
+        self._closed = True
 
     @staticmethod
     def truncate_after(path: Path, steps: int) -> None:
-        """Drop the records of more than ``steps`` steps, and a last line that was not finished.
+        """Drop the records of more than ``steps`` steps, and a last line that was not finished, all at once.
 
         A run resumed from an earlier checkpoint measures those steps again.
         """
-        partial = path.with_suffix(".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            for line, record in _records(path):
-                if (record["steps"] or 0) <= steps:
-                    file.write(line + "\n")
-        partial.replace(path)
+        _rewrite(path, keep=lambda record: (record.get("steps") or 0) <= steps)
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
-    """All records of a ``metrics.jsonl``, nulls as NaN; a last line that was not finished is left out."""
+    """All records of a ``metrics.jsonl``, nulls as NaN; a last line that was not finished is left out.
+
+    Raises:
+        ValueError: a line before the last is no JSON object.
+    """
     return [
         {name: math.nan if value is None else value for name, value in record.items()} for _, record in _records(path)
     ]
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, float | None]]]:
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, line in enumerate(lines):
+def _plain(value: float | int) -> float | int | None:
+    """What JSON has for a number; numpy's and torch's scalars become Python's."""
+    number = value if isinstance(value, int) else float(value)
+    return number if math.isfinite(number) else None
+
+
+def _records(path: Path) -> Iterator[tuple[str, _Record]]:
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines, start=1):
         if not line:
             continue
         try:
-            yield line, json.loads(line)
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError(f"it holds {record!r}")
         except ValueError as error:
-            if number == len(lines) - 1:
+            if number == len(lines):
                 return
-            raise ValueError(f"{path}, line {number + 1} is not JSON: {error}") from error
+            raise ValueError(f"{path}, line {number} is no JSON object: {error}") from error
+        yield line, record
+
+
+def _rewrite(path: Path, keep: Callable[[_Record], bool]) -> None:
+    """Keep some records; whoever is interrupted here leaves the file as it was."""
+    partial = path.with_suffix(".partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line, record in _records(path) if keep(record))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,52 +1,65 @@
 """Weights & Biases: offline unless the user's own settings say otherwise, and never in the way of a run."""
 
+import logging
 import os
 import secrets
-import sys
-import warnings
+import ssl
 from collections.abc import Mapping
+from http.client import HTTPException
 from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-from urllib.parse import urlparse
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
-import wandb
+if TYPE_CHECKING:
+    import wandb
 
-Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
+_Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
 
-_SECONDS_TO_REACH_SERVER = 10.0
+_SECONDS_TO_ANSWER = 3.0
+_SECONDS_TO_START = 10.0
+_SECONDS_TO_FINISH = 30.0
+
+_logger = logging.getLogger(__name__)
 
 
 class WandbWriter:
     """Logs a run to wandb, from the run folder.
 
     The mode is the user's (WANDB_MODE or wandb's settings files), else offline. It never asks for a login: online
-    without an API key, or without an answer of the server, becomes offline with a warning. The run's id is kept in
-    ``wandb_run_id.txt``, so that a resumed run continues the same wandb run.
+    without credentials, or without an answer of the server, becomes offline with a warning. The run's id is kept in
+    ``wandb_run_id.txt``, so that a resumed run continues the same wandb run; an offline one is there in parts, which
+    ``wandb sync`` joins.
 
     Args:
         log_dir: the run folder, which must exist.
         config: what the run is made of.
+        run_name: what wandb shows; None takes the folder's name.
     """
 
-    def __init__(self, log_dir: Path, config: Mapping[str, Any]) -> None:
-        id_file = log_dir / "wandb_run_id.txt"
-        if not id_file.exists():
-            id_file.write_text(secrets.token_hex(4) + "\n")
+    def __init__(self, log_dir: Path, config: Mapping[str, object], run_name: str | None = None) -> None:
+        import wandb  # slow to import, and seldom needed
+
+        self._id_file = log_dir / "wandb_run_id.txt"
         self._arguments: dict[str, Any] = {
-            "id": id_file.read_text().strip(),
             "resume": "allow",
             "dir": str(log_dir),
-            "name": log_dir.name,
+            "name": run_name or log_dir.resolve().name,
             "config": dict(config),
         }
-        mode = _mode()
+        if not self._id_file.exists():
+            self._renew_id()
+        mode = _mode(wandb.setup().settings)
         try:
             self._run = self._start(mode)
-        except (wandb.errors.CommError, wandb.errors.UsageError) as error:
-            if mode != "online":
+        except (wandb.errors.Error, TimeoutError) as error:
+            if mode not in ("online", "shared"):
                 raise
-            warnings.warn(f"wandb: no online run could be started ({error}); logging offline", stacklevel=2)
+            _logger.warning("wandb: no online run could be started, logging offline: %s", " ".join(str(error).split()))
+            # wandb's service holds on to the id of a run that it could not start.
+            self._renew_id()
             self._run = self._start("offline")
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
@@ -55,33 +68,82 @@ class WandbWriter:
 
     def close(self) -> None:
         """Finish the wandb run."""
+        _open_runs.pop(self._run.id, None)
         self._run.finish()
 
-    def _start(self, mode: Mode) -> "wandb.Run":
-        settings = wandb.Settings(silent=True, console="off", init_timeout=_SECONDS_TO_REACH_SERVER)
-        run = wandb.init(mode=mode, settings=settings, **self._arguments)
+    def _start(self, mode: _Mode) -> "wandb.Run":
+        import wandb
+
+        run_id = self._id_file.read_text().strip()
+        if run_id in _open_runs:
+            # Resumed where the first writer of the folder was not closed; wandb refuses an id twice at a time.
+            _open_runs.pop(run_id).finish()
+        settings = wandb.Settings(
+            silent=True,
+            console="off",
+            # A run of its own, whatever else this process logs.
+            reinit="create_new",
+            init_timeout=_SECONDS_TO_START,
+            # What is not sent by then is in the run folder, for `wandb sync`.
+            finish_timeout=_SECONDS_TO_FINISH,
+        )
+        run = wandb.init(id=run_id, mode=mode, settings=settings, **self._arguments)
         # Training and evaluation log at the same step, so wandb's own ever-growing step does not fit.
         run.define_metric("*", step_metric="steps")
+        _open_runs[run.id] = run
         return run
 
+    def _renew_id(self) -> None:
+        self._id_file.write_text(secrets.token_hex(4) + "\n")
 
-def _mode() -> Mode:
-    settings = wandb.setup().settings
+
+_open_runs: dict[str, "wandb.Run"] = {}
+
+
+def _mode(settings: "wandb.Settings") -> _Mode:
+    """The mode that the user asked for and that can be had without asking or waiting."""
     if "mode" not in settings.model_fields_set:
         return "offline"
-    if settings.mode in ("online", "run") and not _has_api_key(settings):
-        warnings.warn("wandb: WANDB_MODE is online but no API key is configured; logging offline", stacklevel=3)
+    # Older words for two of these.
+    mode = cast("_Mode", {"run": "online", "dryrun": "offline"}.get(settings.mode, settings.mode))
+    if mode not in ("online", "shared"):
+        return mode
+    if not _has_credentials(settings):
+        _logger.warning("wandb: mode is %s, but no API key is configured; logging offline", mode)
         return "offline"
-    # "dryrun" and "run" are older words for two of these.
-    modes: dict[str, Mode] = {"online": "online", "run": "online", "disabled": "disabled", "shared": "shared"}
-    return modes.get(settings.mode, "offline")
+    if not _answers(settings.base_url):
+        _logger.warning("wandb: mode is %s, but %s does not answer; logging offline", mode, settings.base_url)
+        return "offline"
+    return mode
 
 
-def _has_api_key(settings: "wandb.Settings") -> bool:
-    if settings.api_key or os.environ.get("WANDB_API_KEY"):
+def _has_credentials(settings: "wandb.Settings") -> bool:
+    """Whether wandb will find what it logs in with; where it does not, it asks."""
+    if settings.api_key or os.environ.get("WANDB_API_KEY") or settings.identity_token_file:
         return True
-    name = os.environ.get("NETRC") or ("~/_netrc" if sys.platform == "win32" else "~/.netrc")
+    files = [os.environ["NETRC"]] if "NETRC" in os.environ else ["~/.netrc", "~/_netrc"]
+    path = next((path for path in (Path(file).expanduser() for file in files) if path.is_file()), None)
+    if path is None:
+        return False
     try:
-        return netrc(Path(name).expanduser()).authenticators(urlparse(settings.base_url).hostname or "") is not None
+        login = netrc(path).authenticators(urlsplit(settings.base_url).netloc)
     except (OSError, NetrcParseError):
+        return False
+    return login is not None and bool(login[2])
+
+
+def _answers(url: str) -> bool:
+    """Whether a server is there, whatever it says: wandb itself would try for much longer."""
+    try:
+        with urlopen(url, timeout=_SECONDS_TO_ANSWER):
+            return True
+    except HTTPError as error:
+        error.close()
+        return True
+    except HTTPException:
+        return True
+    except URLError as error:
+        # Certificates are wandb's to judge: it has settings for them.
+        return isinstance(error.reason, ssl.SSLError)
+    except OSError:
         return False

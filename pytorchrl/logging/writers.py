@@ -3,8 +3,11 @@
 import difflib
 import importlib.util
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from pytorchrl.logging.wandb_writer import WandbWriter
 
 
 class MetricsWriter(Protocol):
@@ -18,12 +21,19 @@ class MetricsWriter(Protocol):
 
 
 class TensorBoardWriter:
-    """Writes TensorBoard's event files into ``tensorboard`` of the run folder."""
+    """Writes TensorBoard's event files into ``tensorboard`` of the run folder.
 
-    def __init__(self, log_dir: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+    Args:
+        log_dir: the run folder.
+        resumed_at: environment transitions at which a resumed run continues; TensorBoard hides what was logged after
+            them before. None where the run is new.
+    """
 
-        self._writer = SummaryWriter(log_dir / "tensorboard")
+    def __init__(self, log_dir: Path, resumed_at: int | None = None) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, and seldom needed
+
+        purge_step = None if resumed_at is None else resumed_at + 1
+        self._writer = SummaryWriter(str(log_dir / "tensorboard"), purge_step=purge_step)
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Add a scalar for each metric."""
@@ -36,35 +46,43 @@ class TensorBoardWriter:
         self._writer.close()
 
 
-def make_writers(names: Sequence[str], log_dir: Path, config: Mapping[str, Any]) -> list[MetricsWriter]:
+def make_writers(
+    names: Sequence[str], log_dir: Path, config: Mapping[str, object], *, resumed_at: int | None = None
+) -> list[MetricsWriter]:
     """The writers of some names.
 
     Args:
         names: "wandb", "tensorboard".
-        log_dir: the run folder.
+        log_dir: the run folder, made where there is none.
         config: what the run is made of, to be logged with it.
+        resumed_at: environment transitions at which a resumed run continues; None where the run is new.
 
     Raises:
         ValueError: a name is not known.
         ModuleNotFoundError: a package is not installed; the message says how to get it.
     """
     for name in names:
-        if name not in _NEEDS:
-            near = difflib.get_close_matches(name, _NEEDS, n=1)
+        if name not in _INSTALLED_BY:
+            near = difflib.get_close_matches(name, _INSTALLED_BY, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"log_to: unknown place {name!r}; {hint}There are {', '.join(_NEEDS)}")
-        if importlib.util.find_spec(_NEEDS[name]) is None:
-            raise ModuleNotFoundError(f'log_to={name!r} needs a package: pip install "pytorchrl[{name}]"')
+            raise ValueError(f"log_to: unknown place {name!r}; {hint}There are {', '.join(_INSTALLED_BY)}")
+        if not _is_installed(name):
+            raise ModuleNotFoundError(f"log_to={name!r} needs a package: {_INSTALLED_BY[name]}")
     log_dir.mkdir(parents=True, exist_ok=True)
-    return [_made(name, log_dir, config) for name in names]
+    with ExitStack() as made:
+        writers: list[MetricsWriter] = []
+        for name in dict.fromkeys(names):
+            writer = WandbWriter(log_dir, config) if name == "wandb" else TensorBoardWriter(log_dir, resumed_at)
+            made.callback(writer.close)
+            writers.append(writer)
+        made.pop_all()  # all are made: they are the caller's to close
+    return writers
 
 
-_NEEDS = {"wandb": "wandb", "tensorboard": "tensorboard"}
+_INSTALLED_BY = {"wandb": "pip install wandb", "tensorboard": 'pip install "pytorchrl[tensorboard]"'}
 
 
-def _made(name: str, log_dir: Path, config: Mapping[str, Any]) -> MetricsWriter:
-    if name == "tensorboard":
-        return TensorBoardWriter(log_dir)
-    from pytorchrl.logging.wandb_writer import WandbWriter
-
-    return WandbWriter(log_dir, config)
+def _is_installed(package: str) -> bool:
+    # A folder of that name, such as wandb leaves behind, is found as well, but has no origin.
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None
