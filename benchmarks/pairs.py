@@ -1,0 +1,190 @@
+"""The compositions that are compared: the same task in pytorchrl and in stable-baselines3.
+
+What differs between the two halves of a pair is the library alone: networks, batches, schedule of updates, kind and
+learning rate of the optimiser, gradient clipping, exploration and the target networks' updates are the same. Each
+library does it as it comes: Adam's fused step is what pytorchrl always takes, for instance, and not what
+stable-baselines3 does unless told.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import stable_baselines3 as sb3
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
+
+import pytorchrl as prl
+
+PairName: TypeAlias = Literal["dqn", "ppo", "sac"]
+
+SAC_BATCH = 256
+SAC_HIDDEN_SIZES = (256, 256)
+SAC_CRITICS = 2
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One task, composed twice."""
+
+    title: str
+    """What is compared, for a table."""
+    target_ratio: float
+    """How many times as fast as stable-baselines3 pytorchrl is to be."""
+    warm_up_steps: int
+    """Environment steps before the clock starts: random actions, compilation, first updates."""
+    steps: int
+    """Environment steps that are timed; both counts end where an update phase does."""
+    quick_steps: int
+    """As ``steps``, for profiles and for a run that only shows that everything works."""
+    ours: Callable[[int], prl.Scheme]
+    """Makes pytorchrl's half from a seed."""
+    theirs: Callable[[int], BaseAlgorithm]
+    """Makes stable-baselines3's half from a seed."""
+
+
+# DQN: the target network is copied every 500 environment steps, that is every 125 updates. Not double, since
+# stable-baselines3's is not.
+_DQN_TARGET_EVERY, _DQN_UPDATE_EVERY = 500, 4
+
+
+def _our_dqn(seed: int) -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(
+            lr=1e-3,
+            gamma=0.99,
+            epsilon=prl.LinearSchedule(1.0, 0.05, fraction=0.1),
+            start_steps=1_000,
+            update_every=_DQN_UPDATE_EVERY,
+            mini_batch_size=128,
+            double=False,
+            polyak=0.0,
+            target_update_interval=_DQN_TARGET_EVERY // _DQN_UPDATE_EVERY,
+            max_grad_norm=10.0,
+            test_every=0,
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64)),
+        prl.ReplayBuffer.create_factory(size=50_000),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=1),
+        seed=seed,
+    )
+
+
+def _their_dqn(seed: int) -> BaseAlgorithm:
+    return sb3.DQN(
+        "MlpPolicy",
+        "CartPole-v1",
+        learning_rate=1e-3,
+        gamma=0.99,
+        exploration_initial_eps=1.0,
+        exploration_final_eps=0.05,
+        exploration_fraction=0.1,
+        learning_starts=1_000,
+        train_freq=_DQN_UPDATE_EVERY,
+        gradient_steps=1,
+        batch_size=128,
+        tau=1.0,
+        target_update_interval=_DQN_TARGET_EVERY,
+        max_grad_norm=10.0,
+        buffer_size=50_000,
+        policy_kwargs={"net_arch": [64, 64], "activation_fn": torch.nn.ReLU},
+        seed=seed,
+        device="cpu",
+    )
+
+
+# PPO: 8 x 128 transitions in 4 batches of 256.
+_PPO_ENVS, _PPO_ROLLOUT = 8, 128
+
+
+def _our_ppo(seed: int) -> prl.Scheme:
+    return prl.Scheme(
+        prl.PPO.create_factory(
+            lr=3e-4,
+            gamma=0.99,
+            num_epochs=4,
+            num_mini_batch=4,
+            clip_param=0.2,
+            # Half the squared error times 1 is stable-baselines3's squared error times 0.5.
+            value_loss_coef=1.0,
+            entropy_coef=0.0,
+            max_grad_norm=0.5,
+            test_every=0,
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64), activation="tanh"),
+        prl.GAEBuffer.create_factory(size=_PPO_ROLLOUT, gae_lambda=0.95),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=_PPO_ENVS),
+        seed=seed,
+    )
+
+
+def _their_ppo(seed: int) -> BaseAlgorithm:
+    return sb3.PPO(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", n_envs=_PPO_ENVS, seed=seed),
+        learning_rate=3e-4,
+        gamma=0.99,
+        n_epochs=4,
+        n_steps=_PPO_ROLLOUT,
+        batch_size=_PPO_ENVS * _PPO_ROLLOUT // 4,
+        clip_range=0.2,
+        gae_lambda=0.95,
+        vf_coef=0.5,
+        ent_coef=0.0,
+        max_grad_norm=0.5,
+        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "activation_fn": torch.nn.Tanh},
+        seed=seed,
+        device="cpu",
+    )
+
+
+def _our_sac(seed: int) -> prl.Scheme:
+    return prl.Scheme(
+        prl.SAC.create_factory(
+            lr_pi=3e-4,
+            lr_q=3e-4,
+            lr_alpha=3e-4,
+            gamma=0.99,
+            polyak=0.995,
+            num_critics=SAC_CRITICS,
+            start_steps=1_000,
+            update_every=1,
+            mini_batch_size=SAC_BATCH,
+            test_every=0,
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=SAC_HIDDEN_SIZES),
+        prl.ReplayBuffer.create_factory(size=50_000),
+        prl.VecEnv.create_factory("Pendulum-v1", num_envs=1),
+        seed=seed,
+    )
+
+
+def _their_sac(seed: int) -> BaseAlgorithm:
+    return sb3.SAC(
+        "MlpPolicy",
+        "Pendulum-v1",
+        learning_rate=3e-4,
+        gamma=0.99,
+        tau=0.005,
+        ent_coef="auto",
+        learning_starts=1_000,
+        train_freq=1,
+        gradient_steps=1,
+        batch_size=SAC_BATCH,
+        buffer_size=50_000,
+        policy_kwargs={
+            "net_arch": list(SAC_HIDDEN_SIZES),
+            "activation_fn": torch.nn.ReLU,
+            "n_critics": SAC_CRITICS,
+        },
+        seed=seed,
+        device="cpu",
+    )
+
+
+PAIRS: Mapping[PairName, Pair] = {
+    "dqn": Pair("DQN CartPole-v1", 1.5, 1_400, 12_000, 2_000, _our_dqn, _their_dqn),
+    "ppo": Pair("PPO CartPole-v1", 1.5, 4_096, 81_920, 8_192, _our_ppo, _their_ppo),
+    "sac": Pair("SAC Pendulum-v1", 1.1, 1_050, 500, 100, _our_sac, _their_sac),
+}
