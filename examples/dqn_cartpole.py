@@ -20,17 +20,17 @@ class Arguments:
     """All randomness of the run follows from it."""
     target_steps: int = 60_000
     """Environment steps to train for."""
-    hidden_sizes: tuple[int, ...] = (128, 128)
+    hidden_sizes: tuple[int, ...] = (256, 256)
     """Units of the Q-function's hidden layers."""
-    lr: float = 1e-3
-    """Learning rate."""
+    lr: float = 5e-4
+    """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
     """Discount factor."""
     buffer_size: int = 50_000
     """Transitions that the replay buffer keeps."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
-    update_every: int = 4
+    update_every: int = 2
     """Environment steps between updates."""
     mini_batch_size: int = 128
     """Transitions of an update."""
@@ -38,7 +38,7 @@ class Arguments:
     """Part of the run in which the probability of a random action falls from 1 to 0.05."""
     polyak: float = 0.99
     """How much of the target network stays at each update."""
-    test_every: int = 10_000
+    test_every: int = 5_000
     """Environment steps between evaluations."""
     device: str = "cpu"
     """Where to compute."""
@@ -54,7 +54,7 @@ def train(arguments: Arguments) -> prl.Learner:
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.ReplayBuffer.create_factory(size=arguments.buffer_size)
     algorithm = prl.DQN.create_factory(
-        lr=arguments.lr,
+        lr=prl.LinearSchedule(arguments.lr, 0.0),
         gamma=arguments.gamma,
         epsilon=prl.LinearSchedule(1.0, 0.05, fraction=arguments.exploration_fraction),
         start_steps=arguments.start_steps,

@@ -63,8 +63,8 @@ class Learner:
             log_dir: the run folder.
             scheme: made as it was; None makes it of ``config.json``, which is possible where the composition holds no
                 functions of the user's.
-            target_steps: a new target; None keeps it.
-            log_to: new places for metrics; None keeps them.
+            target_steps: a new target, kept from then on; None keeps the old one.
+            log_to: new places for metrics, kept from then on; None keeps the old ones.
 
         Raises:
             CheckpointError: there is no checkpoint, it is damaged, or of another composition.
@@ -90,6 +90,7 @@ class Learner:
         writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
         learner._prepare(scheme, folder, config, writers)
         learner._load_state_dict(state["learner"])
+        folder.write_config(config)
         return learner
 
     # The loop
@@ -251,7 +252,8 @@ class Learner:
             writer.write(self.scheme.steps, metrics)
 
     def _draw_curve(self) -> None:
-        if self._metrics:
+        # A short run may have ended no episode.
+        if "train/return" in self._metrics or "test/return" in self._metrics:
             plot_runs([self._folder.path], self._folder.curve_file)
 
 

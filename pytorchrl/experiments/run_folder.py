@@ -49,6 +49,10 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         _write_json(self.versions_file, _versions())
         # Last, because its presence says that the folder is a run's.
+        self.write_config(config)
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Keep what the run is made of."""
         _write_json(self.config_file, config)
 
     def read_config(self) -> dict[str, Any]:

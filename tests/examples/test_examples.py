@@ -1,0 +1,53 @@
+"""The examples: each trains by a call, and is a script whose every shown hyper-parameter can be set."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from examples import dqn_cartpole, ppo_cartpole, sac_pendulum
+
+import pytorchrl as prl
+from pytorchrl.scheme import evaluate
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = {"dqn_cartpole": dqn_cartpole, "ppo_cartpole": ppo_cartpole, "sac_pendulum": sac_pendulum}
+
+
+def test_every_example_is_tested() -> None:
+    assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tmp_path: Path) -> None:
+    example = EXAMPLES[name]
+    learner = example.train(example.Arguments(target_steps=1_200, test_every=600, log_dir=tmp_path / "run"))
+    assert learner.done()
+    assert learner.curve_file.is_file()
+    learner = prl.Learner.resume(tmp_path / "run", target_steps=1_500)
+    assert learner.run()
+    learner.close()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_setting_of_an_example_is_an_option_with_a_text(name: str) -> None:
+    finished = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--help"], capture_output=True, text=True, check=True
+    )
+    for field in fields(EXAMPLES[name].Arguments):
+        option = f"--{field.name.replace('_', '-')}"
+        described = finished.stdout[finished.stdout.index(option) + len(option) :]
+        assert len(described.split("--")[0].split()) > 3, f"{option} has no text"
+
+
+# The thresholds are those of the table in docs/learning.md, which has three seeds of each.
+@pytest.mark.parametrize(("name", "threshold"), [("dqn_cartpole", 450), ("ppo_cartpole", 475), ("sac_pendulum", -160)])
+def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:
+    example = EXAMPLES[name]
+    learner = example.train(example.Arguments(log_dir=tmp_path / "run", test_every=0))
+    envs = prl.VecEnv.create_factory(example.Arguments().env, num_envs=20)()
+    evaluation = evaluate(learner.scheme.algorithm, envs, 20, np.random.SeedSequence(7))
+    envs.close()
+    assert evaluation.mean_return >= threshold
