@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import dqn_cartpole, ppo_cartpole, sac_pendulum
 
 import pytorchrl as prl
+from examples import dqn_cartpole, ppo_cartpole, sac_pendulum
 from pytorchrl.scheme import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,17 +19,18 @@ def dqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     )
 
 
-def sac_scheme(seed: int = 0) -> prl.Scheme:
+def sac_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     return prl.Scheme(
         algo_factory=prl.SAC.create_factory(start_steps=40, mini_batch_size=16, test_every=0),
         actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
         storage_factory=prl.ReplayBuffer.create_factory(size=150),
         train_envs_factory=prl.VecEnv.create_factory("Pendulum-v1"),
         seed=seed,
+        **changes,
     )
 
 
-def ppo_scheme(seed: int = 0) -> prl.Scheme:
+def ppo_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     return prl.Scheme(
         algo_factory=prl.PPO.create_factory(
             lr=prl.LinearSchedule(1e-3, 0.0), num_epochs=2, num_mini_batch=2, test_every=100, num_test_episodes=2
@@ -38,6 +39,7 @@ def ppo_scheme(seed: int = 0) -> prl.Scheme:
         storage_factory=prl.GAEBuffer.create_factory(size=16),
         train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
         seed=seed,
+        **changes,
     )
 
 

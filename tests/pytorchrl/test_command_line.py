@@ -1,0 +1,66 @@
+"""``python -m pytorchrl``: continue a run, draw curves, and be told what is wrong without a traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from compositions import dqn_scheme
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+
+
+def trained(folder: Path, seed: int = 0) -> Path:
+    learner = prl.Learner(dqn_scheme(seed), 200, folder, log_every=50)
+    learner.run()
+    learner.close()
+    return folder
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *map(str, arguments)])
+    main()
+
+
+def test_resume_continues_to_a_new_target_and_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = trained(tmp_path / "run")
+    command(monkeypatch, "resume", folder, "--target-steps", "300")
+    printed = capsys.readouterr().out
+    assert "300 of 300 steps" in printed
+    assert f"Learning curve: {folder / 'learning_curve.png'}" in printed
+    assert prl.Learner.resume(folder).target_steps == 300
+
+
+def test_plot_draws_several_runs_into_one_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [trained(tmp_path / str(seed), seed) for seed in (1, 2)]
+    command(monkeypatch, "plot", *runs, "-o", tmp_path / "curves.png")
+    assert capsys.readouterr().out.strip() == str(tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("resume", "nowhere"), "error: nowhere is not a run folder"),
+        (("plot", "nowhere"), "error: nowhere does not exist"),
+    ],
+)
+def test_an_error_is_a_line_that_says_what_to_do(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        command(monkeypatch, *arguments)
+    assert str(stopped.value).startswith(message)
+    assert "\n" not in str(stopped.value)
+
+
+def test_the_module_is_a_command_with_help() -> None:
+    finished = subprocess.run([sys.executable, "-m", "pytorchrl", "--help"], capture_output=True, text=True, check=True)
+    assert "resume" in finished.stdout
+    assert "Draw the learning curves" in finished.stdout

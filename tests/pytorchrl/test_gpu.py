@@ -1,0 +1,35 @@
+"""On a GPU: what is learnt there is learnt as on the CPU, and batches land where the algorithm computes."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from compositions import dqn_scheme, ppo_scheme, sac_scheme
+
+import pytorchrl as prl
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+
+SCHEMES = {"dqn": dqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_run_on_the_gpu_trains_saves_and_resumes(name: str, tmp_path: Path) -> None:
+    learner = prl.Learner(SCHEMES[name](device="cuda"), 300, tmp_path / "run")
+    assert learner.run()
+    learner.close()
+    parameters = [p.detach().clone() for p in learner.scheme.actor.parameters()]
+    assert all(p.device.type == "cuda" for p in parameters)
+    resumed = prl.Learner.resume(tmp_path / "run", target_steps=400)
+    assert all(torch.equal(*pair) for pair in zip(parameters, resumed.scheme.actor.parameters(), strict=True))
+    assert resumed.run()
+    resumed.close()
+
+
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_batches_land_on_the_gpu(name: str) -> None:
+    scheme = SCHEMES[name](device="cuda")
+    scheme.collect(60)
+    (batch,) = scheme.storage.generate_batches(1, 8)
+    assert {leaf.device.type for leaf in batch.values()} == {"cuda"}
+    scheme.close()
