@@ -1,7 +1,7 @@
 """What every algorithm is: how to act, how to make gradients of a batch and how to apply them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.algorithms.flat_adam import FlatAdam
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.factory import Component
 from storages.schedule import Schedule, value_at
@@ -83,7 +84,7 @@ class Algorithm(Component, ABC):
         self.test_every = test_every
         self.num_test_episodes = num_test_episodes
         self.steps, self.target_steps = 0, 1
-        self._optimizer: torch.optim.Optimizer
+        self._optimizer: FlatAdam
         self.seed(np.random.SeedSequence())
 
     @classmethod
@@ -200,8 +201,3 @@ class Algorithm(Component, ABC):
         self._optimizer.load_state_dict(state["optimizer"])
         self._generator.set_state(state["generator"].cpu())
         self._exploration.bit_generator.state = state["exploration"]
-
-
-def make_adam(groups: Iterable[Mapping[str, Any]], eps: float = 1e-8) -> torch.optim.Adam:
-    """Adam whose step is one compiled loop over all parameters."""
-    return torch.optim.Adam([dict(group) for group in groups], eps=eps, fused=True)

@@ -7,7 +7,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from pytorchrl.agent.actors.on_policy_actor import OnPolicyActor, action_bounds
-from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, ActingStep, Algorithm, Info, make_adam
+from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, ActingStep, Algorithm, Info
+from pytorchrl.agent.algorithms.flat_adam import FlatAdam, FlatParameters
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import ACT, ADV, LOGP, OBS, RET, VAL, Batch
@@ -75,8 +76,7 @@ class PPO(Algorithm):
         self._bounds = action_bounds(space, self.device) if isinstance(space, spaces.Box) else None
         actor.create_policy()
         actor.create_value_function()
-        self._parameters = list(actor.parameters())
-        self._optimizer = make_adam([{"params": self._parameters}], eps=adam_epsilon)
+        self._optimizer = FlatAdam([FlatParameters(actor.parameters())], eps=adam_epsilon)
         self._follow_schedules()
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:
@@ -130,9 +130,7 @@ class PPO(Algorithm):
         return 0.5 * loss.mean()
 
     def _step(self) -> None:
-        if self.max_grad_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self._parameters, self.max_grad_norm)
-        self._optimizer.step()
+        self._optimizer.step(self.max_grad_norm)
 
     def _follow_schedules(self) -> None:
-        self._optimizer.param_groups[0]["lr"] = self.current(self.lr)
+        self._optimizer.learning_rates[0] = self.current(self.lr)

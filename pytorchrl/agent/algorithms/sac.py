@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.distributions import SquashedGaussian
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
-from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Info, make_adam
+from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Info
+from pytorchrl.agent.algorithms.flat_adam import FlatAdam, FlatParameters
 from pytorchrl.agent.algorithms.targets import follow, make_target
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -87,9 +88,9 @@ class SAC(Algorithm):
         self.log_alpha = nn.Parameter(torch.tensor([math.log(initial_alpha)], device=self.device))
         policy = [*actor.policy_body.parameters(), *actor.policy_head.parameters()]
         self._critic_parameters = list(actor.critics.parameters())
-        self._optimizer = make_adam(
-            [{"params": policy}, {"params": self._critic_parameters}, {"params": [self.log_alpha]}]
-        )
+        self._critics_vector = FlatParameters(self._critic_parameters)
+        self._target_vector = FlatParameters(self._target_critics.parameters())
+        self._optimizer = FlatAdam([FlatParameters(policy), self._critics_vector, FlatParameters([self.log_alpha])])
         self._follow_schedules()
 
     @classmethod
@@ -172,14 +173,13 @@ class SAC(Algorithm):
 
     def _step(self) -> None:
         self._optimizer.step()
-        follow(self._target_critics, self.actor.critics, self.polyak)
+        follow(self._target_vector, self._critics_vector, self.polyak)
 
     def _trained(self) -> dict[str, nn.Parameter]:
         return super()._trained() | {"log_alpha": self.log_alpha}
 
     def _follow_schedules(self) -> None:
-        for group, lr in zip(self._optimizer.param_groups, (self.lr_pi, self.lr_q, self.lr_alpha), strict=True):
-            group["lr"] = self.current(lr)
+        self._optimizer.learning_rates = [self.current(lr) for lr in (self.lr_pi, self.lr_q, self.lr_alpha)]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next action and the next update depend on."""

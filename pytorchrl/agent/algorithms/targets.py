@@ -6,6 +6,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from pytorchrl.agent.algorithms.flat_adam import FlatParameters
+
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
@@ -15,9 +17,9 @@ def make_target(network: ModuleT) -> ModuleT:
 
 
 @torch.no_grad()
-def follow(target: nn.Module, network: nn.Module, polyak: float) -> None:
-    """``target = polyak * target + (1 - polyak) * network``, all parameters at once; 0 copies.
+def follow(target: FlatParameters, network: FlatParameters, polyak: float) -> None:
+    """``target = polyak * target + (1 - polyak) * network``; 0 copies.
 
     Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971), section 3.
     """
-    torch._foreach_lerp_(list(target.parameters()), list(network.parameters()), 1 - polyak)
+    target.vector.lerp_(network.vector, 1 - polyak)

@@ -143,14 +143,14 @@ def test_exploration_is_as_frequent_as_epsilon_says_and_evaluation_is_greedy() -
 def test_schedules_follow_the_run() -> None:
     algorithm = linear_dqn(lr=prl.LinearSchedule(1e-2, 0.0), epsilon=prl.LinearSchedule(1.0, 0.2, fraction=0.5))
     algorithm.set_progress(50, 100)
-    assert algorithm._optimizer.param_groups[0]["lr"] == pytest.approx(5e-3)
+    assert algorithm._optimizer.learning_rates[0] == pytest.approx(5e-3)
     assert algorithm.current(algorithm.epsilon) == pytest.approx(0.2)
 
 
 def test_hyper_parameters_can_be_changed_in_use_within_their_range() -> None:
     algorithm = linear_dqn(lr=1e-3)
     algorithm.update_algorithm_parameter("lr", 1e-4)
-    assert algorithm._optimizer.param_groups[0]["lr"] == 1e-4
+    assert algorithm._optimizer.learning_rates[0] == 1e-4
     algorithm.update_algorithm_parameter("gamma", 0.5)
     assert algorithm.gamma == 0.5
     with pytest.raises(ValueError, match=r"DQN: gamma must lie in \[0, 1\], got 1.5"):

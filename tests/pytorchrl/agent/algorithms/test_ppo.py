@@ -163,5 +163,5 @@ def test_schedules_of_rate_and_clip_follow_the_run() -> None:
         SPACES["discrete"], lr=prl.LinearSchedule(1e-3, 0.0), clip_param=prl.LinearSchedule(0.2, 0.1)
     )
     algorithm.set_progress(75, 100)
-    assert algorithm._optimizer.param_groups[0]["lr"] == pytest.approx(2.5e-4)
+    assert algorithm._optimizer.learning_rates[0] == pytest.approx(2.5e-4)
     assert algorithm.current(algorithm.clip_param) == pytest.approx(0.125)
