@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
+
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 Initialisation: TypeAlias = Literal["orthogonal", "uniform"]
 
@@ -18,7 +20,7 @@ _ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.
 _NATURE_CNN_FEATURES = 512
 
 
-class MLP(nn.Module):
+class MLP(QuickModule):
     """Fully connected layers, each followed by the activation.
 
     Args:
@@ -37,7 +39,8 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [input_size, *hidden_sizes]
-        self.layers = nn.ModuleList(nn.Linear(size, following) for size, following in itertools.pairwise(sizes))
+        self._layers = [nn.Linear(size, following) for size, following in itertools.pairwise(sizes)]
+        self.layers = nn.ModuleList(self._layers)
         self.output_size = sizes[-1]
         self._activation = _ACTIVATIONS[activation]
         if initialisation == "orthogonal":
@@ -46,13 +49,12 @@ class MLP(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
-        for layer in self.layers:
-            # Calling the module would cost as much again as the product does in small networks.
-            features = self._activation(F.linear(features, layer.weight, layer.bias))  # type: ignore[arg-type]
+        for layer in self._layers:
+            features = self._activation(linear(layer, features))
         return features
 
 
-class VectorFeatures(nn.Module):
+class VectorFeatures(QuickModule):
     """Arrays of numbers, flattened to float32 vectors."""
 
     def __init__(self, space: gym.Space[Any]) -> None:
@@ -66,7 +68,7 @@ class VectorFeatures(nn.Module):
         return flat if flat.dtype == torch.float32 else flat.float()
 
 
-class OneHotFeatures(nn.Module):
+class OneHotFeatures(QuickModule):
     """A Discrete observation as a one-hot vector."""
 
     def __init__(self, space: spaces.Discrete) -> None:
@@ -79,7 +81,7 @@ class OneHotFeatures(nn.Module):
         return F.one_hot(observation[:, 0].long() - self._start, self.output_size).float()
 
 
-class NatureCNN(nn.Module):
+class NatureCNN(QuickModule):
     """The convolutional network of Mnih et al., "Human-level control through deep reinforcement learning" (2015).
 
     Images may have their channels first or last (the smaller side is taken for the channels); uint8 images are scaled
@@ -121,7 +123,7 @@ class NatureCNN(nn.Module):
         return torch.relu(self.linear(self.convolutions(image).flatten(1)))
 
 
-class DictFeatures(nn.Module):
+class DictFeatures(QuickModule):
     """The features of every part of a dict observation, side by side in the order of the space."""
 
     def __init__(self, space: spaces.Dict, initialisation: Initialisation = "orthogonal") -> None:
@@ -156,7 +158,7 @@ def is_image(space: gym.Space[Any]) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == "uint8"
 
 
-class Body(nn.Module):
+class Body(QuickModule):
     """Feature extractor and hidden layers: an observation, and numbers beside it if any, to features.
 
     Args:

@@ -6,18 +6,18 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import orthogonal
 from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian, SquashedGaussian
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
 _SMALLEST_LOG_STD, _LARGEST_LOG_STD = -20.0, 2.0
 _POLICY_GAIN = 0.01
 
 
-class CategoricalHead(nn.Module):
+class CategoricalHead(QuickModule):
     """A probability for each of ``n`` actions, almost equal at first."""
 
     def __init__(self, input_size: int, n: int) -> None:
@@ -27,10 +27,10 @@ class CategoricalHead(nn.Module):
 
     def forward(self, features: Tensor) -> Categorical:
         """(B, input_size) to a distribution over (B, 1) actions."""
-        return Categorical(F.linear(features, self.linear.weight, self.linear.bias))
+        return Categorical(linear(self.linear, features))
 
 
-class GaussianHead(nn.Module):
+class GaussianHead(QuickModule):
     """A normal around a mean that depends on the features, with a standard deviation that does not.
 
     Args:
@@ -48,11 +48,11 @@ class GaussianHead(nn.Module):
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
         """(B, input_size) to a distribution over (B, *action)."""
-        mean = F.linear(features, self.linear.weight, self.linear.bias)
+        mean = linear(self.linear, features)
         return DiagonalGaussian(mean.view(-1, *self._action_shape), self.log_std)
 
 
-class SquashedGaussianHead(nn.Module):
+class SquashedGaussianHead(QuickModule):
     """A normal squashed into (-1, 1), mean and standard deviation from the features."""
 
     def __init__(self, input_size: int, action_size: int) -> None:
@@ -61,11 +61,11 @@ class SquashedGaussianHead(nn.Module):
 
     def forward(self, features: Tensor) -> SquashedGaussian:
         """(B, input_size) to a distribution over (B, action_size)."""
-        mean, log_std = F.linear(features, self.linear.weight, self.linear.bias).chunk(2, dim=-1)
+        mean, log_std = linear(self.linear, features).chunk(2, dim=-1)
         return SquashedGaussian(mean, log_std.clamp(_SMALLEST_LOG_STD, _LARGEST_LOG_STD))
 
 
-class DeterministicHead(nn.Module):
+class DeterministicHead(QuickModule):
     """One action in (-1, 1), without chance."""
 
     def __init__(self, input_size: int, action_size: int) -> None:
@@ -74,10 +74,10 @@ class DeterministicHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, action_size)."""
-        return torch.tanh(F.linear(features, self.linear.weight, self.linear.bias))
+        return torch.tanh(linear(self.linear, features))
 
 
-class ValuesHead(nn.Module):
+class ValuesHead(QuickModule):
     """``n`` unbounded numbers: the value of a state, or of each action in it.
 
     Args:
@@ -94,10 +94,10 @@ class ValuesHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, n)."""
-        return F.linear(features, self.linear.weight, self.linear.bias)
+        return linear(self.linear, features)
 
 
-class ActionScale(nn.Module):
+class ActionScale(QuickModule):
     """Actions in (-1, 1), which networks work with, to and from those of a bounded Box, which environments take."""
 
     low: Tensor

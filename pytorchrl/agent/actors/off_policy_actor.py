@@ -12,10 +12,11 @@ from pytorchrl.agent.actors.actor import Actor, Spaces
 from pytorchrl.agent.actors.bodies import Activation, Body, Initialisation
 from pytorchrl.agent.actors.distributions import SquashedGaussian
 from pytorchrl.agent.actors.heads import ActionScale, DeterministicHead, SquashedGaussianHead, ValuesHead
+from pytorchrl.agent.actors.quick_module import QuickModule
 from storages.hyper_parameters import Count
 
 
-class ActionValues(nn.Module):
+class ActionValues(QuickModule):
     """Q(s, .): the value of each of ``n`` actions."""
 
     def __init__(self, body: Body, n: int) -> None:
@@ -29,7 +30,7 @@ class ActionValues(nn.Module):
         return values
 
 
-class Critic(nn.Module):
+class Critic(QuickModule):
     """Q(s, a) of actions in [-1, 1].
 
     Args:

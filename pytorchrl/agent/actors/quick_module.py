@@ -1,0 +1,38 @@
+"""Modules that cost little to call.
+
+In networks as small as those of reinforcement learning, what torch's modules do around their operations (looking for
+hooks in nine places, looking every submodule up in three dictionaries) takes more time than the operations: 11 of 20
+microseconds where a Q-function of two layers chooses an action.
+"""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class QuickModule(nn.Module):
+    """A module whose submodules are plain attributes too, and which is called without a detour unless it has hooks."""
+
+    def __call__(self, *args: Any) -> Any:
+        """What :meth:`forward` says, and what hooks make of it."""
+        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+            return super().__call__(*args)
+        return self.forward(*args)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, nn.Module):
+            self.__dict__[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self.__dict__.pop(name, None)
+
+
+def linear(layer: nn.Linear, features: Tensor) -> Tensor:
+    """``layer(features)``, (B, inputs) to (B, outputs), without a module's detour."""
+    parameters = layer._parameters
+    weight = parameters["weight"]
+    assert weight is not None
+    return F.linear(features, weight, parameters["bias"])
