@@ -1,6 +1,8 @@
 """The loop a user starts, steps, stops and resumes."""
 
 import os
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -182,7 +184,7 @@ class Learner:
     @property
     def resume_command(self) -> str:
         """What to type to continue the run in a new process."""
-        return f"{Path(sys.executable).name} -m pytorchrl resume {self._folder.path}"
+        return shlex.join([_python(), "-m", "pytorchrl", "resume", str(self._folder.path)])
 
     def save_checkpoint(self) -> Path:
         """Write everything to the run folder, whole or not at all; returns the file."""
@@ -255,6 +257,16 @@ class Learner:
         # A short run may have ended no episode.
         if "train/return" in self._metrics or "test/return" in self._metrics:
             plot_runs([self._folder.path], self._folder.curve_file)
+
+
+def _python() -> str:
+    """What to type for the running interpreter: its name where the shell finds it, else its path."""
+    executable = Path(sys.executable)
+    if shutil.which(executable.name) == sys.executable:
+        return executable.name
+    if executable.is_relative_to(Path.cwd()):
+        return str(executable.relative_to(Path.cwd()))
+    return sys.executable
 
 
 def _settings(target_steps: int, log_to: Sequence[str], log_every: int) -> dict[str, Any]:

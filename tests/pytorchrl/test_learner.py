@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,22 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.Capt
     printed = capsys.readouterr().out
     assert f"-m pytorchrl resume {tmp_path / 'run'}" in printed
     assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == learner.scheme.steps
+
+
+@pytest.mark.parametrize("on_path", [True, False])
+def test_the_resume_command_does_what_it_says_where_it_is_typed(
+    on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    learner = prl.Learner(dqn_scheme(), 100, "runs/a run")
+    learner.run()
+    learner.close()
+    here = [str(Path(sys.executable).parent)] if on_path else []
+    monkeypatch.setenv("PATH", os.pathsep.join([*here, "/usr/bin", "/bin"]))
+    typed = f"{learner.resume_command} --target-steps 150"
+    finished = subprocess.run(typed, shell=True, capture_output=True, text=True, check=True)
+    assert "150 of 150 steps" in finished.stdout
+    assert typed.startswith("python") == on_path
 
 
 def test_checkpoints_are_saved_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
