@@ -131,7 +131,7 @@ class Learner:
         started = time.perf_counter()
         scheme, before = self.scheme, self.scheme.steps
         episodes, phases_due = scheme.collect(self.target_steps, stopped=self._interruption.is_requested)
-        scheme.algorithm.set_progress(scheme.steps, self.target_steps)
+        scheme.set_progress(self.target_steps)
         self._training.add_episodes(episodes)
         for _ in range(phases_due):
             for info in scheme.update():
@@ -225,7 +225,7 @@ class Learner:
         self._seconds = 0.0
         self._evaluated_at = -1
         self._logged = (0, 0.0)
-        scheme.algorithm.set_progress(scheme.steps, self.target_steps)
+        scheme.set_progress(self.target_steps)
 
     def _load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._seconds = state["seconds"]

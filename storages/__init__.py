@@ -6,6 +6,9 @@ Stands alone: numpy, numba, torch. Fields are named in :mod:`storages.transition
 
 from storages.core.fields import SampleError
 from storages.factory import Component, Factory
+from storages.off_policy.ere_buffer import EREBuffer
+from storages.off_policy.nstep_buffer import NStepReplayBuffer
+from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
@@ -14,10 +17,13 @@ from storages.storage import EmptyStorageError, Storage
 
 __all__ = [
     "Component",
+    "EREBuffer",
     "EmptyStorageError",
     "Factory",
     "GAEBuffer",
     "LinearSchedule",
+    "NStepReplayBuffer",
+    "PERBuffer",
     "ReplayBuffer",
     "SampleError",
     "Schedule",

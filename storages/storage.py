@@ -1,7 +1,7 @@
 """The storage contract: what collectors, learners and checkpoints may ask of any storage."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from storages.core.fields import as_array, leaves
 from storages.core.ring import Ring
 from storages.core.transfer import to_batch
 from storages.factory import Component
+from storages.schedule import Schedule, value_at
 from storages.transition import Batch, Leaf, Sample
 
 
@@ -73,6 +74,7 @@ class Storage(Component, ABC):
         self.size = size
         self._ring = Ring(size, type(self).__name__, envs.num_envs if envs is not None else None, allow_nonfinite)
         self._generator = np.random.default_rng()
+        self._progress = (0, 1)
 
     # What the learner calls
 
@@ -108,6 +110,13 @@ class Storage(Component, ABC):
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Called after each update with the batch and what the update said; returns that and what the storage says."""
         return dict(info)
+
+    def set_progress(self, steps: int, target_steps: int) -> None:
+        """Called before an update phase: how far the run has come, in environment transitions; schedules follow."""
+        self._progress = (steps, target_steps)
+
+    def after_episodes(self, returns: Sequence[float]) -> None:
+        """Called when training episodes have ended, with the sums of their rewards."""
 
     def reset(self) -> None:
         """Empty, ready, memory kept."""
@@ -221,6 +230,10 @@ class Storage(Component, ABC):
         return f"{type(self).__name__}({len(self)} of {self.capacity} transitions, {self.num_envs} environments)"
 
     # Inside
+
+    def _current(self, hyper_parameter: float | Schedule) -> float:
+        """What a hyper-parameter that may be a schedule is worth now."""
+        return value_at(hyper_parameter, *self._progress)
 
     def _refuse_if_empty(self) -> None:
         if len(self) == 0:

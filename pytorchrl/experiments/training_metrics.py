@@ -39,7 +39,8 @@ class TrainingMetrics:
             record["train/episode_length"] = float(np.mean([episode.length for episode in self._episodes]))
             record["train/episodes"] = len(self._episodes)
         for name, values in self._updates.items():
-            record[f"losses/{name}"] = float(np.mean(_floats(values)))
+            path = name if "/" in name else f"losses/{name}"
+            record[path] = float(np.mean(_floats(values)))
         self._episodes, self._updates = [], {}
         return record
 

@@ -102,7 +102,14 @@ class Scheme:
             before = self.steps
             episodes += self._collector.step()
             due = self._update_phases_due(before, self.steps)
+        if episodes:
+            self.storage.after_episodes([episode.episode_return for episode in episodes])
         return episodes, due
+
+    def set_progress(self, target_steps: int) -> None:
+        """Let the schedules of algorithm and storage follow the steps so far, of ``target_steps``."""
+        self.algorithm.set_progress(self.steps, target_steps)
+        self.storage.set_progress(self.steps, target_steps)
 
     def update(self) -> Iterator[Info]:
         """Go through one update phase; yields what each update and the storage say of it."""

@@ -64,6 +64,12 @@ class Ring:
         self._aside_places = 0
         self._ended: NDArray[np.bool_] = np.empty((0, 1), np.bool_)
 
+    @property
+    def envs(self) -> int:
+        """How many environments a step has, once that is known."""
+        assert self.num_envs is not None
+        return self.num_envs
+
     # What is live
 
     @property
@@ -82,6 +88,16 @@ class Ring:
         return self.live_steps * (self.num_envs or 0)
 
     @property
+    def start(self) -> int:
+        """Number of the oldest live transition."""
+        return self.oldest * self.envs
+
+    @property
+    def end(self) -> int:
+        """Number of the next transition."""
+        return self.steps * self.envs
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the columns, the places aside and their numbers take."""
         return sum(column.nbytes for column in self._all_columns().values()) + self._aside_numbers.nbytes
@@ -95,7 +111,7 @@ class Ring:
             SampleError: the sample is no sample, or the layout is fixed already and is another one.
         """
         if self._columns:
-            fit(sample, self.layout, self._envs, self.owner)
+            fit(sample, self.layout, self.envs, self.owner)
         else:
             self._make_columns(*self._layout_of(sample))
 
@@ -105,7 +121,7 @@ class Ring:
         Raises:
             SampleError: the sample does not fit the first one, or holds NaN or infinity. Nothing was stored.
         """
-        layout, num_envs = (self.layout, self._envs) if self._columns else self._layout_of(sample)
+        layout, num_envs = (self.layout, self.envs) if self._columns else self._layout_of(sample)
         arrays = fit(sample, layout, num_envs, self.owner)
         if not self.allow_nonfinite:
             self._refuse_nonfinite(arrays)
@@ -150,8 +166,8 @@ class Ring:
                 f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}"
             )
         column, layout = columns[path], columns[path].layout
-        if values.shape[1:] != (self._envs, *layout.shape) or values.dtype != layout.dtype:
-            shape = ", ".join(map(str, ("steps", self._envs, *layout.shape)))
+        if values.shape[1:] != (self.envs, *layout.shape) or values.dtype != layout.dtype:
+            shape = ", ".join(map(str, ("steps", self.envs, *layout.shape)))
             raise SampleError(
                 f"{self.owner}: {text(path)} is {layout.dtype}({shape}), got {values.dtype}{values.shape}"
             )
@@ -173,20 +189,38 @@ class Ring:
 
     # Out
 
-    def gather(self, transitions: NDArray[np.int64], keys: set[str] | None = None) -> dict[str, Any]:
+    def gather(
+        self,
+        transitions: NDArray[np.int64],
+        keys: set[str] | None = None,
+        last: NDArray[np.int64] | None = None,
+    ) -> dict[str, Any]:
         """Copies of the fields of some live transitions, as numpy arrays (B, ...), dicts where they came as dicts.
 
         Args:
             transitions: (B,) int64, numbers of live transitions.
             keys: fields to fetch; all of them where None.
+            last: (B,) int64, the transitions from which what followed is taken (OBS2, RHS2, DONE2, TRUNC2); the same
+                ones where None.
         """
+        last = transitions if last is None else last
         flat: dict[Path, Array] = {}
         for path, column in self._all_columns().items():
             if keys is None or path[0] in keys:
-                flat[path] = column.gather(transitions)
+                flat[path] = column.gather(last if path[0] in (DONE2, TRUNC2) else transitions)
             if column.successor and (keys is None or column.successor[0] in keys):
-                flat[column.successor] = column.gather_successors(transitions, self._aside_numbers.ravel(), self._envs)
+                flat[column.successor] = column.gather_successors(last, self.aside_numbers, self.envs)
         return nest(flat)
+
+    def column(self, key: str) -> Array:
+        """A view (rows, E, ...) of a field's memory, row ``t`` in slot ``t % rows``; what is not live is anything."""
+        data: Array = self._all_columns()[(key,)].data
+        return data
+
+    @property
+    def aside_numbers(self) -> NDArray[np.int64]:
+        """(rows * E,): for each row the number of what stands aside for it, -1 where the next row continues it."""
+        return self._aside_numbers.reshape(-1)
 
     def rollout(self, key: str) -> Array:
         """A view (live_steps, E, ...) of a field, in one piece if no more than ``size`` steps came since a reset."""
@@ -206,7 +240,7 @@ class Ring:
     def add_computed(self, key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Make room for a field that is computed from the others; it stands until they change."""
         if (key,) not in self._computed:
-            self._computed[(key,)] = _Column(LeafLayout(shape, dtype), self.rows, self._envs, None)
+            self._computed[(key,)] = _Column(LeafLayout(shape, dtype), self.rows, self.envs, None)
 
     # To and from disk
 
@@ -270,11 +304,6 @@ class Ring:
 
     # Inside
 
-    @property
-    def _envs(self) -> int:
-        assert self.num_envs is not None
-        return self.num_envs
-
     def _layout_of(self, first_sample: Sample) -> tuple[Layout, int]:
         layout, num_envs = first_layout(first_sample, self.owner)
         if self.num_envs is not None and self.num_envs != num_envs:
@@ -308,14 +337,14 @@ class Ring:
         """
         slot = self.steps % self.rows
         done = arrays[(DONE,)]
-        differs = np.zeros((self._envs,), np.bool_)
+        differs = np.zeros((self.envs,), np.bool_)
         if done.tobytes() != self._ended.tobytes():
             differs |= done[:, 0]
         for path, column in self._chained():
             stored, begins = column.data[slot], arrays[path]
             if stored.tobytes() != begins.tobytes():
-                as_bytes = np.ascontiguousarray(begins).view(np.uint8).reshape(self._envs, -1)
-                differs |= (stored.view(np.uint8).reshape(self._envs, -1) != as_bytes).any(axis=1)
+                as_bytes = np.ascontiguousarray(begins).view(np.uint8).reshape(self.envs, -1)
+                differs |= (stored.view(np.uint8).reshape(self.envs, -1) != as_bytes).any(axis=1)
         differs &= ~self._ended[:, 0]
         if differs.any():
             self._put_aside(self.steps - 1, differs)

@@ -1,16 +1,26 @@
 """The plain replay buffer: every stored transition is as likely as any other."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from storages.core import samplers
+from storages.core import samplers, windows
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
 from storages.storage import Discounting, Environments, Storage
-from storages.transition import DISCOUNT, DONE2, INDICES, WEIGHTS, Batch
+from storages.transition import INDICES, WEIGHTS, Batch, Sample
+
+
+class Rows(NamedTuple):
+    """What a batch is made of."""
+
+    transitions: NDArray[np.int64]
+    """(B,): numbers of the transitions that its rows begin with."""
+    weights: NDArray[np.float32]
+    """(B, 1): their importance weights."""
 
 
 class ReplayBuffer(Storage):
@@ -34,18 +44,29 @@ class ReplayBuffer(Storage):
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
+        self._inserted = 0
+        self._sampled = 0
+
+    def insert_transition(self, sample: Sample) -> None:
+        """Store one step, a transition for each environment.
+
+        Raises:
+            SampleError: the sample does not fit; nothing of it was stored.
+        """
+        super().insert_transition(sample)
+        self._inserted += self.num_envs
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
     ) -> Iterator[Batch]:
         """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn with replacement.
 
-        Beside what was inserted, a batch holds DISCOUNT, WEIGHTS and INDICES.
+        Each is drawn when it is asked for. Beside what was inserted, a batch holds DISCOUNT, WEIGHTS and INDICES.
 
         Raises:
             EmptyStorageError: nothing is stored yet.
-            ValueError: a number is less than 1, or ``mini_batch_size`` None, which only on-policy storages make sense
-                of.
+            ValueError: a number is less than 1, or ``mini_batch_size`` None, which only on-policy storages can make
+                sense of.
         """
         self._refuse_if_empty()
         if mini_batch_size is None:
@@ -57,13 +78,43 @@ class ReplayBuffer(Storage):
         ):
             if number < 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {number}")
-        return (self._batch(mini_batch_size) for _ in range(num_epochs * num_mini_batch))
+        updates = num_epochs * num_mini_batch
+        return (self._batch(mini_batch_size, update, updates) for update in range(1, updates + 1))
 
-    def _batch(self, batch_size: int) -> Batch:
-        ring, envs = self._ring, self.num_envs
-        transitions = samplers.uniform(self._generator, ring.oldest * envs, ring.steps * envs, batch_size)
-        fields = ring.gather(transitions)
-        fields[DISCOUNT] = np.where(fields[DONE2], np.float32(0), np.float32(self.algorithm.gamma))
-        fields[WEIGHTS] = np.ones((batch_size, 1), np.float32)
-        fields[INDICES] = transitions[:, None]
+    def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
+        age = self._ring.steps - 1 - batch[INDICES].double().mean() / self._ring.envs
+        return {**info, "storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
+
+    def _batch(self, batch_size: int, update: int, updates: int) -> Batch:
+        rows = self._choose(batch_size, update, updates)
+        fields = self._fields(rows.transitions)
+        fields[WEIGHTS] = rows.weights
+        fields[INDICES] = rows.transitions[:, None]
+        self._sampled += batch_size
         return to_batch(fields, self.device)
+
+    def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
+        """The rows of the ``update``-th of ``updates`` batches of an update phase."""
+        return self._choose_uniformly(batch_size, self._ring.start)
+
+    def _choose_uniformly(self, batch_size: int, first: int) -> Rows:
+        transitions = samplers.uniform(self._generator, first, self._ring.end, batch_size)
+        return Rows(transitions, np.ones((batch_size, 1), np.float32))
+
+    def _fields(self, transitions: NDArray[np.int64]) -> dict[str, Any]:
+        """What the batch holds of the rows, DISCOUNT too."""
+        return windows.one_step(self._ring, transitions, self.algorithm.gamma)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
+        return super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved.
+
+        Raises:
+            ValueError: it was saved with another size or number of environments.
+        """
+        super().load_state_dict(state)
+        self._inserted, self._sampled = state["inserted"], state["sampled"]

@@ -12,7 +12,7 @@ def dqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     return prl.Scheme(
         algo_factory=prl.DQN.create_factory(**(algorithm | changes.pop("algorithm", {}))),
         actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        storage_factory=prl.ReplayBuffer.create_factory(size=changes.pop("size", 150)),
+        storage_factory=changes.pop("storage", None) or prl.ReplayBuffer.create_factory(size=changes.pop("size", 150)),
         train_envs_factory=changes.pop("envs", None) or prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
         seed=seed,
         **changes,
@@ -23,7 +23,7 @@ def sac_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     return prl.Scheme(
         algo_factory=prl.SAC.create_factory(start_steps=40, mini_batch_size=16, test_every=0),
         actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        storage_factory=prl.ReplayBuffer.create_factory(size=150),
+        storage_factory=changes.pop("storage", None) or prl.ReplayBuffer.create_factory(size=150),
         train_envs_factory=prl.VecEnv.create_factory("Pendulum-v1"),
         seed=seed,
         **changes,

@@ -1,5 +1,6 @@
 """A scheme wires what goes together, refuses what does not, and keeps training and evaluation apart."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,3 +188,18 @@ def test_every_kind_of_observation_trains(kind: str, algorithm: str) -> None:
                 updates += 1
                 assert all(torch.isfinite(torch.as_tensor(value)).all() for value in info.values())
     assert updates
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_replay_by_priority_and_recency_trains_and_reports_what_it_does(algorithm: str, tmp_path: Path) -> None:
+    scheme = SCHEMES[algorithm]
+    storage = prl.EREBuffer.create_factory(
+        size=150, n_step=3, alpha=prl.LinearSchedule(0.6, 0.2), beta=0.4, eta=0.99, cmin=20, adapt_eta=True
+    )
+    learner = prl.Learner(scheme(storage=storage), 400, tmp_path / "run", log_every=100)
+    learner.run()
+    learner.close()
+    metrics = learner.get_metrics()
+    for name in ("mean_priority", "largest_priority", "effective_sample_size", "row_age", "replay_ratio", "eta"):
+        assert np.isfinite(metrics[f"storage/{name}"]), name
+    assert prl.Learner.resume(tmp_path / "run").scheme.config == learner.scheme.config

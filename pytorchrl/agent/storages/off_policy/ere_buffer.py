@@ -1,0 +1,5 @@
+"""The module path under which users know :class:`EREBuffer`."""
+
+from storages.off_policy.ere_buffer import EREBuffer
+
+__all__ = ["EREBuffer"]

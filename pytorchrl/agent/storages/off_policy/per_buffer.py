@@ -1,0 +1,5 @@
+"""The module path under which users know :class:`PERBuffer`."""
+
+from storages.off_policy.per_buffer import PERBuffer
+
+__all__ = ["PERBuffer"]

@@ -1,0 +1,156 @@
+"""Choosing rows by priority: how wrong the algorithm was about each transition when it saw it last.
+
+Schaul et al., "Prioritized Experience Replay" (arXiv 1511.05952), the proportional variant.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.kernels.sum_tree import SumTree
+from storages.core.ring import Ring
+
+InitialError: TypeAlias = float | Literal["largest"]
+_LARGEST_BEFORE_ANY = 1.0
+
+
+class Chosen(NamedTuple):
+    """Rows chosen by priority."""
+
+    transitions: NDArray[np.int64]
+    """(B,): their numbers."""
+    priorities: NDArray[np.float64]
+    """(B,): their priorities."""
+
+
+class Priorities:
+    """An error for each live transition of a ring, and a sum tree of ``(|error| + epsilon)**alpha``.
+
+    Args:
+        ring: whose transitions these are; its number of environments must be known.
+        epsilon: added to every error.
+        alpha: exponent.
+    """
+
+    def __init__(self, ring: Ring, epsilon: float, alpha: float) -> None:
+        self._ring = ring
+        self._leaves = ring.rows * ring.envs
+        self._tree = SumTree(self._leaves)
+        self._errors = np.zeros(self._leaves, np.float32)
+        self.epsilon, self.alpha = epsilon, alpha
+        self.largest_error = _LARGEST_BEFORE_ANY
+        """The largest error that any update gave, 1 before the first."""
+
+    # What the storage tells
+
+    def inserted(self, initial_error: float) -> None:
+        """Give the newest step's transitions an error; the row that its next step will lie in holds none any more."""
+        envs = self._ring.envs
+        rows = np.arange(self._ring.end - envs, self._ring.end + envs) % self._leaves
+        errors, masses = np.full(envs, initial_error, np.float32), np.zeros(2 * envs)
+        masses[:envs] = self.priority(errors)
+        self._errors[rows[:envs]] = errors
+        self._tree.set(rows, masses)
+
+    def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
+        """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
+        errors = np.abs(errors.astype(np.float32))
+        live = (transitions >= self._ring.start) & (transitions < self._ring.end)
+        if not live.all():
+            transitions, errors = transitions[live], errors[live]
+        if not len(errors):
+            return
+        rows = transitions % self._leaves
+        self._tree.set(rows, self.priority(errors))
+        self._errors[rows] = errors
+        self.largest_error = max(self.largest_error, float(errors.max()))
+
+    def fill(self, error: float) -> None:
+        """Give all live transitions the same error."""
+        self._errors.fill(error)
+        self.rescale(self.epsilon, self.alpha)
+
+    def reset(self) -> None:
+        """Forget all transitions."""
+        self._tree.clear()
+
+    def rescale(self, epsilon: float, alpha: float) -> None:
+        """Make all priorities anew with another ``epsilon`` and ``alpha``."""
+        self.epsilon, self.alpha = epsilon, alpha
+        live = np.arange(self._ring.start, self._ring.end) % self._leaves
+        masses = np.zeros(self._leaves)
+        masses[live] = self.priority(self._errors[live])
+        self._tree = SumTree.from_leaves(masses)
+
+    # What the storage asks
+
+    def choose(
+        self, generator: np.random.Generator, first: int, end: int, batch_size: int, *, stratified: bool
+    ) -> Chosen:
+        """``batch_size`` of the transitions [first, end), each with a probability in proportion to its priority.
+
+        Where none of them has any (all errors were zero, and so is epsilon), all are alike.
+        """
+        if end - first == self._ring.live_transitions:
+            # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
+            end = first + self._leaves
+        uniform = generator.random(batch_size)
+        if self._tree.total > 0 and self._tree.mass(first, end) > 0:
+            return Chosen(*self._tree.sample(uniform, first, end, stratified))
+        newest = min(end, self._ring.end)
+        drawn = first + (uniform * (newest - first)).astype(np.int64)
+        return Chosen(drawn, np.full(batch_size, self.smallest if self._tree.total > 0 else 1.0))
+
+    def priority(self, errors: NDArray[np.float32]) -> NDArray[np.float64]:
+        """``(|error| + epsilon)**alpha`` of each.
+
+        Of errors as they are kept, and always of an array, so that a loaded tree is the saved one to the last bit.
+        """
+        priorities: NDArray[np.float64] = (np.abs(errors).astype(np.float64) + self.epsilon) ** self.alpha
+        return priorities
+
+    @property
+    def smallest(self) -> float:
+        """The smallest priority that is not zero."""
+        return self._tree.minimum
+
+    @property
+    def largest(self) -> float:
+        """The largest priority."""
+        return self._tree.maximum
+
+    @property
+    def mean(self) -> float:
+        """Over all live transitions."""
+        return self._tree.total / self._ring.live_transitions
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._tree.nbytes + self._errors.nbytes
+
+    # To and from disk
+
+    def state_dict(self) -> dict[str, Any]:
+        """The errors of all live transitions, oldest first; priorities follow from them."""
+        live = np.arange(self._ring.start, self._ring.end) % self._leaves
+        return {"errors": torch.from_numpy(self._errors[live]), "largest_error": self.largest_error}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved; the ring must be already."""
+        live = np.arange(self._ring.start, self._ring.end) % self._leaves
+        self._errors[live] = state["errors"].numpy()
+        self.largest_error = state["largest_error"]
+        self.rescale(self.epsilon, self.alpha)
+
+
+def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:
+    """(B, 1): ``(N P)**-beta`` over the largest weight, that of ``smallest``; section 3.4 of the paper.
+
+    ``N`` and the sum of all priorities are in both and cancel.
+    """
+    weights: NDArray[np.float32] = ((priorities / smallest) ** -beta).astype(np.float32)[:, None]
+    return weights

@@ -1,0 +1,61 @@
+"""What around a row a batch holds: one transition, or n of them summed up."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.windows import discounted_sums, last_of_windows
+from storages.core.ring import Ring
+from storages.transition import DISCOUNT, DONE2, IREW, REW
+
+
+class Windows(NamedTuple):
+    """Steps of one environment each, one after the other."""
+
+    first: NDArray[np.int64]
+    """(B,): numbers of the transitions that they begin with."""
+    last: NDArray[np.int64]
+    """(B,): numbers of the transitions that they end with."""
+    lengths: NDArray[np.int64]
+    """(B,): their steps."""
+
+
+def windows_of(ring: Ring, first: NDArray[np.int64], longest: int) -> Windows:
+    """Windows of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
+    last, lengths = np.empty_like(first), np.empty_like(first)
+    last_of_windows(first, longest, ring.end, ring.envs, ring.aside_numbers, last, lengths)
+    return Windows(first, last, lengths)
+
+
+def one_step(ring: Ring, first: NDArray[np.int64], gamma: float) -> dict[str, Any]:
+    """The fields of transitions, and DISCOUNT: ``gamma``, 0 where the environment terminated."""
+    fields = ring.gather(first)
+    fields[DISCOUNT] = np.where(fields[DONE2], np.float32(0), np.float32(gamma))
+    return fields
+
+
+def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float) -> dict[str, Any]:
+    """The fields of windows of up to ``n`` steps as if each were one transition.
+
+    Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: rewards are summed, discounted; what follows
+    (OBS2, RHS2, DONE2, TRUNC2) is what followed the last step, and DISCOUNT is ``gamma**k`` for the ``k`` steps that
+    the window has, 0 where the environment terminated. An end of either kind, and the newest step, end a window.
+    """
+    windows = windows_of(ring, first, n)
+    fields = ring.gather(first, last=windows.last)
+    for key in (REW, IREW):
+        if key in fields:
+            fields[key] = sums(ring, key, windows, gamma)[:, None]
+    # As in a sum of rewards: float64 until the end.
+    discounts = np.power(gamma, windows.lengths).astype(np.float32)[:, None]
+    fields[DISCOUNT] = np.where(fields[DONE2], np.float32(0), discounts)
+    return fields
+
+
+def sums(ring: Ring, key: str, windows: Windows, gamma: float) -> NDArray[np.floating]:
+    """(B,): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
+    rewards = ring.column(key).reshape(-1)
+    out = np.empty(len(windows.first), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
+    discounted_sums(windows.first, windows.lengths, rewards, gamma, ring.envs, out)
+    return out

@@ -1,0 +1,120 @@
+"""Replay that emphasises recent experience: the further an update phase has come, the newer what it draws from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+
+from storages.core.recency import Improvement, newest_count
+from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
+from storages.off_policy.per_buffer import PERBuffer
+from storages.storage import Discounting, Environments
+from storages.transition import Batch
+
+
+class EREBuffer(PERBuffer):
+    """Emphasising recent experience: Wang and Ross, "Boosting Soft Actor-Critic" (arXiv 1906.04009).
+
+    Update ``k`` of an update phase of ``K`` draws from the newest ``max(N * eta**(1000 k / K), cmin)`` of ``N``
+    transitions, uniformly, or by priority where ``alpha`` is not 0.
+
+    Args:
+        size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
+        n_step: rewards in a return.
+        epsilon: added to errors.
+        alpha: 0 draws uniformly, 1 in proportion to errors.
+        beta: how much importance weights make up for it, from 0 to 1.
+        default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
+        eta: 1 draws from everything; the paper recommends 0.994 to 0.999.
+        cmin: transitions that are drawn from at least.
+        adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
+        weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
+        stratified: draw each row of a batch from its own part of the whole priority instead of independently.
+        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Discounting,
+        envs: Environments | None,
+        size: Count,
+        n_step: Count = 1,
+        epsilon: NonNegative = 0.0,
+        alpha: UnitIntervalOrSchedule = 0.0,
+        beta: UnitIntervalOrSchedule = 1.0,
+        default_error: Annotated[float, Within(0, open=True)] | Literal["largest"] = 1_000_000.0,
+        eta: Annotated[float, Within(0, 1)] = 1.0,
+        cmin: Count = 5_000,
+        *,
+        adapt_eta: bool = False,
+        weights_over: Literal["stored", "batch"] = "stored",
+        stratified: bool = True,
+        allow_nonfinite: bool = False,
+    ) -> None:
+        super().__init__(
+            device,
+            actor,
+            algorithm,
+            envs,
+            size,
+            n_step,
+            epsilon,
+            alpha,
+            beta,
+            default_error,
+            weights_over=weights_over,
+            stratified=stratified,
+            allow_nonfinite=allow_nonfinite,
+        )
+        self.eta = eta
+        self.cmin = cmin
+        self.adapt_eta = adapt_eta
+        self._improvement = Improvement()
+
+    @property
+    def current_eta(self) -> float:
+        """What eta is worth now: ``eta`` itself unless it adapts."""
+        if not self.adapt_eta:
+            return self.eta
+        # The paper: eta_0 * I_recent / I_max + eta_max * (1 - I_recent / I_max), I the improvement of returns.
+        share = self._improvement.share_of_largest
+        return self.eta * share + 1.0 * (1 - share)
+
+    def update_eta(self, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Adapt eta to how fast returns rise, if it adapts; returns ``info`` with "storage/eta".
+
+        Args:
+            info: "train/return" is the mean return of the training episodes since the last call; without it, eta stays.
+        """
+        if "train/return" in info:
+            self._improvement.observe(float(info["train/return"]))
+        return {**info, "storage/eta": self.current_eta}
+
+    def after_episodes(self, returns: Sequence[float]) -> None:
+        """Called when training episodes have ended, with the sums of their rewards."""
+        if self.adapt_eta:
+            self.update_eta({"train/return": float(np.mean(returns))})
+
+    def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """As for any prioritised storage, and what eta is worth."""
+        return {**super().after_gradients(batch, info), "storage/eta": self.current_eta}
+
+    def _first_of(self, update: int, updates: int) -> int:
+        """Number of the oldest transition that a batch may hold."""
+        return self._ring.end - newest_count(len(self), self.current_eta, self.cmin, update, updates)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, priorities, returns seen and the random generator too: the next batch is the same batch."""
+        return super().state_dict() | {"improvement": self._improvement.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved.
+
+        Raises:
+            ValueError: it was saved with another size or number of environments.
+        """
+        super().load_state_dict(state)
+        self._improvement.load_state_dict(state["improvement"])

@@ -1,0 +1,44 @@
+"""Replay of n steps at a time: rewards reach further back, at the price of what the policy then was."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core import windows
+from storages.hyper_parameters import Count
+from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.storage import Discounting, Environments
+
+
+class NStepReplayBuffer(ReplayBuffer):
+    """Uniform replay of n-step transitions (Sutton and Barto, "Reinforcement Learning", 2018, section 7.1).
+
+    Single steps are stored; returns are summed when a batch is made, so ``n_step`` may change during a run. An end of
+    an episode of either kind, and the newest step, end a window early; DISCOUNT says how long it is.
+
+    Args:
+        size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
+        n_step: rewards in a return.
+        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Discounting,
+        envs: Environments | None,
+        size: Count,
+        n_step: Count = 1,
+        *,
+        allow_nonfinite: bool = False,
+    ) -> None:
+        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite=allow_nonfinite)
+        self.n_step = n_step
+
+    def _fields(self, transitions: NDArray[np.int64]) -> dict[str, Any]:
+        if self.n_step == 1:
+            return super()._fields(transitions)
+        return windows.n_steps(self._ring, transitions, self.n_step, self.algorithm.gamma)

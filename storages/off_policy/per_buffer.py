@@ -1,0 +1,201 @@
+"""Prioritised replay: what the algorithm was wrong about comes back more often."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.priorities import InitialError, Priorities, importance_weights
+from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.off_policy.nstep_buffer import NStepReplayBuffer
+from storages.off_policy.replay_buffer import Rows
+from storages.schedule import Schedule
+from storages.storage import Discounting, Environments
+from storages.transition import ERRORS, INDICES, WEIGHTS, Batch, Sample
+
+_SMALLEST_CHANGE_OF_ALPHA = 0.005
+
+
+class PERBuffer(NStepReplayBuffer):
+    """Replay by priority ``(|error| + epsilon)**alpha``: Schaul et al., arXiv 1511.05952, the proportional variant.
+
+    Args:
+        size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
+        n_step: rewards in a return.
+        epsilon: added to errors; with 0, a transition without an error is not drawn any more.
+        alpha: 0 draws uniformly, and then costs nothing more; 1 in proportion to errors. All priorities follow a
+            change, which takes time, so those of a schedule are followed in steps of 0.005.
+        beta: how much importance weights make up for it, from 0 to 1.
+        default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
+        weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
+        stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
+            independently.
+        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Discounting,
+        envs: Environments | None,
+        size: Count,
+        n_step: Count = 1,
+        epsilon: NonNegative = 0.0,
+        alpha: UnitIntervalOrSchedule = 0.0,
+        beta: UnitIntervalOrSchedule = 1.0,
+        default_error: Annotated[float, Within(0, open=True)] | Literal["largest"] = 1_000_000.0,
+        *,
+        weights_over: Literal["stored", "batch"] = "stored",
+        stratified: bool = True,
+        allow_nonfinite: bool = False,
+    ) -> None:
+        super().__init__(device, actor, algorithm, envs, size, n_step, allow_nonfinite=allow_nonfinite)
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.beta = beta
+        self.default_error: InitialError = default_error
+        self.weights_over = weights_over
+        self.stratified = stratified
+        self._priorities: Priorities | None = None
+        """None while ``alpha`` is 0 and nobody asks for priorities."""
+
+    # What the learner calls
+
+    def insert_transition(self, sample: Sample) -> None:
+        """Store one step, a transition for each environment, with the priority of ``default_error``.
+
+        Raises:
+            SampleError: the sample does not fit; nothing of it was stored.
+        """
+        super().insert_transition(sample)
+        if self._priorities is not None:
+            self._priorities.inserted(self._initial_error(self._priorities))
+
+    def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Priorities follow the errors in ``info``; those of transitions that were overwritten since are left out.
+
+        Adds the mean and the largest priority of what is stored, and the effective sample size of the batch's weights,
+        1 where all are equal.
+
+        Raises:
+            ValueError: ``alpha`` is not 0, and ``info`` has no errors, or some that are not finite.
+        """
+        info = super().after_gradients(batch, info)
+        if self._priorities is None:
+            return info
+        if ERRORS not in info:
+            raise ValueError(
+                f"{type(self).__name__}: the update's info has no {ERRORS!r}, which priorities follow; use "
+                f"ReplayBuffer or NStepReplayBuffer with this algorithm, or alpha=0"
+            )
+        errors = info[ERRORS].detach().cpu().numpy()[:, 0]
+        if not np.isfinite(errors).all():
+            raise ValueError(
+                f"{type(self).__name__}: error {np.flatnonzero(~np.isfinite(errors))[0]} of the update is "
+                f"{errors[~np.isfinite(errors)][0]}; no priority was changed. The update has diverged"
+            )
+        self._priorities.update(batch[INDICES].cpu().numpy()[:, 0], errors)
+        weights = batch[WEIGHTS]
+        info["storage/mean_priority"] = self._priorities.mean
+        info["storage/largest_priority"] = self._priorities.largest
+        info["storage/effective_sample_size"] = weights.sum().square() / weights.square().sum() / len(weights)
+        return info
+
+    def reset(self) -> None:
+        """Empty, ready, memory kept."""
+        super().reset()
+        if self._priorities is not None:
+            self._priorities.reset()
+
+    def set_progress(self, steps: int, target_steps: int) -> None:
+        """Called before an update phase: how far the run has come, in environment transitions; schedules follow."""
+        super().set_progress(steps, target_steps)
+        if isinstance(self.alpha, Schedule):
+            self._follow_alpha(_SMALLEST_CHANGE_OF_ALPHA)
+
+    # What anyone may ask
+
+    def get_priority(self, error: Any) -> Any:
+        """``(|error| + epsilon)**alpha`` of a number or an array of errors."""
+        return (np.abs(error) + self.epsilon) ** self._current(self.alpha)
+
+    def get_sequence_priority(self, errors: NDArray[np.floating], eta: UnitInterval = 0.9) -> NDArray[np.floating]:
+        """The priority of each sequence of errors (T, B): (B,), between that of its largest and of its mean error.
+
+        Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, 2019), section
+        2.3: ``eta * max + (1 - eta) * mean``.
+        """
+        errors = np.abs(errors)
+        priority: NDArray[np.floating] = self.get_priority(eta * errors.max(axis=0) + (1 - eta) * errors.mean(axis=0))
+        return priority
+
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter while the storage is in use; all priorities follow ``alpha`` and ``epsilon``.
+
+        Raises:
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+        """
+        super().update_storage_parameter(name, value)
+        self._follow_alpha(0.0)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the stored fields and their priorities take, free room included."""
+        return super().nbytes + (self._priorities.nbytes if self._priorities is not None else 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, priorities and the random generator too: the next batch is the same batch."""
+        priorities = None if self._priorities is None else self._priorities.state_dict()
+        return super().state_dict() | {"priorities": priorities}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved.
+
+        Raises:
+            ValueError: it was saved with another size or number of environments.
+        """
+        super().load_state_dict(state)
+        self._priorities = None
+        if state["priorities"] is not None:
+            self._priorities = self._new_priorities()
+            self._priorities.load_state_dict(state["priorities"])
+
+    # Inside
+
+    def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
+        first = self._first_of(update, updates)
+        if self._current(self.alpha) == 0:
+            return self._choose_uniformly(batch_size, first)
+        if self._priorities is None:
+            self._begin_priorities()
+        assert self._priorities is not None
+        chosen = self._priorities.choose(self._generator, first, self._ring.end, batch_size, stratified=self.stratified)
+        of_batch = chosen.priorities.min()
+        smallest = min(self._priorities.smallest, of_batch) if self.weights_over == "stored" else of_batch
+        weights = importance_weights(chosen.priorities, self._current(self.beta), smallest)
+        return Rows(chosen.transitions, weights)
+
+    def _first_of(self, update: int, updates: int) -> int:
+        """Number of the oldest transition that a batch may hold."""
+        return self._ring.start
+
+    def _begin_priorities(self) -> None:
+        """Make priorities of what was stored while nobody asked for any."""
+        self._priorities = self._new_priorities()
+        self._priorities.fill(self._initial_error(self._priorities))
+
+    def _new_priorities(self) -> Priorities:
+        return Priorities(self._ring, self.epsilon, self._current(self.alpha))
+
+    def _initial_error(self, priorities: Priorities) -> float:
+        return priorities.largest_error if self.default_error == "largest" else float(self.default_error)
+
+    def _follow_alpha(self, smallest_change: float) -> None:
+        priorities, alpha = self._priorities, self._current(self.alpha)
+        if priorities is None:
+            return
+        if abs(alpha - priorities.alpha) > smallest_change or self.epsilon != priorities.epsilon:
+            priorities.rescale(self.epsilon, alpha)
