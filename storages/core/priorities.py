@@ -152,5 +152,5 @@ def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: f
 
     ``N`` and the sum of all priorities are in both and cancel.
     """
-    weights: NDArray[np.float32] = ((priorities / smallest) ** -beta).astype(np.float32)[:, None]
-    return weights
+    weights: NDArray[np.float32] = (priorities / smallest).astype(np.float32) ** np.float32(-beta)
+    return weights[:, None]

@@ -203,14 +203,19 @@ class Ring:
             last: (B,) int64, the transitions from which what followed is taken (OBS2, RHS2, DONE2, TRUNC2); the same
                 ones where None.
         """
-        last = transitions if last is None else last
+        rows = self.rows_of(transitions)
+        last_rows = rows if last is None else self.rows_of(last)
         flat: dict[Path, Array] = {}
         for path, column in self._all_columns().items():
             if keys is None or path[0] in keys:
-                flat[path] = column.gather(last if path[0] in (DONE2, TRUNC2) else transitions)
+                flat[path] = column.gather(last_rows if path[0] in (DONE2, TRUNC2) else rows)
             if column.successor and (keys is None or column.successor[0] in keys):
-                flat[column.successor] = column.gather_successors(last, self.aside_numbers, self.envs)
+                flat[column.successor] = column.gather_successors(last_rows, self.aside_numbers, self.envs)
         return nest(flat)
+
+    def rows_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where transitions lie: of all the rows of a step after the other, (B,)."""
+        return transitions % (self.rows * self.envs)
 
     def column(self, key: str) -> Array:
         """A view (rows, E, ...) of a field's memory, row ``t`` in slot ``t % rows``; what is not live is anything."""
@@ -219,8 +224,8 @@ class Ring:
 
     @property
     def aside_numbers(self) -> NDArray[np.int64]:
-        """(rows * E,): for each row the number of what stands aside for it, -1 where the next row continues it."""
-        return self._aside_numbers.reshape(-1)
+        """(rows * E, 1): for each row the number of what stands aside for it, -1 where the next row continues it."""
+        return self._aside_numbers.reshape(-1, 1)
 
     def rollout(self, key: str) -> Array:
         """A view (live_steps, E, ...) of a field, in one piece if no more than ``size`` steps came since a reset."""
@@ -411,16 +416,14 @@ class _Column:
     def nbytes(self) -> int:
         return self.data.nbytes + (self._aside.nbytes if self.successor else 0)
 
-    def gather(self, transitions: NDArray[np.int64]) -> Array:
-        out = np.empty((len(transitions), self._bytes.shape[1]), np.uint8)
-        gather_rows(self._bytes, transitions, out)
+    def gather(self, rows: NDArray[np.int64]) -> Array:
+        out = np.empty((len(rows), self._bytes.shape[1]), np.uint8)
+        gather_rows(self._bytes, rows, out)
         return self._typed(out)
 
-    def gather_successors(
-        self, transitions: NDArray[np.int64], aside_numbers: NDArray[np.int64], num_envs: int
-    ) -> Array:
-        out = np.empty((len(transitions), self._bytes.shape[1]), np.uint8)
-        gather_successors(self._bytes, self._aside, aside_numbers, transitions, num_envs, out)
+    def gather_successors(self, rows: NDArray[np.int64], aside_numbers: NDArray[np.int64], num_envs: int) -> Array:
+        out = np.empty((len(rows), self._bytes.shape[1]), np.uint8)
+        gather_successors(self._bytes, self._aside, aside_numbers, rows, num_envs, out)
         return self._typed(out)
 
     def put_aside_rows(self, numbers: NDArray[np.int64], values: Array) -> None:

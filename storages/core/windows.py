@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.windows import discounted_sums, last_of_windows
+from storages.core.kernels.windows import discounted_sums, window_lengths
 from storages.core.ring import Ring
 from storages.transition import DISCOUNT, DONE2, IREW, REW
 
@@ -15,17 +15,17 @@ class Windows(NamedTuple):
 
     first: NDArray[np.int64]
     """(B,): numbers of the transitions that they begin with."""
-    last: NDArray[np.int64]
-    """(B,): numbers of the transitions that they end with."""
+    rows: NDArray[np.int64]
+    """(B,): where these lie."""
     lengths: NDArray[np.int64]
     """(B,): their steps."""
 
 
 def windows_of(ring: Ring, first: NDArray[np.int64], longest: int) -> Windows:
     """Windows of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
-    last, lengths = np.empty_like(first), np.empty_like(first)
-    last_of_windows(first, longest, ring.end, ring.envs, ring.aside_numbers, last, lengths)
-    return Windows(first, last, lengths)
+    rows, lengths = ring.rows_of(first), np.empty_like(first)
+    window_lengths(first, rows, longest, ring.end, ring.envs, ring.aside_numbers, lengths)
+    return Windows(first, rows, lengths)
 
 
 def one_step(ring: Ring, first: NDArray[np.int64], gamma: float) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float) -> dict[
     the window has, 0 where the environment terminated. An end of either kind, and the newest step, end a window.
     """
     windows = windows_of(ring, first, n)
-    fields = ring.gather(first, last=windows.last)
+    fields = ring.gather(first, last=first + (windows.lengths - 1) * ring.envs)
     for key in (REW, IREW):
         if key in fields:
             fields[key] = sums(ring, key, windows, gamma)[:, None]
@@ -55,7 +55,7 @@ def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float) -> dict[
 
 def sums(ring: Ring, key: str, windows: Windows, gamma: float) -> NDArray[np.floating]:
     """(B,): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
-    rewards = ring.column(key).reshape(-1)
+    rewards = ring.column(key).reshape(-1, 1)
     out = np.empty(len(windows.first), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
-    discounted_sums(windows.first, windows.lengths, rewards, gamma, ring.envs, out)
+    discounted_sums(windows.rows, windows.lengths, rewards, gamma, ring.envs, out)
     return out

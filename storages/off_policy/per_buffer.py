@@ -98,10 +98,10 @@ class PERBuffer(NStepReplayBuffer):
                 f"{errors[~np.isfinite(errors)][0]}; no priority was changed. The update has diverged"
             )
         self._priorities.update(batch[INDICES].cpu().numpy()[:, 0], errors)
-        weights = batch[WEIGHTS]
+        weights = batch[WEIGHTS].cpu().numpy()[:, 0]
         info["storage/mean_priority"] = self._priorities.mean
         info["storage/largest_priority"] = self._priorities.largest
-        info["storage/effective_sample_size"] = weights.sum().square() / weights.square().sum() / len(weights)
+        info["storage/effective_sample_size"] = float(weights.sum() ** 2 / (weights @ weights) / len(weights))
         return info
 
     def reset(self) -> None:

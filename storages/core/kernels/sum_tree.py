@@ -1,18 +1,18 @@
 """Drawing leaves in proportion to their masses: what prioritised replay chooses rows by.
 
-A tree over the leaves whose inner nodes hold the sum, the smallest live mass and the largest mass below them. Memory
-latency is all the cost there is, and two things keep it low. Nodes have eight children, because one cache line holds
-eight float64: a search among a million leaves reads seven lines instead of twenty. And a batch goes through the tree
-level by level, not leaf by leaf: what one search reads does not depend on what another does, so that the processor
-waits for many lines at once. ``benchmarks/sum_tree.py`` compares this with other arrangements.
+A tree over the leaves: inner nodes hold the sum, the smallest live mass and the largest mass below them. Memory latency
+is most of the cost, and three things hide it. Nodes have eight children, because a cache line holds eight float64: a
+search among a million leaves reads seven lines instead of twenty. A batch goes through the tree level by level, not
+leaf by leaf: searches do not wait for each other. And each search asks for the line that it will read on the next
+level, so that it is there when its turn comes. ``benchmarks/sum_tree.py`` has the comparison with other arrangements.
 
-Everything lies in one array of float64: the leaves, eight to a group, then the inner levels from the bottom up. A
-group of eight inner nodes is four cache lines: bounds, sums, minima, maxima. Child ``k``'s bound is the sum of the
-siblings before it, and infinity where that is the sum of all siblings already: a search takes the last child whose
-bound is no greater than what it looks for, and whatever rounding did on the way, that child is alive.
+What is above a changed leaf is computed anew from children, never by adding a difference: nothing drifts, and the tree
+is a function of its leaves alone.
 
-What is above a changed leaf is computed anew from children, never by adding a difference, so that nothing drifts and
-the tree is a function of its leaves alone.
+Everything lies in one array of float64. First the leaves, eight to a group. Then the inner levels from the bottom up,
+a group of eight nodes in two lines, bounds and sums; the root is a group of its own. Then the same once more, with
+minima and maxima. A node's bound is the sum of its elder siblings, or infinity where nothing is left of the sum of all:
+the last child whose bound is not above what is looked for is alive, whatever rounding did on the way there.
 """
 
 import math
@@ -28,19 +28,18 @@ from numpy.typing import ArrayLike, NDArray
 LARGEST_MASS = 1e280
 """No leaf may be heavier, so that no sum of masses overflows."""
 
-# Unsigned, because numba compiles a test for negative indices into every access by a signed one.
-_FAN_OUT = np.uint64(8)
-_SHIFT = np.uint64(3)
-_CHILD = np.uint64(7)
-_SUMS, _MINIMA, _MAXIMA, _GROUP = np.uint64(8), np.uint64(16), np.uint64(24), np.uint64(32)
+# Unsigned, because numba tests every signed index for being negative, and mixes with signed numbers to floats.
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_FAN_OUT, _YOUNGEST, _SHIFT = np.uint64(8), np.uint64(7), np.uint64(3)
+_SUMS, _MAXIMA, _GROUP = np.uint64(8), np.uint64(8), np.uint64(16)
 _CACHE_LINE = 64
+_NO_MASS = -2
 
 
 class SumTree:
     """Masses over a fixed number of leaves: set many, draw many, in O(log n) each and without the GIL.
 
-    A tree is not locked: threads that share one take turns. Copies and pickles hold the leaves and nothing else.
+    A tree has no lock: threads that share one take turns. Copies and pickles hold the leaves and nothing else.
 
     Args:
         size: how many leaves there are, at least 1. All masses are 0 at first.
@@ -56,56 +55,38 @@ class SumTree:
 
     @classmethod
     def from_leaves(cls, leaves: NDArray[np.floating]) -> Self:
-        """A tree over these masses, in O(n); the same tree that ``set`` makes of them.
+        """The tree over these masses, in O(n): the same one that ``set`` makes of them.
 
         Args:
             leaves: (n,), masses, converted to float64.
 
         Raises:
-            ValueError: the leaves are not one-dimensional, or there is none, or a mass is negative, NaN or larger than
-                ``LARGEST_MASS``.
+            ValueError: there is no leaf, or more than one axis, or a mass is negative, NaN or above ``LARGEST_MASS``.
         """
         if leaves.ndim != 1:
             raise ValueError(f"SumTree: leaves must be (n,), got {leaves.shape}")
-        tree = cls(len(leaves))
         wrong = np.flatnonzero(~((leaves >= 0) & (leaves <= LARGEST_MASS)))
         if len(wrong):
             raise _mass_error(int(wrong[0]), float(leaves[wrong[0]]))
-        tree._nodes[: tree.size] = leaves
-        _rebuild(tree._nodes, tree._levels, tree.size)
+        tree = cls(len(leaves))
+        tree._fill(leaves)
         return tree
-
-    def _allocate(self, size: int) -> None:
-        self.size = size
-        """How many leaves there are."""
-        self._levels, length = _layout(size)
-        self._nodes = _aligned_zeros(length)
-        groups = self._nodes[int(self._levels[1]) :].reshape(-1, 4, int(_FAN_OUT))
-        groups[:, 0] = groups[:, 2] = math.inf
-        self._root = int(self._levels[-1])
 
     def __len__(self) -> int:
         return self.size
 
     def __getstate__(self) -> dict[str, Any]:
-        # The array is a view that begins with a cache line: a copy of it would begin anywhere.
+        # The nodes begin with a cache line; a copy of them would begin anywhere.
         return {"leaves": self.leaves}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        leaves = state["leaves"]
-        self._allocate(len(leaves))
-        self._nodes[: self.size] = leaves
-        _rebuild(self._nodes, self._levels, self.size)
+        self._allocate(len(state["leaves"]))
+        self._fill(state["leaves"])
 
     @property
     def leaves(self) -> NDArray[np.float64]:
         """A copy of all masses, (size,) float64: ``from_leaves`` makes the same tree of it."""
         return self._nodes[: self.size].copy()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the tree takes: about 1.6 times its leaves."""
-        return self._nodes.nbytes + self._levels.nbytes
 
     @property
     def total(self) -> float:
@@ -115,49 +96,51 @@ class SumTree:
     @property
     def minimum(self) -> float:
         """The smallest mass that is not 0; infinity where all are."""
-        return float(self._nodes[self._root + int(_MINIMA)])
+        return float(self._nodes[self._root_of_extremes])
 
     @property
     def maximum(self) -> float:
         """The largest mass."""
-        return float(self._nodes[self._root + int(_MAXIMA)])
+        return float(self._nodes[self._root_of_extremes + int(_MAXIMA)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the tree takes: about 1.6 times its leaves."""
+        return self._nodes.nbytes + self._levels.nbytes
 
     def clear(self) -> None:
-        """Set all masses to 0."""
-        self._nodes[: self.size] = 0
-        _rebuild(self._nodes, self._levels, self.size)
+        """Set all masses to 0, in O(n)."""
+        self._fill(0.0)
 
     def set(self, leaves: NDArray[np.integer], masses: ArrayLike) -> None:
         """Give leaves new masses. Of a leaf that is named more than once, the last mass stays.
 
         Args:
             leaves: (K,), indices in [0, size).
-            masses: (K,), or one mass for all; converted to float64. 0 makes a leaf that is never drawn.
+            masses: (K,), or one mass for all; converted to float64. A leaf of mass 0 is never drawn.
 
         Raises:
             IndexError: a leaf is outside [0, size). Nothing was set.
-            ValueError: a mass is negative, NaN or larger than ``LARGEST_MASS``, or the shapes do not fit. Nothing was
-                set.
-            TypeError: the indices are not integers.
+            TypeError: the leaves are not integers.
+            ValueError: a mass is negative, NaN or above ``LARGEST_MASS``, or the shapes do not fit. Nothing was set.
         """
-        indices = np.asarray(leaves)
+        indices, values = np.asarray(leaves), np.asarray(masses, np.float64)
         if indices.dtype.kind not in "iu":
             raise TypeError(f"SumTree: leaves must be integers, got {indices.dtype}")
-        values = np.asarray(masses, np.float64)
         if indices.ndim != 1 or values.shape not in ((), indices.shape):
             raise ValueError(
                 f"SumTree: leaves must be (K,) and masses (K,) or one number, got {indices.shape} and {values.shape}"
             )
-        indices = np.ascontiguousarray(indices, np.int64)
-        values = np.ascontiguousarray(values).reshape(-1)
-        wrong = _set_leaves(self._nodes, self._levels, self.size, indices, values)
+        indices, values = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(values)
+        step = 1 if len(values) == len(indices) else 0
+        wrong = _set_leaves(self._nodes, self._levels, self.size, indices, values, step)
         if wrong >= 0:
             if not 0 <= indices[wrong] < self.size:
                 raise IndexError(
                     f"SumTree: leaf {indices[wrong]} (position {wrong}) is not in [0, {self.size}); nothing was set. "
-                    f"A number that goes round a ring is leaf number % {self.size}"
+                    f"A number that goes round a ring names leaf number % {self.size}"
                 )
-            raise _mass_error(wrong, float(values[wrong if len(values) > 1 else 0]))
+            raise _mass_error(wrong, float(values[wrong * step]))
 
     def mass(self, first: int = 0, last: int | None = None) -> float:
         """The sum of the masses of a window.
@@ -167,7 +150,7 @@ class SumTree:
             last: number after its last one; see ``sample``.
 
         Raises:
-            ValueError: the window is none.
+            ValueError: the numbers are no window.
         """
         return float(_window_mass(self._nodes, self._levels, self.size, *self._window(first, last)))
 
@@ -176,47 +159,63 @@ class SumTree:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Draw leaves in proportion to their masses, with replacement; never one of mass 0.
 
-        The leaves of a window only, if asked: the numbers [first, last), where number ``n`` is leaf ``n % size``. So a
-        window may pass the end of the leaves and go on at the first one, and transitions of a ring that has wrapped are
-        named by the numbers that they have there.
+        Only leaves of a window, if asked: the numbers [first, last), where number ``n`` names leaf ``n % size``. So a
+        window may pass the end of the leaves and go on at leaf 0, and what lies in a ring that has wrapped keeps the
+        numbers that it has there.
 
         Args:
             uniforms: (B,), random numbers in [0, 1), which decide what is drawn.
             first: number of the window's first leaf.
-            last: number after its last one, at most ``first + size``; that is also what None stands for.
-            stratified: draw ``i`` is made within the ``i``-th of B equal parts of the mass (Schaul et al., arXiv
-                1511.05952, appendix B.2.1), which come in the order of the leaves, those of a window from its first
-                on, those of all leaves from leaf 0 on. Otherwise draws are independent.
+            last: number after its last one, at most ``first + size``, which is what None stands for.
+            stratified: make draw ``i`` in the ``i``-th of B equal parts of the mass (Schaul et al., arXiv 1511.05952,
+                appendix B.2.1), in the order of the window; a window of all leaves begins with leaf 0. Otherwise draws
+                are independent.
 
         Returns:
             The numbers of the leaves drawn, (B,) int64, in [first, last), and their masses, (B,) float64.
 
         Raises:
-            ValueError: the window is none, or without mass, or a random number is outside [0, 1).
+            ValueError: the numbers are no window, or it has no mass, or a random number is outside [0, 1).
         """
         first, last = self._window(first, last)
         uniforms = np.ascontiguousarray(uniforms, np.float64)
         if uniforms.ndim != 1:
             raise ValueError(f"SumTree: uniforms must be (B,), got {uniforms.shape}")
-        numbers = np.empty(len(uniforms), np.int64)
-        masses = np.empty(len(uniforms), np.float64)
+        numbers, masses = np.empty(len(uniforms), np.int64), np.empty(len(uniforms), np.float64)
         wrong = _draw(self._nodes, self._levels, self.size, first, last, uniforms, stratified, numbers, masses)
         if wrong == _NO_MASS:
-            raise ValueError(f"SumTree: leaves [{first}, {last}) hold no mass to draw by; set one of them above 0 first")
+            raise ValueError(
+                f"SumTree: there is no mass in [{first}, {last}) to draw by; set a leaf of it above 0 first"
+            )
         if wrong >= 0:
             raise ValueError(
-                f"SumTree: uniforms must lie in [0, 1), got {uniforms[wrong]} at position {wrong}; "
-                f"a numpy Generator's random(B) gives such"
+                f"SumTree: uniforms must lie in [0, 1), got {uniforms[wrong]} (position {wrong}); "
+                f"a numpy Generator's random(B) does"
             )
         return numbers, masses
 
     def _window(self, first: int, last: int | None) -> tuple[int, int]:
-        end = first + self.size if last is None else last
-        if not 0 <= first <= end <= first + self.size:
+        begin = int(first)
+        end = begin + self.size if last is None else int(last)
+        if not 0 <= begin <= end <= begin + self.size:
             raise ValueError(
-                f"SumTree: a window [first, last) needs 0 <= first <= last <= first + {self.size}, got [{first}, {end})"
+                f"SumTree: a window [first, last) has 0 <= first <= last <= first + {self.size}, got [{begin}, {end})"
             )
-        return first, end
+        return begin, end
+
+    def _allocate(self, size: int) -> None:
+        self.size = size
+        """How many leaves there are."""
+        self._levels, length = _layout(size)
+        self._nodes = _aligned_zeros(length)
+        # Bounds and minima of what is not there.
+        self._nodes[int(self._levels[1]) :].reshape(-1, 2, int(_FAN_OUT))[:, 0] = math.inf
+        self._root = int(self._levels[-2])
+        self._root_of_extremes = length - int(_GROUP)
+
+    def _fill(self, masses: ArrayLike) -> None:
+        self._nodes[: self.size] = masses
+        _rebuild(self._nodes, self._levels, self.size)
 
 
 def _mass_error(position: int, mass: float) -> ValueError:
@@ -227,14 +226,14 @@ def _mass_error(position: int, mass: float) -> ValueError:
 
 
 def _layout(size: int) -> tuple[NDArray[np.uint64], int]:
-    """Where each level begins, the leaves first and last the root, a group of its own; and where all end."""
-    starts, fan_out, nodes, end = [0], int(_FAN_OUT), size, 0
-    while nodes > 1 or len(starts) == 1:
-        groups = -(-nodes // fan_out)
-        end += groups * (fan_out if len(starts) == 1 else int(_GROUP))
-        starts.append(end)
-        nodes = groups
-    return np.array(starts, np.uint64), end + int(_GROUP)
+    """Where the levels begin, the leaves first, the root last, and where that ends; and the array's length."""
+    groups = -(-size // int(_FAN_OUT))
+    starts = [0, groups * int(_FAN_OUT)]
+    while groups > 1:
+        groups = -(-groups // int(_FAN_OUT))
+        starts.append(starts[-1] + groups * int(_GROUP))
+    starts.append(starts[-1] + int(_GROUP))
+    return np.array(starts, np.uint64), 2 * starts[-1] - starts[1]
 
 
 def _aligned_zeros(length: int) -> NDArray[np.float64]:
@@ -244,21 +243,22 @@ def _aligned_zeros(length: int) -> NDArray[np.float64]:
     return memory[skipped : skipped + length]
 
 
-@intrinsic
-def _prefetch(context: Any, nodes: Any, index: Any) -> Any:  # noqa: ARG001
-    """Have the cache line of ``nodes[index]`` fetched; nothing waits for it."""
-
+def _type_prefetch(context: Any, nodes: Any, index: Any) -> Any:
     def compiled(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
         function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        # To read, to keep as near as possible, data.
+        # To be read, to be kept as near as possible, data.
         how = [number(0), number(3), number(1)]
         builder.call(builder.module.declare_intrinsic("llvm.prefetch", [byte], function), [address, *how])
         return context.get_dummy_value()
 
     return types.void(nodes, index), compiled
+
+
+_prefetch: Any = intrinsic(_type_prefetch)
+"""``_prefetch(nodes, index)`` has the cache line of ``nodes[index]`` fetched; nothing waits for it."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -268,102 +268,127 @@ def _set_leaves(
     size: int,
     leaves: NDArray[np.int64],
     masses: NDArray[np.float64],
+    step: int,
 ) -> int:
-    """Set leaves and what is above them; or return the first position that is wrong, -1 where none is."""
-    step = 1 if masses.shape[0] > 1 else 0
+    """Set leaf ``i`` to mass ``i * step``; or set none and return the first position that is wrong. -1 if none is."""
     for i in range(leaves.shape[0]):
-        mass = masses[i * step]
-        # A NaN passes neither comparison.
-        if not (0 <= leaves[i] < size and 0.0 <= mass <= LARGEST_MASS):
+        # A NaN passes no comparison.
+        if not (0 <= leaves[i] < size and 0.0 <= masses[i * step] <= LARGEST_MASS):
             return i
         _prefetch(nodes, np.uint64(leaves[i]))
-    groups = np.empty(leaves.shape[0], np.uint64)
-    count = 0
+    apart = levels[-1] - levels[1]
+    groups, same_groups = np.empty(leaves.shape[0], np.uint64), np.empty(leaves.shape[0], np.uint64)
+    count, latest = 0, ~_ZERO
     for i in range(leaves.shape[0]):
         leaf = np.uint64(leaves[i])
         nodes[leaf] = masses[i * step]
         group = leaf >> _SHIFT
-        if count == 0 or group != groups[count - 1]:
-            groups[count] = group
+        if group != latest:
+            groups[count] = same_groups[count] = latest = group
             count += 1
-            _prefetch_group(nodes, levels[1] + (group >> _SHIFT) * _GROUP)
-    _update(nodes, levels, size, groups, count)
+            parents = levels[1] + (group >> _SHIFT) * _GROUP
+            _prefetch_group(nodes, parents)
+            _prefetch_group(nodes, parents + apart)
+    _update_extremes(nodes, levels, same_groups, count)
+    _update_sums(nodes, levels, groups, count, size)
     return -1
 
 
 @numba.njit(cache=True, nogil=True)
 def _rebuild(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int) -> None:
-    _update(nodes, levels, size, np.empty(0, np.uint64), size)
+    """Compute anew what is above all leaves."""
+    groups = np.empty((size + 7) // 8, np.uint64)
+    for i in range(groups.shape[0]):
+        groups[i] = i
+    _update_sums(nodes, levels, groups, groups.shape[0], size)
+    _update_extremes(nodes, levels, groups, groups.shape[0])
 
 
 @numba.njit(cache=True, nogil=True)
-def _update(
-    nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int, groups: NDArray[np.uint64], count: int
+def _update_sums(
+    nodes: NDArray[np.float64], levels: NDArray[np.uint64], groups: NDArray[np.uint64], count: int, size: int
 ) -> None:
-    """Compute anew what is above ``count`` groups of leaves; above all of them if they are as many as there are.
+    """Compute anew sums and bounds above ``count`` groups of leaves; all of them if that is how many groups there are.
 
-    ``groups`` is overwritten.
+    ``groups`` is overwritten unless it names all.
     """
+    top = levels.shape[0] - 2
     there_are = size
-    for level in range(levels.shape[0] - 1):
-        start, above = levels[level], levels[level + 1]
+    for level in range(top):
+        # The way up from a big batch soon meets every node, most of them more than once.
         there_are = (there_are + 7) // 8
-        if count >= there_are:
-            # The way up from a big batch soon meets every node, most of them more than once.
+        every = count >= there_are
+        if every:
             count = there_are
-            for i in range(count):
-                _update_parent(nodes, level, start, above, np.uint64(i))
-        else:
-            kept = 0
-            for i in range(count):
-                group = groups[i]
-                _update_parent(nodes, level, start, above, group)
-                # Leaves that were drawn in strata come in order, so that neighbours share parents.
-                parents = group >> _SHIFT
-                if kept == 0 or parents != groups[kept - 1]:
-                    groups[kept] = parents
-                    kept += 1
-                    if level + 2 < levels.shape[0]:
-                        _prefetch_group(nodes, levels[level + 2] + (parents >> _SHIFT) * _GROUP)
+        kept, latest = 0, ~_ZERO
+        for i in range(count):
+            group = np.uint64(i) if every else groups[i]
+            total = 0.0
+            if level == 0:
+                first = group << _SHIFT
+                for k in range(_FAN_OUT):
+                    total += nodes[first + k]
+            else:
+                first = levels[level] + group * _GROUP
+                for k in range(_FAN_OUT):
+                    total += nodes[first + _SUMS + k]
+                before = 0.0
+                for k in range(_FAN_OUT):
+                    nodes[first + k] = before if before < total else math.inf
+                    before += nodes[first + _SUMS + k]
+            parents = group >> _SHIFT
+            nodes[levels[level + 1] + parents * _GROUP + _SUMS + (group & _YOUNGEST)] = total
+            # Leaves that were drawn in strata come in order, so that neighbours share parents.
+            if not every and parents != latest:
+                groups[kept] = latest = parents
+                kept += 1
+                if level + 2 <= top:
+                    _prefetch_group(nodes, levels[level + 2] + (parents >> _SHIFT) * _GROUP)
+        if not every:
             count = kept
 
 
 @numba.njit(cache=True, nogil=True)
-def _prefetch_group(nodes: NDArray[np.float64], first: np.uint64) -> None:
-    for line in range(_ZERO, _GROUP, _FAN_OUT):
-        _prefetch(nodes, first + line)
+def _update_extremes(
+    nodes: NDArray[np.float64], levels: NDArray[np.uint64], groups: NDArray[np.uint64], count: int
+) -> None:
+    """Compute anew minima and maxima above ``count`` groups of leaves, as far up as they change: rarely far.
+
+    ``groups`` is overwritten.
+    """
+    apart = levels[-1] - levels[1]
+    for level in range(levels.shape[0] - 2):
+        kept, latest = 0, ~_ZERO
+        for i in range(count):
+            group = groups[i]
+            smallest, largest = math.inf, 0.0
+            if level == 0:
+                first = group << _SHIFT
+                for k in range(_FAN_OUT):
+                    mass = nodes[first + k]
+                    smallest = min(smallest, mass if mass > 0.0 else math.inf)
+                    largest = max(largest, mass)
+            else:
+                first = levels[level] + apart + group * _GROUP
+                for k in range(_FAN_OUT):
+                    smallest = min(smallest, nodes[first + k])
+                    largest = max(largest, nodes[first + _MAXIMA + k])
+            parents = group >> _SHIFT
+            node = levels[level + 1] + apart + parents * _GROUP + (group & _YOUNGEST)
+            changed = (nodes[node] != smallest) | (nodes[node + _MAXIMA] != largest)
+            nodes[node] = smallest
+            nodes[node + _MAXIMA] = largest
+            # No branch here: whether extremes of eight leaves change cannot be foreseen.
+            groups[kept] = parents
+            kept += changed & (parents != latest)
+            latest = parents if changed else latest
+        count = kept
 
 
 @numba.njit(cache=True, nogil=True)
-def _update_parent(
-    nodes: NDArray[np.float64], level: int, start: np.uint64, above: np.uint64, group: np.uint64
-) -> None:
-    """Compute the parent of a group anew, and the group's bounds."""
-    total, smallest, largest = 0.0, math.inf, 0.0
-    if level == 0:
-        first = group << _SHIFT
-        for k in range(_FAN_OUT):
-            mass = nodes[first + k]
-            total += mass
-            smallest = min(smallest, mass if mass > 0.0 else math.inf)
-            largest = max(largest, mass)
-    else:
-        first = start + group * _GROUP
-        for k in range(_FAN_OUT):
-            total += nodes[first + _SUMS + k]
-            smallest = min(smallest, nodes[first + _MINIMA + k])
-            largest = max(largest, nodes[first + _MAXIMA + k])
-        before = 0.0
-        for k in range(_FAN_OUT):
-            nodes[first + k] = before if before < total else math.inf
-            before += nodes[first + _SUMS + k]
-    parent = above + (group >> _SHIFT) * _GROUP + (group & _CHILD)
-    nodes[parent + _SUMS] = total
-    nodes[parent + _MINIMA] = smallest
-    nodes[parent + _MAXIMA] = largest
-
-
-_NO_MASS = -2
+def _prefetch_group(nodes: NDArray[np.float64], first: np.uint64) -> None:
+    _prefetch(nodes, first)
+    _prefetch(nodes, first + _FAN_OUT)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -378,47 +403,40 @@ def _draw(
     numbers: NDArray[np.int64],
     masses: NDArray[np.float64],
 ) -> int:
-    """Write what was drawn; or return the first position that is wrong or ``_NO_MASS``, -1 where all is well."""
+    """Write what was drawn; or return the first position that is wrong, or ``_NO_MASS``. -1 if all is well."""
     draws = uniforms.shape[0]
     for i in range(draws):
         if not 0.0 <= uniforms[i] < 1.0:
             return i
-    piece_levels, pieces, bounds, total = _pieces(nodes, levels, size, first, last)
-    if total == 0.0:
+    heights, reached = np.empty(draws, np.int64), np.empty(draws, np.uint64)
+    piece_levels, pieces, bounds, count, total = _pieces(nodes, levels, size, first, last)
+    if count == 0:
         return _NO_MASS
-    # Until they are numbers, these are the nodes reached so far; masses, what is looked for below them.
-    reached = numbers.view(np.uint64)
-    heights = np.empty(draws, np.int64)
     for i in range(draws):
         mass = ((i + uniforms[i]) / draws if stratified else uniforms[i]) * total
         piece = 0
-        for j in range(1, bounds.shape[0]):
+        for j in range(1, count):
             piece += bounds[j] <= mass
-        heights[i] = piece_levels[piece]
-        reached[i] = pieces[piece]
-        masses[i] = mass - bounds[piece]
-    for level in range(levels.shape[0] - 2, 0, -1):
+        heights[i], reached[i], masses[i] = piece_levels[piece], pieces[piece], mass - bounds[piece]
+    # Children are counted, not looked at one after another: which one it is cannot be foreseen, so there is no branch.
+    for level in range(levels.shape[0] - 3, 0, -1):
         start, below, width = levels[level], levels[level - 1], _GROUP if level > 1 else _FAN_OUT
         for i in range(draws):
             if heights[i] > level:
-                group = start + reached[i] * _GROUP
-                mass = masses[i]
-                child = _ZERO
+                group, mass, child = start + reached[i] * _GROUP, masses[i], _ZERO
                 for k in range(_ONE, _FAN_OUT):
                     child += np.uint64(nodes[group + k] <= mass)
-                reached[i] = (reached[i] << _SHIFT) + child
                 masses[i] = mass - nodes[group + child]
+                reached[i] = (reached[i] << _SHIFT) + child
                 _prefetch(nodes, below + reached[i] * width)
     origin = first - first % size
     for i in range(draws):
         leaf = reached[i]
         if heights[i] > 0:
-            group = leaf << _SHIFT
-            total = 0.0
+            group, total, before, child = leaf << _SHIFT, 0.0, 0.0, _ZERO
             for k in range(_FAN_OUT):
                 total += nodes[group + k]
-            before, child = 0.0, _ZERO
-            for k in range(_CHILD):
+            for k in range(_YOUNGEST):
                 before += nodes[group + k]
                 child += np.uint64((before <= masses[i]) & (before < total))
             leaf = group + child
@@ -430,72 +448,54 @@ def _draw(
 
 @numba.njit(cache=True, nogil=True)
 def _window_mass(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int, first: int, last: int) -> float:
-    total: float = _pieces(nodes, levels, size, first, last)[3]
+    total: float = _pieces(nodes, levels, size, first, last)[4]
     return total
 
 
 @numba.njit(cache=True, nogil=True)
 def _pieces(
     nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int, first: int, last: int
-) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float64], float]:
-    """The fewest live nodes that are a window: levels, nodes, masses before each in the window, mass of all.
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float64], int, float]:
+    """The fewest live nodes that a window consists of: levels, nodes, masses before each; how many, and their mass.
 
-    A window's mass is the sum of its pieces, not a difference of sums up to its ends: these may be so much heavier than
-    the window that nothing of it would be left.
+    A window's mass is the sum of its pieces, not a difference of sums up to its ends: these can be so much heavier than
+    the window that nothing of it is left.
     """
-    most = 4 * levels.shape[0] * 7
-    at, found, bounds = np.empty(most, np.int64), np.empty(most, np.uint64), np.empty(most, np.float64)
-    if last - first == size:
-        count, total = _add_pieces(nodes, levels, size, 0, size, at, found, bounds, 0, 0.0)
-    else:
-        begin = first % size
-        end = begin + last - first
-        count, total = _add_pieces(nodes, levels, size, begin, min(end, size), at, found, bounds, 0, 0.0)
-        count, total = _add_pieces(nodes, levels, size, 0, end - size, at, found, bounds, count, total)
-    return at[:count], found[:count], bounds[:count], total
-
-
-@numba.njit(cache=True, nogil=True)
-def _add_pieces(
-    nodes: NDArray[np.float64],
-    levels: NDArray[np.uint64],
-    size: int,
-    left: int,
-    right: int,
-    at: NDArray[np.int64],
-    found: NDArray[np.uint64],
-    bounds: NDArray[np.float64],
-    count: int,
-    total: float,
-) -> tuple[int, float]:
-    """Append the pieces of leaves [left, right), which do not pass the end, in the order of the leaves."""
-    top = levels.shape[0] - 1
-    if right == size:
-        # There is nothing behind the end, so a piece may reach behind it.
-        right = 1 << (3 * top)
-    if left >= right:
-        return count, total
-    level, rising = 0, True
-    while level >= 0:
-        # Up along the left end, until what is left has one parent; then down along the right end.
-        end = right >> (3 * level)
-        if rising:
-            begin = left
-            rising = level < top and (left + 7) >> 3 <= end >> 3
+    most = 4 * 7 * levels.shape[0]
+    at, pieces, bounds = np.empty(most, np.int64), np.empty(most, np.uint64), np.empty(most, np.float64)
+    top = levels.shape[0] - 2
+    count, total = 0, 0.0
+    begin = first % size
+    end = begin + last - first
+    for turn in range(2):
+        left, right = (begin, min(end, size)) if turn == 0 else (0, end - size)
+        if last - first == size:
+            left, right = (0, size) if turn == 0 else (0, 0)
+        if left >= right:
+            continue
+        if right == size:
+            # There is nothing behind the end, so that pieces may reach behind it.
+            right = 1 << (3 * top)
+        level, rising = 0, True
+        while level >= 0:
+            # Up along the left end until what remains has one parent, then down along the right end.
+            stop = right >> (3 * level)
             if rising:
-                left = (left + 7) >> 3
-                end = left << 3
-        else:
-            begin = end & ~7
-        for node in range(begin, end):
-            piece = np.uint64(node)
-            if level == 0:
-                mass = nodes[piece]
+                start = left
+                rising = level < top and (left + 7) >> 3 <= stop >> 3
+                if rising:
+                    left = (left + 7) >> 3
+                    stop = left << 3
             else:
-                mass = nodes[levels[level] + (piece >> _SHIFT) * _GROUP + _SUMS + (piece & _CHILD)]
-            if mass > 0.0:
-                at[count], found[count], bounds[count] = level, piece, total
-                count += 1
-                total += mass
-        level += 1 if rising else -1
-    return count, total
+                start = stop & ~7
+            for node in range(start, stop):
+                piece = np.uint64(node)
+                place = piece
+                if level > 0:
+                    place = levels[level] + (piece >> _SHIFT) * _GROUP + _SUMS + (piece & _YOUNGEST)
+                if nodes[place] > 0.0:
+                    at[count], pieces[count], bounds[count] = level, piece, total
+                    total += nodes[place]
+                    count += 1
+            level += 1 if rising else -1
+    return at, pieces, bounds, count, total

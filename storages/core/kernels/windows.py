@@ -1,50 +1,57 @@
 """What lies around a row: how far a window of steps reaches before its episode ends, and what was paid in it.
 
-Transitions are numbered as in :mod:`storages.core.kernels.gather`: those of one environment lie ``num_envs`` apart.
+Rows are those of :mod:`storages.core.kernels.gather`: what an environment did next lies ``num_envs`` rows further,
+round the ring.
 """
+
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.prefetch import prefetch
+
+_MOST_PREFETCHED_STEPS = 8
+
 
 @numba.njit(cache=True, nogil=True)
-def last_of_windows(
+def window_lengths(
     first: NDArray[np.int64],
+    rows: NDArray[np.int64],
     longest: int,
     end: int,
     num_envs: int,
     aside_numbers: NDArray[np.int64],
-    last: NDArray[np.int64],
     lengths: NDArray[np.int64],
 ) -> None:
     """Follow each transition's environment for ``longest`` steps, no further than an end or the newest step.
 
     Args:
-        first: (B,) int64, transitions that windows begin with.
+        first: (B,) int64, numbers of the transitions that windows begin with.
+        rows: (B,) int64, where they lie.
         longest: steps in a window that nothing ends before.
         end: number of the next transition to be inserted.
         num_envs: how many environments a step has.
-        aside_numbers: (rows,) int64, -1 where the next row of the environment continues a row.
-        last: (B,) int64, written: the transitions that the windows end with.
+        aside_numbers: (rows, 1) int64, -1 where the next row of the environment continues a row.
         lengths: (B,) int64, written: steps in each window.
     """
-    rows = aside_numbers.shape[0]
+    _prefetch_windows(aside_numbers, rows, longest, num_envs)
     for i in range(first.shape[0]):
-        number = first[i]
-        length = 1
-        while length < longest and number + num_envs < end and aside_numbers[number % rows] < 0:
-            number += num_envs
+        # So many steps are there at all.
+        most = min(longest, (end - 1 - first[i]) // num_envs + 1)
+        row, length = rows[i], 1
+        while length < most and aside_numbers[row, 0] < 0:
+            row = _following(row, num_envs, aside_numbers.shape[0])
             length += 1
-        last[i] = number
         lengths[i] = length
 
 
 @numba.njit(cache=True, nogil=True)
 def discounted_sums(
-    first: NDArray[np.int64],
+    rows: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    rewards: NDArray[np.floating],
+    rewards: NDArray[Any],
     gamma: float,
     num_envs: int,
     sums: NDArray[np.floating],
@@ -52,17 +59,33 @@ def discounted_sums(
     """Write ``sum_i gamma**i * r_i`` over each window into ``sums``, kept in float64 on the way.
 
     Args:
-        first: (B,) int64, transitions that windows begin with.
+        rows: (B,) int64, where windows begin.
         lengths: (B,) int64, steps in each window.
-        rewards: (rows,), the reward in each row.
+        rewards: (rows, 1), the reward in each row.
         gamma: discount factor of one step.
         num_envs: how many environments a step has.
         sums: (B,), written.
     """
-    rows = rewards.shape[0]
-    for i in range(first.shape[0]):
-        total = 0.0
-        # Backwards, so that no power is needed.
-        for step in range(lengths[i] - 1, -1, -1):
-            total = rewards[(first[i] + step * num_envs) % rows] + gamma * total
+    _prefetch_windows(rewards, rows, lengths.max() if len(lengths) else 0, num_envs)
+    for i in range(rows.shape[0]):
+        row, total, discount = rows[i], 0.0, 1.0
+        for _ in range(lengths[i]):
+            total += discount * rewards[row, 0]
+            discount *= gamma
+            row = _following(row, num_envs, rewards.shape[0])
         sums[i] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def _prefetch_windows(column: NDArray[Any], rows: NDArray[np.int64], longest: int, num_envs: int) -> None:
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for _ in range(min(longest, _MOST_PREFETCHED_STEPS)):
+            prefetch(column, row, 0)
+            row = _following(row, num_envs, column.shape[0])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _following(row: int, num_envs: int, rows: int) -> int:
+    following = row + num_envs
+    return following if following < rows else following - rows
