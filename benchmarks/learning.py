@@ -28,9 +28,14 @@ from pytorchrl.scheme import evaluate
 
 _ROOT = Path(__file__).resolve().parents[1]
 
-ExampleName: TypeAlias = Literal["dqn_cartpole", "ppo_cartpole", "sac_pendulum"]
+ExampleName: TypeAlias = Literal["dqn_cartpole", "dqn_her_bitflipping", "ppo_cartpole", "sac_pendulum"]
 
-THRESHOLDS: dict[ExampleName, float] = {"ppo_cartpole": 475.0, "dqn_cartpole": 450.0, "sac_pendulum": -160.0}
+THRESHOLDS: dict[ExampleName, float] = {
+    "ppo_cartpole": 475.0,
+    "dqn_cartpole": 450.0,
+    "sac_pendulum": -160.0,
+    "dqn_her_bitflipping": -11.5,
+}
 """Mean return that every seed of an example is to reach."""
 
 # Environments of the evaluation here follow from this and the run's seed, and from nothing that training used.

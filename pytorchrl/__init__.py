@@ -8,7 +8,7 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import DQN, PPO, SAC, ActingStep, Algorithm
-from pytorchrl.agent.envs import UnsupportedSpaceError, VecEnv, VecStep
+from pytorchrl.agent.envs import BitFlipping, UnsupportedSpaceError, VecEnv, VecStep
 from pytorchrl.experiments import CheckpointError
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
@@ -19,6 +19,7 @@ from storages import (
     EREBuffer,
     Factory,
     GAEBuffer,
+    HERBuffer,
     LinearSchedule,
     NStepReplayBuffer,
     PERBuffer,
@@ -36,6 +37,7 @@ __all__ = [
     "ActingStep",
     "Actor",
     "Algorithm",
+    "BitFlipping",
     "CheckpointError",
     "Component",
     "CompositionError",
@@ -44,6 +46,7 @@ __all__ = [
     "Evaluation",
     "Factory",
     "GAEBuffer",
+    "HERBuffer",
     "Learner",
     "LinearSchedule",
     "NStepReplayBuffer",

@@ -7,6 +7,7 @@ Stands alone: numpy, numba, torch. Fields are named in :mod:`storages.transition
 from storages.core.fields import SampleError
 from storages.factory import Component, Factory
 from storages.off_policy.ere_buffer import EREBuffer
+from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
@@ -21,6 +22,7 @@ __all__ = [
     "EmptyStorageError",
     "Factory",
     "GAEBuffer",
+    "HERBuffer",
     "LinearSchedule",
     "NStepReplayBuffer",
     "PERBuffer",

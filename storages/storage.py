@@ -136,6 +136,19 @@ class Storage(Component, ABC):
         """
         return self._slice(start, end, self.device)
 
+    def copy_single_tensor(self, key: str, position: int) -> Any:
+        """A copy of one field of the ``position``-th oldest step, (E, ...), or a dict of such.
+
+        Raises:
+            IndexError: the step is not stored.
+            KeyError: there is no such field.
+        """
+        step = self._slice(position, position + 1, self.device)
+        if key not in step:
+            raise KeyError(f"{type(self).__name__}: there is no field {key!r}, only {', '.join(step)}")
+        value = step[key]
+        return {name: leaf[0] for name, leaf in value.items()} if isinstance(value, dict) else value[0]
+
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store steps (steps, E, ...) in their order, as :meth:`get_data_slice` gives them.
 

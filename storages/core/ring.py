@@ -142,6 +142,17 @@ class Ring:
         self.steps += 1
         self._computed = {}
 
+    def break_off(self) -> None:
+        """Say that nothing continues the newest step, whatever comes next."""
+        if self.steps > self.first and not self._ended.all():
+            self._put_aside(self.steps - 1, ~self._ended[:, 0])
+            self._ended = np.ones_like(self._ended)
+
+    def forget_columns(self) -> None:
+        """Let the next sample fix shapes and dtypes anew; nothing may be stored."""
+        assert self.steps == self.first
+        self.layout, self._columns, self._computed = {}, {}, {}
+
     def reset(self) -> None:
         """Forget every row, keep the memory. Rows start at slot 0 again, so that a rollout lies in one piece."""
         self.steps += -self.steps % self.rows
@@ -212,6 +223,14 @@ class Ring:
             if column.successor and (keys is None or column.successor[0] in keys):
                 flat[column.successor] = column.gather_successors(last_rows, self.aside_numbers, self.envs)
         return nest(flat)
+
+    def gather_leaf(self, path: Path, transitions: NDArray[np.int64]) -> Array:
+        """Copies of one leaf of some live transitions, (B, ...); of an observation or of what followed it."""
+        rows = self.rows_of(transitions)
+        if path[0] in SUCCESSORS:
+            column = self._columns[(SUCCESSORS[path[0]], *path[1:])]
+            return column.gather_successors(rows, self.aside_numbers, self.envs)
+        return self._all_columns()[path].gather(rows)
 
     def rows_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where transitions lie: of all the rows of a step after the other, (B,)."""

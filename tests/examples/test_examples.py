@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from examples import dqn_cartpole, ppo_cartpole, sac_pendulum
+from examples import dqn_cartpole, dqn_her_bitflipping, ppo_cartpole, sac_pendulum
 from pytorchrl.scheme import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = {"dqn_cartpole": dqn_cartpole, "ppo_cartpole": ppo_cartpole, "sac_pendulum": sac_pendulum}
+EXAMPLES = {
+    "dqn_cartpole": dqn_cartpole,
+    "dqn_her_bitflipping": dqn_her_bitflipping,
+    "ppo_cartpole": ppo_cartpole,
+    "sac_pendulum": sac_pendulum,
+}
 
 
 def test_every_example_is_tested() -> None:
@@ -43,7 +48,10 @@ def test_every_setting_of_an_example_is_an_option_with_a_text(name: str) -> None
 
 
 # The thresholds are those of the table in docs/learning.md, which has three seeds of each.
-@pytest.mark.parametrize(("name", "threshold"), [("dqn_cartpole", 450), ("ppo_cartpole", 475), ("sac_pendulum", -160)])
+@pytest.mark.parametrize(
+    ("name", "threshold"),
+    [("dqn_cartpole", 450), ("dqn_her_bitflipping", -11.5), ("ppo_cartpole", 475), ("sac_pendulum", -160)],
+)
 def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:
     example = EXAMPLES[name]
     learner = example.train(example.Arguments(log_dir=tmp_path / "run", test_every=0))
@@ -51,3 +59,9 @@ def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:
     evaluation = evaluate(learner.scheme.algorithm, envs, 20, np.random.SeedSequence(7))
     envs.close()
     assert evaluation.mean_return >= threshold
+
+
+def test_without_hindsight_the_pattern_of_bits_is_hardly_ever_reached(tmp_path: Path) -> None:
+    arguments = dqn_her_bitflipping.Arguments(her_ratio=0.0, log_dir=tmp_path / "run")
+    learner = dqn_her_bitflipping.train(arguments)
+    assert learner.get_metrics()["test/return"] < -14

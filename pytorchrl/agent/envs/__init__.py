@@ -1,6 +1,7 @@
 """Environments: vectors of them, their spaces."""
 
+from pytorchrl.agent.envs.bit_flipping import BitFlipping
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv, VecStep
 
-__all__ = ["UnsupportedSpaceError", "VecEnv", "VecStep"]
+__all__ = ["BitFlipping", "UnsupportedSpaceError", "VecEnv", "VecStep"]

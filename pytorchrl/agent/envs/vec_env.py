@@ -59,6 +59,8 @@ class VecEnv(Component):
                 made = _wrap(made, wrapper)
             return made
 
+        self._make = make
+        self._one: gym.Env[Any, Any] | None = None
         makers = [make] * num_envs
         vector = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
         self._envs: gym.vector.VectorEnv[Any, Any, Any] = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -122,6 +124,17 @@ class VecEnv(Component):
             truncated[:, None],
             infos,
         )
+
+    @property
+    def compute_reward(self) -> Callable[..., Any] | None:
+        """``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None where they have no goals."""
+        if self._one is None:
+            # Those of other processes cannot be called from here.
+            self._one = self._envs.envs[0] if isinstance(self._envs, SyncVectorEnv) else self._make()
+        if not self._one.has_wrapper_attr("compute_reward"):
+            return None
+        compute_reward: Callable[..., Any] = self._one.get_wrapper_attr("compute_reward")
+        return compute_reward
 
     def close(self) -> None:
         """Free what the environments hold; a second call does nothing."""

@@ -1,0 +1,5 @@
+"""The module path under which users know :class:`HERBuffer`."""
+
+from storages.off_policy.her_buffer import HERBuffer
+
+__all__ = ["HERBuffer"]

@@ -1,0 +1,49 @@
+"""The episodes that a ring holds: where the one of a transition begins and ends."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.episodes import OPEN, add_step, add_steps
+from storages.core.ring import Ring
+
+
+class Episodes:
+    """Kept beside a ring whose number of environments is known; what it holds already is taken up.
+
+    An episode reaches from its oldest live step to its end, to where its stream broke off, or to the newest step.
+
+    Args:
+        ring: what holds the transitions.
+    """
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._first = np.zeros((ring.rows, ring.envs), np.int64)
+        self._last = np.full((ring.rows, ring.envs), OPEN, np.int64)
+        add_steps(self._aside_numbers, ring.oldest, ring.steps, self._first, self._last)
+
+    def inserted(self) -> None:
+        """Take up the step that was just inserted."""
+        add_step(self._aside_numbers, self._ring.steps - 1, self._ring.oldest, self._first, self._last)
+
+    def first_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): the oldest live transition of the episode of each."""
+        steps, envs = np.divmod(transitions, self._ring.envs)
+        first = np.maximum(self._first[steps % self._ring.rows, envs], self._ring.oldest)
+        numbers: NDArray[np.int64] = first * self._ring.envs + envs
+        return numbers
+
+    def last_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): the last transition of the episode of each, the newest where it goes on."""
+        steps, envs = np.divmod(transitions, self._ring.envs)
+        last = self._last[steps % self._ring.rows, envs]
+        return np.where(last == OPEN, self._ring.steps - 1, last) * self._ring.envs + envs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._first.nbytes + self._last.nbytes
+
+    @property
+    def _aside_numbers(self) -> NDArray[np.int64]:
+        return self._ring.aside_numbers.reshape(self._ring.rows, self._ring.envs)

@@ -1,0 +1,311 @@
+"""Hindsight: every relabelled row is what would have been stored had its goal been meant."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model import ALGORITHM, GAMMA, contents, equal, through_a_file
+
+from storages import HERBuffer, SampleError
+from storages.transition import (
+    ACT,
+    DISCOUNT,
+    DONE,
+    DONE2,
+    ERRORS,
+    INDICES,
+    OBS,
+    OBS2,
+    REW,
+    TRUNC2,
+)
+
+STRATEGIES = ("future", "final", "episode", "random")
+
+
+def compute_reward(achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+    """Of any pair of goals another number, so that a wrong pair is seen."""
+    return (achieved_goal[..., 0] - 2 * desired_goal[..., 0]).astype(np.float64)
+
+
+def envs(num_envs: int) -> Any:
+    return SimpleNamespace(num_envs=num_envs, compute_reward=compute_reward)
+
+
+@dataclass
+class GoalStream:
+    """Episodes of random lengths with a goal each; every achieved goal is there once."""
+
+    num_envs: int
+    generator: np.random.Generator
+    obs: Any = None
+    first: Any = None
+    count: int = 0
+    ends: float = 0.1
+
+    def _observe(self) -> Any:
+        numbers = self.count + np.arange(self.num_envs, dtype=np.float32)
+        self.count += self.num_envs
+        goals = self.generator.normal(size=(self.num_envs, 1)).astype(np.float32)
+        return {
+            "observation": np.stack([numbers, -numbers], 1),
+            "achieved_goal": numbers[:, None],
+            "desired_goal": goals,
+        }
+
+    def step(self) -> Any:
+        draw, num_envs = self.generator, self.num_envs
+        if self.obs is None:
+            self.obs, self.first = self._observe(), np.ones((num_envs, 1), bool)
+        obs, first = self.obs, self.first
+        following = self._observe()
+        following["desired_goal"] = obs["desired_goal"].copy()
+        terminated, truncated = (draw.random((num_envs, 1)) < self.ends for _ in range(2))
+        ended = terminated | truncated
+        new = self._observe()
+        self.obs = {name: np.where(ended, new[name], leaf) for name, leaf in following.items()}
+        self.first = ended
+        return {
+            OBS: obs,
+            DONE: first,
+            ACT: draw.integers(0, 3, (num_envs, 1)),
+            REW: compute_reward(following["achieved_goal"], obs["desired_goal"], {})[:, None].astype(np.float32),
+            OBS2: following,
+            DONE2: terminated,
+            TRUNC2: truncated,
+        }
+
+
+def made(num_envs: int, size: int = 15, seed: int = 0, **hyper_parameters: Any) -> HERBuffer:
+    storage = HERBuffer.create_factory(size=size, **hyper_parameters)("cpu", None, ALGORITHM, envs(num_envs))
+    storage.seed(seed)
+    return storage
+
+
+class History:
+    """All steps that are live, and which of them are one episode."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.steps, self.inserted = size, {}, 0
+        self.breaks: set[int] = set()
+
+    def insert(self, sample: Any) -> None:
+        self.steps[self.inserted] = sample
+        self.inserted += 1
+        self.steps.pop(self.inserted - 1 - self.size, None)
+
+    def goes_on(self, step: int, env: int) -> bool:
+        sample = self.steps[step]
+        ended = sample[DONE2][env, 0] or sample[TRUNC2][env, 0] or step in self.breaks
+        return step + 1 in self.steps and not ended
+
+    def episode(self, step: int, env: int) -> list[int]:
+        steps = [step]
+        while steps[0] - 1 in self.steps and self.goes_on(steps[0] - 1, env):
+            steps.insert(0, steps[0] - 1)
+        while self.goes_on(steps[-1], env):
+            steps.append(steps[-1] + 1)
+        return steps
+
+    def window(self, step: int, env: int, n_step: int) -> list[int]:
+        episode = self.episode(step, env)
+        return episode[episode.index(step) :][:n_step]
+
+    def possible_goals(self, strategy: str, step: int, env: int) -> list[tuple[int, int]]:
+        if strategy == "random":
+            return [(s, e) for s in self.steps for e in range(len(self.steps[s][REW]))]
+        episode = self.episode(step, env)
+        return [
+            (s, env)
+            for s in {"future": episode[episode.index(step) :], "final": episode[-1:], "episode": episode}[strategy]
+        ]
+
+
+def assert_rows(history: History, batch: Any, num_envs: int, n_step: int, strategy: str) -> int:
+    """Every row is right; returns how many were relabelled."""
+    relabelled = 0
+    for row, number in enumerate(batch[INDICES][:, 0].tolist()):
+        step, env = divmod(number, num_envs)
+        window = history.window(step, env, n_step)
+        first, last = history.steps[window[0]], history.steps[window[-1]]
+        goal = batch[OBS]["desired_goal"][row].numpy()
+        if goal != first[OBS]["desired_goal"][env]:
+            relabelled += 1
+            allowed = [
+                history.steps[s][OBS2]["achieved_goal"][e] for s, e in history.possible_goals(strategy, step, env)
+            ]
+            assert goal in allowed
+        assert batch[OBS2]["desired_goal"][row].numpy() == goal
+        paid = [compute_reward(history.steps[s][OBS2]["achieved_goal"][env], goal, {}) for s in window]
+        expected = sum(GAMMA**i * reward for i, reward in enumerate(paid))
+        assert batch[REW][row, 0].item() == pytest.approx(expected, rel=1e-5, abs=1e-5)
+        for name in ("observation", "achieved_goal"):
+            np.testing.assert_array_equal(batch[OBS][name][row], first[OBS][name][env])
+            np.testing.assert_array_equal(batch[OBS2][name][row], last[OBS2][name][env])
+        assert batch[ACT][row].item() == first[ACT][env]
+        assert batch[DONE2][row].item() == last[DONE2][env]
+        discount = 0 if last[DONE2][env] else GAMMA ** len(window)
+        assert batch[DISCOUNT][row].item() == pytest.approx(discount)
+    return relabelled
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "priority": {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0},
+    "recency": {"eta": 0.999, "cmin": 6},
+    "both": {"alpha": 0.7, "epsilon": 0.01, "default_error": 1.0, "eta": 0.999, "cmin": 6},
+}
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("way", WAYS)
+def test_hindsight_composes_with_every_way_of_choosing_rows_and_with_n_steps(
+    way: str, strategy: Any, n_step: int, num_envs: int
+) -> None:
+    hyper_parameters = {"strategy": strategy, "n_step": n_step, **WAYS[way]}
+    storage, history = made(num_envs, **hyper_parameters), History(15)
+    random = np.random.default_rng(1)
+    stream = GoalStream(num_envs, random)
+    relabelled = drawn = 0
+    for step in range(70):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        history.insert(sample)
+        if step == 30:
+            storage.handle_end_of_episode()
+            history.breaks.add(step)
+        if step == 45:
+            state = through_a_file(storage.state_dict())
+            storage = made(num_envs, seed=5, **hyper_parameters)
+            storage.load_state_dict(state)
+        if step % 4:
+            continue
+        before = contents(storage)
+        for batch in storage.generate_batches(2, 16):
+            relabelled += assert_rows(history, batch, num_envs, n_step, strategy)
+            drawn += 16
+            storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=(16, 1)))})
+        assert contents(storage) == before
+    assert relabelled / drawn == pytest.approx(0.8, abs=0.07)
+
+
+@pytest.mark.parametrize("strategy", ["future", "episode"])
+def test_every_possible_goal_is_as_likely_as_any_other(strategy: Any) -> None:
+    storage = made(1, size=100, strategy=strategy, her_ratio=1.0)
+    stream = GoalStream(1, np.random.default_rng(0), ends=0.0)
+    for _ in range(10):
+        storage.insert_transition(stream.step())
+    goals: dict[int, list[float]] = {number: [] for number in range(10)}
+    for batch in storage.generate_batches(40, 1_000):
+        for number, goal in zip(batch[INDICES][:, 0].tolist(), batch[OBS]["desired_goal"][:, 0].tolist(), strict=True):
+            goals[number].append(goal)
+    for number, found in goals.items():
+        counts = np.unique(found, return_counts=True)[1]
+        assert len(counts) == (10 - number if strategy == "future" else 10)
+        expected = len(found) / len(counts)
+        assert ((counts - expected) ** 2 / expected).sum() < 28  # 0.999 quantile of 9 degrees of freedom
+
+
+def test_a_ratio_of_zero_relabels_nothing_and_of_one_everything() -> None:
+    for ratio in (0.0, 1.0):
+        storage, history = made(2, her_ratio=ratio), History(15)
+        stream = GoalStream(2, np.random.default_rng(0))
+        for _ in range(40):
+            sample = stream.step()
+            storage.insert_transition(sample)
+            history.insert(sample)
+        (batch,) = storage.generate_batches(1, 64)
+        assert assert_rows(history, batch, 2, 1, "future") == 64 * ratio
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_a_function_of_the_users_sees_whole_batches_and_decides(n_step: int) -> None:
+    calls = []
+
+    def her_function(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial: Any, final: Any) -> Any:
+        calls.append(len(rew))
+        assert rhs is None
+        assert rhs2 is None
+        goal = final["achieved_goal"]
+        assert (initial["achieved_goal"] <= obs["achieved_goal"]).all()
+        assert (goal >= initial["achieved_goal"]).all()
+        rewards = compute_reward(obs2["achieved_goal"], goal, {})[:, None]
+        return obs | {"desired_goal": goal}, None, obs2 | {"desired_goal": goal}, None, rewards
+
+    storage = HERBuffer.create_factory(size=15, her_function=her_function, n_step=n_step)("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    history, stream = History(15), GoalStream(3, np.random.default_rng(0))
+    for _ in range(40):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        history.insert(sample)
+    relabelled = sum(assert_rows(history, batch, 3, n_step, "future") for batch in storage.generate_batches(5, 64))
+    assert relabelled / 320 == pytest.approx(0.8, abs=0.07)
+    assert len(calls) == 5
+
+
+def test_a_loaded_storage_relabels_as_the_saved_one_would_have() -> None:
+    storage, stream = made(2), GoalStream(2, np.random.default_rng(0))
+    for _ in range(40):
+        storage.insert_transition(stream.step())
+    loaded = made(2, seed=9)
+    loaded.load_state_dict(through_a_file(storage.state_dict()))
+    for _ in range(20):
+        sample = stream.step()
+        for one in (storage, loaded):
+            one.insert_transition(sample)
+        batches = [next(iter(one.generate_batches(1, 32))) for one in (storage, loaded)]
+        assert equal(*batches)
+
+
+def test_memory_grows_by_no_goal() -> None:
+    storage, stream = made(2, size=50), GoalStream(2, np.random.default_rng(0))
+    for _ in range(100):
+        storage.insert_transition(stream.step())
+    nbytes = storage.nbytes
+    list(storage.generate_batches(20, 64))
+    assert storage.nbytes == nbytes
+
+
+def test_environments_without_goals_are_refused_when_the_storage_is_made() -> None:
+    with pytest.raises(ValueError, match="HERBuffer: the environments have no compute_reward"):
+        HERBuffer.create_factory(size=5)("cpu", None, ALGORITHM, SimpleNamespace(num_envs=1))
+
+
+def test_observations_without_goals_are_refused_and_fix_nothing() -> None:
+    storage, stream = made(1), GoalStream(1, np.random.default_rng(0))
+    good = stream.step()
+    plain = {key: good[key]["observation"] for key in (OBS, OBS2)}
+    message = "dicts with 'achieved_goal' and 'desired_goal' of one shape, got"
+    with pytest.raises(SampleError, match=f"{message} no dict"):
+        storage.insert_transition(good | plain)
+    with pytest.raises(SampleError, match=rf"{message} \['observation'\]"):
+        storage.insert_transition(good | {key: {"observation": leaf} for key, leaf in plain.items()})
+    storage.insert_transition(good)
+    assert len(storage) == 1
+
+
+def test_rewards_that_are_not_one_for_each_goal_are_refused_by_name() -> None:
+    alone = SimpleNamespace(num_envs=1, compute_reward=lambda achieved_goal, desired_goal, info: -1.0)
+    storage = HERBuffer.create_factory(size=5)("cpu", None, ALGORITHM, alone)
+    storage.insert_transition(GoalStream(1, np.random.default_rng(0)).step())
+    with pytest.raises(ValueError, match="compute_reward must return a reward for each of"):
+        list(storage.generate_batches(1, 8))
+
+
+def test_a_field_of_one_step_can_be_copied() -> None:
+    storage, stream = made(2), GoalStream(2, np.random.default_rng(0))
+    samples = [stream.step() for _ in range(20)]
+    for sample in samples:
+        storage.insert_transition(sample)
+    np.testing.assert_array_equal(storage.copy_single_tensor(REW, 3), samples[8][REW])
+    np.testing.assert_array_equal(storage.copy_single_tensor(OBS2, 14)["observation"], samples[19][OBS2]["observation"])
+    with pytest.raises(IndexError, match="steps 15 to 16 are not all among the 15"):
+        storage.copy_single_tensor(REW, 15)
+    with pytest.raises(KeyError, match="no field 'Rew'"):
+        storage.copy_single_tensor("Rew", 0)
