@@ -54,7 +54,8 @@ class ProgressDisplay:
         self._live: Live | None = None
 
     def __enter__(self) -> "ProgressDisplay":
-        if self._console.is_interactive:
+        # TTY_INTERACTIVE makes rich take even what is no terminal for interactive.
+        if self._console.is_terminal and self._console.is_interactive:
             self._started = self._clock()
             self._seen = deque([(self._started, self._steps)])
             self._live = Live(self._render(), console=self._console, auto_refresh=False)

@@ -1,0 +1,270 @@
+"""The live display: what a run's terminal shows, and silence where there is none."""
+
+import re
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from pytorchrl.logging import ProgressDisplay
+
+TITLE = "DQN in runs/cartpole-seed-1"
+METRICS = {
+    "steps": 500,
+    "seconds": 5.0,
+    "losses/policy_loss": -0.123456,
+    "losses/q_loss": 12345.6,
+    "train/return": 21.5,
+    "train/episodes": 12,
+    "speed/steps_per_second": 77.0,
+    "test/return": 200.0,
+    "updates": 17,
+}
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Terminal:
+    """A terminal of some width, and what stands on its screen."""
+
+    def __init__(self, width: int = 120) -> None:
+        self._file = StringIO()
+        self.console = Console(force_terminal=True, file=self._file, width=width, height=50)
+
+    @property
+    def received(self) -> str:
+        return self._file.getvalue()
+
+    @property
+    def frames(self) -> int:
+        """How often the display was drawn."""
+        return self.received.count(TITLE)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the display as it was drawn last."""
+        last = self.received.rpartition("\x1b[2K")[2]
+        return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", last).splitlines()]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A common terminal, however these tests are run."""
+    for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def display(terminal: Terminal, clock: Clock, target_steps: int = 1000, initial_steps: int = 0) -> ProgressDisplay:
+    return ProgressDisplay(target_steps, TITLE, initial_steps, console=terminal.console, clock=clock)
+
+
+@pytest.mark.parametrize("variable", ["FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"])
+def test_nothing_is_written_where_the_output_is_no_terminal(
+    variable: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    with ProgressDisplay(10, TITLE) as progress:
+        progress.update(5, METRICS)
+        progress.update(10)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_display_draws_on_the_standard_output_where_that_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TerminalOutput(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    output = TerminalOutput()
+    monkeypatch.setattr("sys.stdout", output)
+    with ProgressDisplay(10, TITLE) as progress:
+        progress.update(10)
+    assert TITLE in output.getvalue()
+    assert "10 / 10 steps" in output.getvalue()
+
+
+@pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("TTY_INTERACTIVE", "0")])
+def test_nothing_is_written_to_a_terminal_that_cannot_redraw_or_shall_not(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    terminal = Terminal()
+    with display(terminal, Clock()) as progress:
+        progress.update(1000, METRICS)
+    assert terminal.received == ""
+
+
+def test_an_update_outside_the_display_draws_nothing() -> None:
+    terminal, clock = Terminal(), Clock()
+    progress = display(terminal, clock)
+    progress.update(500, METRICS)
+    assert terminal.received == ""
+    with progress:
+        pass
+    ended = terminal.received
+    progress.update(1000, METRICS)
+    assert terminal.received == ended
+
+
+def test_the_display_shows_steps_speed_and_time_left() -> None:
+    terminal, clock = Terminal(), Clock()
+    with display(terminal, clock, target_steps=100_000) as progress:
+        assert terminal.lines[0] == TITLE
+        assert terminal.lines[1].endswith("  0 / 100,000 steps")
+        clock.seconds += 4.0
+        progress.update(10_000)
+        assert terminal.lines[1].endswith("  10,000 / 100,000 steps   2,500 steps/s   0:36 left")
+
+
+def test_a_finished_run_shows_how_long_it_took_and_its_speed_over_all_of_it() -> None:
+    terminal, clock = Terminal(), Clock()
+    with display(terminal, clock, target_steps=7325) as progress:
+        for steps, seconds in ((3500, 1750.0), (7000, 1750.0), (7300, 3850.0), (7324, 49.0), (7325, 1.0)):
+            # It slows down: the speed of its end is not that of the whole.
+            clock.seconds += seconds
+            progress.update(steps)
+    assert terminal.lines[1].endswith("  7,325 / 7,325 steps   0.9899 steps/s   took 2:03:20")
+
+
+def test_the_speed_is_that_of_the_last_seconds() -> None:
+    terminal, clock = Terminal(), Clock()
+    with display(terminal, clock, target_steps=100_000) as progress:
+        for second in range(1, 21):
+            clock.seconds += 1.0
+            progress.update(1000 * second)
+        assert "1,000 steps/s" in terminal.lines[1]
+        for second in range(1, 6):
+            clock.seconds += 1.0
+            progress.update(20_000 + 10 * second)
+        assert "   10 steps/s" in terminal.lines[1]
+
+
+def test_the_speed_of_a_resumed_run_does_not_count_the_steps_before() -> None:
+    terminal, clock = Terminal(), Clock()
+    with display(terminal, clock, target_steps=1_000_100, initial_steps=1_000_000) as progress:
+        assert terminal.lines[1].endswith("  1,000,000 / 1,000,100 steps")
+        clock.seconds += 2.0
+        progress.update(1_000_050)
+        assert terminal.lines[1].endswith("  1,000,050 / 1,000,100 steps   25 steps/s   0:02 left")
+        clock.seconds += 2.0
+        progress.update(1_000_100)
+    assert terminal.lines[1].endswith("  1,000,100 / 1,000,100 steps   25 steps/s   took 0:04")
+
+
+def test_time_before_the_display_is_entered_does_not_count() -> None:
+    terminal, clock = Terminal(), Clock()
+    progress = display(terminal, clock)
+    clock.seconds += 3600.0
+    with progress:
+        clock.seconds += 10.0
+        progress.update(100)
+        assert "   10 steps/s   1:30 left" in terminal.lines[1]
+        clock.seconds += 10.0
+        progress.update(1000)
+    assert "took 0:20" in terminal.lines[1]
+
+
+def test_the_latest_metrics_stand_below_the_bar_those_of_training_first() -> None:
+    terminal, clock = Terminal(), Clock()
+    with display(terminal, clock) as progress:
+        progress.update(1, METRICS)
+        clock.seconds += 1.0
+        progress.update(2, None)
+        assert terminal.lines[2:6] == [
+            "train   return 21.5   episodes 12",
+            "test    return 200",
+            "losses  policy loss -0.1235   q loss 12,346",
+            "other   updates 17",
+        ]
+        clock.seconds += 1.0
+        progress.update(3, METRICS | {"train/return": 1e9, "losses/q_loss": float("nan"), "losses/policy_loss": 0.0})
+        assert terminal.lines[2:6] == [
+            "train   return 1e+09   episodes 12",
+            "test    return 200",
+            "losses  policy loss 0   q loss nan",
+            "other   updates 17",
+        ]
+
+
+@pytest.mark.parametrize("width", [30, 40, 57, 79, 80, 200])
+def test_a_narrow_terminal_breaks_no_entry(width: int) -> None:
+    terminal, clock = Terminal(width), Clock()
+    with display(terminal, clock, target_steps=10_000) as progress:
+        clock.seconds += 10.0
+        progress.update(5000, METRICS)
+        lines = terminal.lines
+    status = ["5,000 / 10,000 steps", "500 steps/s", "0:10 left"]
+    metrics = ["return 21.5", "episodes 12", "return 200", "policy loss -0.1235", "q loss 12,346", "updates 17"]
+    for entry in status + metrics:
+        assert [re.search(rf"(^|  ){re.escape(entry)}($|  )", line) is not None for line in lines].count(True) == 1, (
+            entry
+        )
+    assert all(len(line) <= width for line in lines)
+
+
+def test_what_does_not_fit_into_a_very_narrow_terminal_is_cut_within_its_line() -> None:
+    terminal = Terminal(24)
+    with display(terminal, Clock()) as progress:
+        progress.update(1000, METRICS)
+        assert all(len(line) <= 24 for line in terminal.lines)
+        assert terminal.lines[0] == "DQN in runs/cartpole-se…"
+        assert any("policy loss" in line and line.endswith("…") for line in terminal.lines)
+
+
+def test_what_stands_beside_the_bar_is_not_repeated_below_it() -> None:
+    terminal = Terminal()
+    with display(terminal, Clock()) as progress:
+        progress.update(1000, METRICS)
+    assert "77" not in terminal.text
+    assert "seconds" not in terminal.text
+    assert terminal.text.count("steps") == 1
+
+
+def test_drawing_costs_a_few_frames_a_second_however_often_it_is_updated() -> None:
+    terminal, clock = Terminal(), Clock()
+    with display(terminal, clock, target_steps=100_000) as progress:
+        before = terminal.frames
+        for step in range(1, 10_001):
+            clock.seconds += 0.0005
+            progress.update(step)
+        assert 10 <= terminal.frames - before <= 25
+
+
+def test_the_last_step_is_shown_although_the_display_was_just_drawn() -> None:
+    terminal, clock = Terminal(), Clock()
+    with display(terminal, clock) as progress:
+        progress.update(999)
+        clock.seconds += 0.001
+        progress.update(1000)
+        assert "1,000 / 1,000 steps" in terminal.lines[1]
+
+
+def test_a_run_that_fails_leaves_its_last_state_and_a_usable_terminal() -> None:
+    terminal, clock = Terminal(), Clock()
+
+    def train() -> None:
+        with display(terminal, clock) as progress:
+            progress.update(400)
+            clock.seconds += 0.1
+            progress.update(410, {"losses/q_loss": float("inf")})
+            raise RuntimeError("the loss is infinite")
+
+    with pytest.raises(RuntimeError, match="the loss is infinite"):
+        train()
+    assert "410 / 1,000 steps" in terminal.lines[1]
+    assert "q loss inf" in terminal.text
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    assert terminal.received.rindex(shown) > terminal.received.rindex(hidden)
+    assert terminal.received.endswith("\n" + shown)

@@ -1,0 +1,345 @@
+"""wandb: the user's settings rule, a run never waits for a login or a server, and what is logged arrives."""
+
+import json
+import logging
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.error import URLError
+
+import pytest
+import wandb
+from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+
+from pytorchrl.logging import WandbWriter, make_writers
+from pytorchrl.logging import wandb_writer as module
+
+KEY = "0123456789" * 4
+
+
+@pytest.fixture(autouse=True)
+def no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No settings, no login and no service but those of the test; no server that answers."""
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USERPROFILE", str(home))
+    monkeypatch.setenv("NETRC", str(home / ".netrc"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(home / "wandb"))
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    monkeypatch.chdir(home)
+    wandb.teardown()
+    yield
+    wandb.teardown()
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "cartpole"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str, **_: object) -> None:
+        pytest.fail(f"{url} was asked")
+
+    monkeypatch.setattr(module, "urlopen", refuse)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A server of the user's that answers nothing but errors: the paths it was asked for."""
+    asked: list[str] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as http:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{http.server_port}")
+        thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield asked
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def modes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modes in which runs were started; none of them is."""
+    started: list[str] = []
+    start: Callable[..., wandb.Run] = wandb.init
+
+    def init(**arguments: Any) -> wandb.Run:
+        started.append(arguments["mode"])
+        return start(**arguments | {"mode": "disabled"})
+
+    monkeypatch.setattr(wandb, "init", init)
+    return started
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the user is warned of; wandb's own log beside it is wandb's."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("pytorchrl") and record.levelno >= logging.WARNING
+    ]
+
+
+def run_files(log_dir: Path) -> list[Path]:
+    """wandb's files of a run folder's offline runs, the older first."""
+    return sorted(log_dir.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def recorded(path: Path) -> Iterator[Record]:
+    """The records of a wandb file, which is a log as LevelDB writes it."""
+    content, position, payload = path.read_bytes(), 7, b""
+    while position + 7 <= len(content):
+        left_in_block = 32768 - position % 32768
+        if left_in_block < 7:
+            position += left_in_block
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, position)
+        payload += content[position + 7 : position + 7 + length]
+        position += 7 + length
+        if kind in (1, 4):  # whole, or the last of several parts
+            yield Record.FromString(payload)
+            payload = b""
+
+
+def history(path: Path) -> list[dict[str, float]]:
+    """What was logged, without wandb's own."""
+    rows = []
+    for record in recorded(path):
+        if record.WhichOneof("record_type") == "history":
+            items = [("/".join(item.nested_key) or item.key, item.value_json) for item in record.history.item]
+            rows.append({name: json.loads(value) for name, value in items if not name.startswith("_")})
+    return rows
+
+
+def start(path: Path) -> Any:
+    return next(record.run for record in recorded(path) if record.WhichOneof("record_type") == "run")
+
+
+def test_without_settings_a_run_is_logged_offline_into_its_folder_and_nobody_is_asked(
+    log_dir: Path, no_network: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    (writer,) = make_writers(["wandb"], log_dir, {"seed": 3, "algorithm": {"name": "DQN"}})
+    writer.write(100, {"train/return": 1.5, "losses/q": 0.25})
+    # Training and evaluation log at the same step, and a resumed run at earlier ones.
+    writer.write(100, {"test/return": 2.5})
+    writer.write(50, {"train/return": 3.5})
+    writer.close()
+    (path,) = run_files(log_dir)
+    assert history(path) == [
+        {"steps": 100, "train/return": 1.5, "losses/q": 0.25},
+        {"steps": 100, "test/return": 2.5},
+        {"steps": 50, "train/return": 3.5},
+    ]
+    run = start(path)
+    assert run.display_name == "cartpole"
+    assert run.run_id == (log_dir / "wandb_run_id.txt").read_text().strip()
+    config = {item.key: json.loads(item.value_json) for item in run.config.update if item.key != "_wandb"}
+    assert config == {"seed": 3, "algorithm": {"name": "DQN"}}
+    metrics = [record.metric for record in recorded(path) if record.WhichOneof("record_type") == "metric"]
+    assert ("*", "steps") in [(metric.glob_name, metric.step_metric) for metric in metrics]
+    assert warnings(caplog) == []
+
+
+def test_a_resumed_run_goes_on_under_the_same_id_and_a_name_of_choice(log_dir: Path) -> None:
+    for steps in (100, 200):
+        with closing(WandbWriter(log_dir, {}, run_name="my run")) as writer:
+            writer.write(steps, {"train/return": steps / 4})
+    first, second = run_files(log_dir)
+    assert history(first) == [{"steps": 100, "train/return": 25.0}]
+    assert history(second) == [{"steps": 200, "train/return": 50.0}]
+    assert start(first).run_id == start(second).run_id
+    assert start(second).display_name == "my run"
+
+
+def test_a_run_resumed_while_its_first_writer_is_open_keeps_what_both_wrote(log_dir: Path) -> None:
+    first = WandbWriter(log_dir, {})
+    first.write(100, {"train/return": 1.0})
+    with closing(WandbWriter(log_dir, {})) as second:
+        second.write(200, {"train/return": 2.0})
+    written = [history(path) for path in run_files(log_dir)]
+    assert sorted(written, key=str) == [[{"steps": 100, "train/return": 1.0}], [{"steps": 200, "train/return": 2.0}]]
+    assert len({start(path).run_id for path in run_files(log_dir)}) == 1
+
+
+def test_two_runs_of_one_process_stay_apart(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    one, two = (WandbWriter(folder, {"name": folder.name}) for folder in folders)
+    one.write(1, {"train/return": 1.0})
+    two.write(2, {"train/return": 2.0})
+    one.close()
+    two.write(3, {"train/return": 3.0})
+    two.close()
+    written = [history(path) for folder in folders for path in run_files(folder)]
+    assert written == [
+        [{"steps": 1, "train/return": 1.0}],
+        [{"steps": 2, "train/return": 2.0}, {"steps": 3, "train/return": 3.0}],
+    ]
+    assert len({(folder / "wandb_run_id.txt").read_text() for folder in folders}) == 2
+
+
+@pytest.mark.parametrize("mode", ["offline", "dryrun", "disabled"])
+def test_a_mode_without_a_server_is_taken_as_it_is(
+    mode: str,
+    log_dir: Path,
+    modes: list[str],
+    no_network: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", mode)
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    WandbWriter(log_dir, {}).close()
+    assert modes == ["disabled" if mode == "disabled" else "offline"]
+    assert warnings(caplog) == []
+
+
+def test_disabled_leaves_nothing_of_wandb_in_the_run_folder(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with closing(WandbWriter(log_dir, {})) as writer:
+        writer.write(1, {"train/return": 1.0})
+    assert not (log_dir / "wandb").exists()
+
+
+@pytest.mark.parametrize("mode", ["online", "run", "shared"])
+def test_online_without_a_key_is_offline_with_a_warning_and_no_login_is_asked_for(
+    mode: str,
+    log_dir: Path,
+    modes: list[str],
+    no_network: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", mode)
+    WandbWriter(log_dir, {}).close()
+    assert modes == ["offline"]
+    asked_for = "online" if mode == "run" else mode
+    assert warnings(caplog) == [f"wandb: mode is {asked_for}, but no API key is configured; logging offline"]
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        "machine elsewhere.example login user password " + KEY,
+        "machine 127.0.0.1:9 login user password",
+        "machine 127.0.0.1:9 login user",
+    ],
+    ids=["of another server", "damaged", "without a key"],
+)
+def test_a_login_file_that_does_not_help_is_no_login(
+    login: str, log_dir: Path, modes: list[str], no_network: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "online")
+    Path(os.environ["NETRC"]).write_text(login)
+    WandbWriter(log_dir, {}).close()
+    assert modes == ["offline"]
+
+
+@pytest.mark.parametrize("where", ["variable", "named login file", "login file at home"])
+def test_online_with_a_key_is_online_where_the_server_answers(
+    where: str,
+    log_dir: Path,
+    modes: list[str],
+    server: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "online")
+    if where == "variable":
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+    else:
+        machine = os.environ["WANDB_BASE_URL"].removeprefix("http://")
+        login_file = Path(os.environ["NETRC"])
+        login_file.write_text(f"machine {machine} login user password {KEY}\n")
+        login_file.chmod(0o600)
+    if where == "login file at home":
+        monkeypatch.delenv("NETRC")
+    WandbWriter(log_dir, {}).close()
+    assert modes == ["online"]
+    assert server == ["/"]
+    assert warnings(caplog) == []
+
+
+def test_the_mode_of_wandbs_settings_file_counts(log_dir: Path, modes: list[str], no_network: None) -> None:
+    settings = Path(os.environ["WANDB_CONFIG_DIR"]) / "settings"
+    settings.parent.mkdir()
+    settings.write_text("[default]\nmode = disabled\n")
+    WandbWriter(log_dir, {}).close()
+    assert modes == ["disabled"]
+
+
+@pytest.mark.parametrize(
+    "failure", [URLError(ConnectionRefusedError()), URLError(TimeoutError()), TimeoutError(), ConnectionResetError()]
+)
+def test_online_without_an_answer_of_the_server_is_offline_with_a_warning(
+    failure: OSError,
+    log_dir: Path,
+    modes: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    patience: list[float] = []
+
+    def urlopen(url: str, timeout: float) -> None:
+        assert url == "http://127.0.0.1:9"
+        patience.append(timeout)
+        raise failure
+
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    monkeypatch.setattr(module, "urlopen", urlopen)
+    WandbWriter(log_dir, {}).close()
+    assert modes == ["offline"]
+    assert patience[0] <= 5.0
+    assert warnings(caplog) == ["wandb: mode is online, but http://127.0.0.1:9 does not answer; logging offline"]
+
+
+def test_online_where_the_server_refuses_the_run_goes_on_offline_with_a_warning(
+    log_dir: Path, server: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with closing(WandbWriter(log_dir, {})) as writer:
+        writer.write(100, {"train/return": 1.5})
+    assert "/graphql" in server
+    (warning,) = warnings(caplog)
+    assert warning.startswith("wandb: no online run could be started, logging offline: ")
+    assert "\n" not in warning
+    (path,) = run_files(log_dir)
+    assert history(path) == [{"steps": 100, "train/return": 1.5}]
+    assert start(path).run_id == (log_dir / "wandb_run_id.txt").read_text().strip()
+
+
+def test_an_offline_run_that_cannot_be_started_is_an_error(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: object) -> None:
+        raise wandb.errors.UsageError("the disk is full")
+
+    monkeypatch.setattr(wandb, "init", init)
+    with pytest.raises(wandb.errors.UsageError, match="the disk is full"):
+        WandbWriter(log_dir, {})

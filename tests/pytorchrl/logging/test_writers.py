@@ -1,0 +1,130 @@
+"""The writers a run asks for by name: known, installed, and all closed where one cannot be made."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+from pytorchrl.logging import TensorBoardWriter, make_writers
+from pytorchrl.logging import writers as module
+
+
+def scalars(log_dir: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows of a run folder: steps and values by name."""
+    events = EventAccumulator(str(log_dir / "tensorboard"))
+    events.Reload()
+    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+def test_no_names_make_no_writers(tmp_path: Path) -> None:
+    assert make_writers([], tmp_path / "run", {}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("wanbd", r"log_to: unknown place 'wanbd'; did you mean 'wandb'\? There are wandb, tensorboard"),
+        ("TensorBoard", r"log_to: unknown place 'TensorBoard'; did you mean 'tensorboard'\? There are"),
+        ("mlflow", r"log_to: unknown place 'mlflow'; There are wandb, tensorboard"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_before_anything_is_made(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_writers(["tensorboard", name], tmp_path / "run", {})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "install"), [("wandb", "pip install wandb"), ("tensorboard", r'pip install "pytorchrl\[tensorboard\]"')]
+)
+@pytest.mark.parametrize("leftover", [False, True], ids=["nothing there", "a folder of that name"])
+def test_a_missing_package_is_named_with_the_line_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, install: str, leftover: bool
+) -> None:
+    if leftover:
+        (tmp_path / name).mkdir()
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    with pytest.raises(ModuleNotFoundError, match=f"log_to='{name}' needs a package: {install}"):
+        make_writers([name], tmp_path / "run", {})
+    assert not (tmp_path / "run").exists()
+
+
+def test_tensorboard_shows_each_metric_over_environment_steps_while_the_run_goes_on(tmp_path: Path) -> None:
+    (writer,) = make_writers(["tensorboard"], tmp_path / "new" / "run", {})
+    writer.write(100, {"train/return": 1.5, "losses/q": 0.25})
+    writer.write(200, {"train/return": 2.5})
+    shown = scalars(tmp_path / "new" / "run")
+    writer.close()
+    assert shown == {"train/return": [(100, 1.5), (200, 2.5)], "losses/q": [(100, 0.25)]}
+
+
+def test_tensorboard_forgets_what_was_logged_after_the_checkpoint_a_run_resumes_from(tmp_path: Path) -> None:
+    first = TensorBoardWriter(tmp_path)
+    for steps in (100, 200, 201, 300):
+        first.write(steps, {"train/return": -steps})
+    first.close()
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    # TensorBoard reads event files by name, which begins with the second in which they were made.
+    events.rename(events.with_name("events.out.tfevents.0000000001.earlier"))
+    (second,) = make_writers(["tensorboard"], tmp_path, {}, resumed_at=200)
+    second.write(300, {"train/return": 3.0})
+    second.close()
+    assert scalars(tmp_path) == {"train/return": [(100, -100.0), (200, -200.0), (300, 3.0)]}
+
+
+def test_a_new_run_leaves_the_events_that_are_there(tmp_path: Path) -> None:
+    for steps in (300, 100):
+        writer = TensorBoardWriter(tmp_path)
+        writer.write(steps, {"train/return": 1.0})
+        writer.close()
+    assert sorted(scalars(tmp_path)["train/return"]) == [(100, 1.0), (300, 1.0)]
+
+
+def test_a_name_given_twice_makes_one_writer(tmp_path: Path) -> None:
+    writers = make_writers(["tensorboard", "tensorboard"], tmp_path, {})
+    for writer in writers:
+        writer.close()
+    assert len(writers) == 1
+    assert len(list((tmp_path / "tensorboard").iterdir())) == 1
+
+
+class Recording:
+    """A writer that notes what is made and closed."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self._name, self._log = name, log
+        log.append(f"{name} made")
+
+    def close(self) -> None:
+        self._log.append(f"{self._name} closed")
+
+
+@pytest.mark.parametrize("names", [["wandb", "tensorboard"], ["tensorboard", "wandb"]])
+def test_what_was_made_is_closed_where_a_later_writer_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]
+) -> None:
+    log: list[str] = []
+    classes = {"wandb": "WandbWriter", "tensorboard": "TensorBoardWriter"}
+
+    def failing(*_: object) -> None:
+        raise PermissionError("the disk is read-only")
+
+    monkeypatch.setattr(module, classes[names[0]], lambda *_: Recording(names[0], log))
+    monkeypatch.setattr(module, classes[names[1]], failing)
+    with pytest.raises(PermissionError, match="read-only"):
+        make_writers(names, tmp_path, {})
+    assert log == [f"{names[0]} made", f"{names[0]} closed"]
+
+
+def test_writers_come_open_and_in_the_order_they_were_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(module, "WandbWriter", lambda *_: Recording("wandb", log))
+    monkeypatch.setattr(module, "TensorBoardWriter", lambda *_: Recording("tensorboard", log))
+    make_writers(["tensorboard", "wandb"], tmp_path, {})
+    assert log == ["tensorboard made", "wandb made"]
