@@ -1,0 +1,129 @@
+"""Timing the same work of several libraries in turn, so that a machine that slows down or is shared meets them all."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rich.table import Table
+
+_WARM_UP_CALLS = 5
+"""Before each block: the caches still hold what the last library left there."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the first of a contest's rows, ours, is to reach beside another."""
+
+    at_least: float
+    """How many times as fast as the other it is to be; below 1 where it may be slower."""
+    other: str | None = None
+    """The name of the other's row; the fastest peer's where None."""
+
+
+@dataclass
+class Contest:
+    """Microseconds a call of the same work, by library: ours first, an entry for each repetition.
+
+    Args:
+        title: what the work is.
+        microseconds: a row's name, and its times.
+        peers: names of the rows that ours is compared with.
+        targets: what ours is to reach.
+    """
+
+    title: str
+    microseconds: dict[str, list[float]]
+    peers: list[str]
+    targets: tuple[Target, ...] = ()
+
+    @property
+    def ours(self) -> str:
+        """Our row's name."""
+        return next(iter(self.microseconds))
+
+    @property
+    def fastest_peer(self) -> str | None:
+        """The name of the peer whose median is the smallest, if there is any."""
+        return min(self.peers, key=self.median, default=None)
+
+    def median(self, name: str) -> float:
+        """A row's microseconds a call."""
+        return statistics.median(self.microseconds[name])
+
+    def speed(self, name: str, other: str) -> float:
+        """How many times as fast a row is as another: the median over repetitions that followed each other."""
+        pairs = zip(self.microseconds[name], self.microseconds[other], strict=True)
+        return statistics.median(theirs / ours for ours, theirs in pairs)
+
+    def reached(self, target: Target) -> float | None:
+        """How many times as fast as the target's other row ours is; None where there is no such row."""
+        other = target.other or self.fastest_peer
+        return self.speed(self.ours, other) if other in self.microseconds else None
+
+    def table(self) -> Table:
+        """A row for each library, and ours beside the targets below."""
+        fastest = self.fastest_peer
+        table = Table(title=self.title, title_justify="left", caption=self._verdicts(), caption_justify="left")
+        table.add_column("", no_wrap=True)
+        for heading in ("microseconds", "lowest to highest", "times as fast as the fastest peer"):
+            table.add_column(heading, justify="right")
+        for name, times in self.microseconds.items():
+            table.add_row(
+                name,
+                f"{self.median(name):,.1f}",
+                f"{min(times):,.1f} to {max(times):,.1f}",
+                f"{self.speed(name, fastest):.2f}x" if fastest else "",
+            )
+        return table
+
+    def figures(self) -> dict[str, object]:
+        """All of it, for a file."""
+        return {
+            "microseconds": self.microseconds,
+            "fastest_peer": self.fastest_peer,
+            "targets": [
+                {"beside": target.other or self.fastest_peer, "at_least": target.at_least, "reached": reached}
+                | {"met": None if reached is None else reached >= target.at_least}
+                for target in self.targets
+                for reached in (self.reached(target),)
+            ],
+        }
+
+    def _verdicts(self) -> str:
+        verdicts = []
+        for target in self.targets:
+            other, reached = target.other or self.fastest_peer or "any peer", self.reached(target)
+            goal = (
+                f"at least {target.at_least:g}x as fast as {other}"
+                if target.at_least >= 1
+                else f"at most {1 / target.at_least:g}x the time of {other}"
+            )
+            if reached is None:
+                verdicts.append(f"target: {goal}: not measured")
+            else:
+                figure = f"{reached:.2f}x as fast" if target.at_least >= 1 else f"{1 / reached:.2f}x the time"
+                verdicts.append(f"target: {goal}: {figure}, {'met' if reached >= target.at_least else 'NOT MET'}")
+        return "\n".join(verdicts)
+
+
+def measure(work: Mapping[str, Callable[[], object]], repetitions: int, calls: int) -> dict[str, list[float]]:
+    """Microseconds a call of each, in blocks of ``calls`` calls that alternate between them."""
+    microseconds: dict[str, list[float]] = {name: [] for name in work}
+    for call in work.values():
+        call()
+    for _ in range(repetitions):
+        gc.collect()
+        for name, call in work.items():
+            microseconds[name].append(_microseconds(call, calls))
+    return microseconds
+
+
+def _microseconds(call: Callable[[], object], calls: int) -> float:
+    for _ in range(_WARM_UP_CALLS):
+        call()
+    started = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - started) / calls * 1e6
