@@ -45,5 +45,5 @@ class Episodes:
         return self._first.nbytes + self._last.nbytes
 
     @property
-    def _aside_numbers(self) -> NDArray[np.int64]:
+    def _aside_numbers(self) -> NDArray[np.int32]:
         return self._ring.aside_numbers.reshape(self._ring.rows, self._ring.envs)

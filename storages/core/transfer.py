@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
-from storages.transition import FLAGS, Batch
+from storages.transition import Batch
 
 
 def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
-    """Tensors on ``device`` of the dtypes that the arrays have; flags as float32.
+    """Tensors on ``device`` of the dtypes that the arrays have.
 
     The tensors share the arrays' memory where ``device`` is the CPU, so the arrays must be the caller's alone.
     """
@@ -19,8 +18,7 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
         if isinstance(value, Mapping):
             batch[key] = {name: _to_device(torch.from_numpy(leaf), device) for name, leaf in value.items()}
         else:
-            array = value.astype(np.float32) if key in FLAGS else value
-            batch[key] = _to_device(torch.from_numpy(array), device)
+            batch[key] = _to_device(torch.from_numpy(value), device)
     return batch
 
 

@@ -13,7 +13,7 @@ OPEN = -1
 
 @numba.njit(cache=True, nogil=True)
 def add_step(
-    aside_numbers: NDArray[np.int64],
+    aside_numbers: NDArray[np.int32],
     step: int,
     oldest: int,
     first: NDArray[np.int64],
@@ -22,7 +22,7 @@ def add_step(
     """Take up a step that was just inserted.
 
     Args:
-        aside_numbers: (slots, E) int64, not negative where an episode ended or broke off.
+        aside_numbers: (slots, E) int32, not negative where an episode ended or broke off.
         step: the step's number.
         oldest: number of the oldest live step.
         first: written.
@@ -44,7 +44,7 @@ def add_step(
 
 @numba.njit(cache=True, nogil=True)
 def add_steps(
-    aside_numbers: NDArray[np.int64],
+    aside_numbers: NDArray[np.int32],
     oldest: int,
     end: int,
     first: NDArray[np.int64],

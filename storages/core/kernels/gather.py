@@ -1,76 +1,204 @@
-"""Copying rows out of a ring, whatever their dtype: all arrays here are two-dimensional bytes, a transition a row.
+"""Copying transitions out of a ring, whatever their dtypes.
 
-Transition ``n`` lies in row ``n % len(source)``, and what the same environment did next ``num_envs`` rows further,
-round the ring. A kernel asks for what it will read before it reads it: see :mod:`storages.core.kernels.prefetch`.
+Transition ``n`` lies in row ``n % rows``, and what the same environment did next ``num_envs`` rows further, round the
+ring. What followed it stands aside where that row begins something else: see :mod:`storages.core.aside`.
+
+Rows chosen at random lie where no cache holds them, so a kernel asks for all that it will read before it reads it:
+see :mod:`storages.core.kernels.prefetch`.
 """
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.prefetch import prefetch, prefetch_row
+from storages.core.kernels.memory import (
+    address_of,
+    copy_bytes,
+    load_byte,
+    load_int32,
+    load_int64,
+    prefetch_at,
+    store_byte,
+    store_float32,
+    store_int32,
+    store_int64,
+)
 
-_LARGEST_PREFETCHED_BYTES = 1024
-"""Of a longer row the processor itself sees what comes next."""
+HERE, HERE_FLAG, LAST, LAST_FLAG, FOLLOWING = range(5)
+"""What a field is of: the transition itself (a flag becomes a float32), the last of its window, what followed that."""
+
+ADDRESS, STRIDE, WIDTH, KIND, ASIDE_ADDRESS, ASIDE_MASK = range(6)
+"""Columns of ``fields``: where row 0 lies, bytes from row to row, bytes of a value, what it is of; where place 0 aside
+lies and the number of places less one, which is a power of two."""
+
+ALIGNMENT_BYTES = 64
+"""Each field's values begin at a multiple of it."""
+
+REPEAT, ZERO = -1, -2
+"""How a stack of frames is filled up before its stream's first frame: with that frame, with zeros, or else (from 0 on)
+with the frames of that number that stand aside."""
+
+_CACHE_LINE_BYTES = 64
+_ROWS_AT_A_TIME = 512
+"""What was asked for must still be there when it is read."""
 
 
 @numba.njit(cache=True, nogil=True)
-def gather_rows(source: NDArray[np.uint8], rows: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
-    """Copy rows into ``out``.
-
-    Args:
-        source: (rows, bytes).
-        rows: (B,) int64.
-        out: (B, bytes).
-    """
-    width = source.shape[1]
-    if width <= _LARGEST_PREFETCHED_BYTES:
-        for i in range(rows.shape[0]):
-            prefetch_row(source, rows[i])
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        for k in range(width):
-            out[i, k] = source[row, k]
-
-
-@numba.njit(cache=True, nogil=True)
-def gather_successors(
-    source: NDArray[np.uint8],
-    aside: NDArray[np.uint8],
-    aside_numbers: NDArray[np.int64],
-    rows: NDArray[np.int64],
+def gather_fields(
+    fields: NDArray[np.int64],
+    here: NDArray[np.int64],
+    following: NDArray[np.int64],
+    aside_address: int,
+    aside_stride: int,
+    num_rows: int,
     num_envs: int,
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
     out: NDArray[np.uint8],
 ) -> None:
-    """Copy what followed the transition in each row: its environment's next row, or what stands aside for it.
+    """Copy fields of windows into ``out``, one field after the other, each from a multiple of 64 bytes on.
 
     Args:
-        source: (rows, bytes), what each step began with.
-        aside: (places, bytes), what episodes ended with; number ``a`` lies in place ``a % places``.
-        aside_numbers: (rows, 1) int64, for each row the number of what stands aside for it, -1 where nothing does.
-        rows: (B,) int64.
-        num_envs: how many environments a step has.
-        out: (B, bytes).
+        fields: (F, 6), see :data:`ADDRESS`.
+        here: (regions, 3), address, stride and bytes of what will be read in the rows of the windows.
+        following: (regions, 3), as ``here``, in the rows after the windows.
+        aside_address: where the int32 lies that says what stands aside for row 0, negative where nothing does.
+        aside_stride: bytes from row to row of these.
+        num_rows: rows in the ring.
+        num_envs: environments in a step.
+        first: (B,) transitions that the windows begin with.
+        last: (B,) transitions that they end with; ``first`` itself where they have one step.
+        out: (bytes,), written.
     """
-    batch, width = rows.shape[0], source.shape[1]
-    for i in range(batch):
-        prefetch(aside_numbers, rows[i], 0)
-    # Where to copy from: a row of the source from 0 on, a place aside below.
-    places = np.empty(batch, np.int64)
-    for i in range(batch):
-        number = aside_numbers[rows[i], 0]
-        if number >= 0:
-            places[i] = -1 - number % aside.shape[0]
+    windows, out_address = first.shape[0], address_of(out)
+    first_rows, last_rows = np.empty(_ROWS_AT_A_TIME, np.int64), np.empty(_ROWS_AT_A_TIME, np.int64)
+    following_rows = np.empty(_ROWS_AT_A_TIME, np.int64)
+    for begin in range(0, windows, _ROWS_AT_A_TIME):
+        count = min(_ROWS_AT_A_TIME, windows - begin)
+        for i in range(count):
+            first_rows[i] = first[begin + i] % num_rows
+            _prefetch(here, first_rows[i])
+        if address_of(first) == address_of(last):
+            last_rows[:count] = first_rows[:count]
         else:
-            following = rows[i] + num_envs
-            places[i] = following if following < source.shape[0] else following - source.shape[0]
-            if width <= _LARGEST_PREFETCHED_BYTES:
-                prefetch_row(source, places[i])
-    for i in range(batch):
-        place = places[i]
-        if place >= 0:
-            for k in range(width):
-                out[i, k] = source[place, k]
-        else:
-            for k in range(width):
-                out[i, k] = aside[-1 - place, k]
+            for i in range(count):
+                last_rows[i] = last[begin + i] % num_rows
+                _prefetch(here, last_rows[i])
+        for i in range(count):
+            row = last_rows[i] + num_envs
+            following_rows[i] = row if row < num_rows else row - num_rows
+            _prefetch(following, following_rows[i])
+        target = out_address
+        for field in range(fields.shape[0]):
+            address, stride, width = fields[field, ADDRESS], fields[field, STRIDE], fields[field, WIDTH]
+            kind = fields[field, KIND]
+            if kind in (HERE, LAST):
+                _copy(address, stride, width, first_rows if kind == HERE else last_rows, count, target + begin * width)
+            elif kind == FOLLOWING:
+                aside, mask = fields[field, ASIDE_ADDRESS], fields[field, ASIDE_MASK]
+                to = target + begin * width
+                for i in range(count):
+                    number = load_int32(aside_address + last_rows[i] * aside_stride)
+                    if number >= 0:
+                        copy_bytes(to, aside + (number & mask) * width, width)
+                    else:
+                        copy_bytes(to, address + following_rows[i] * stride, width)
+                    to += width
+            else:
+                width = 4
+                rows = first_rows if kind == HERE_FLAG else last_rows
+                for i in range(count):
+                    store_float32(target + (begin + i) * 4, load_byte(address + rows[i] * stride))
+            target += _aligned(width * windows)
+
+
+@numba.njit(cache=True, nogil=True)
+def gather_stacks(
+    frames: NDArray[np.uint8],
+    depth: int,
+    following: bool,
+    aside: NDArray[np.uint8],
+    aside_numbers: NDArray[np.int32],
+    before: NDArray[np.uint8],
+    padding: NDArray[np.int32],
+    padding_frames: NDArray[np.uint8],
+    num_envs: int,
+    transitions: NDArray[np.int64],
+    out: NDArray[np.uint8],
+) -> None:
+    """Put stacks of the last ``depth`` frames together, the newest last.
+
+    Args:
+        frames: (rows, bytes), the newest frame of each observation.
+        depth: frames in a stack.
+        following: stacks of what followed the transitions, instead of their own.
+        aside: (places, bytes), newest frames of what episodes ended with; number ``a`` lies in ``a % places``.
+        aside_numbers: (rows, 1), for each row the number of what stands aside for it, negative where nothing does.
+        before: (rows, 1), how many rows before this one belong to its stream, at most ``depth - 1``.
+        padding: (rows, 1), what fills a stack up whose stream begins in a row: see :data:`REPEAT`.
+        padding_frames: (places, (depth - 1) * bytes).
+        num_envs: environments in a step.
+        transitions: (B,).
+        out: (B, depth * bytes), written.
+    """
+    num_rows, width = frames.shape
+    from_address, stacks_address = address_of(frames), address_of(out)
+    aside_address, padding_address = address_of(aside), address_of(padding_frames)
+    for i in range(transitions.shape[0]):
+        row = transitions[i] % num_rows
+        stack = stacks_address + i * depth * width
+        stored = np.int64(before[row, 0])
+        newest = depth - 1
+        if following:
+            number = aside_numbers[row, 0]
+            if number >= 0:
+                copy_bytes(stack + newest * width, aside_address + (number & (aside.shape[0] - 1)) * width, width)
+            else:
+                copy_bytes(stack + newest * width, from_address + (row + num_envs) % num_rows * width, width)
+            newest -= 1
+        for age in range(newest + 1):
+            target = stack + (newest - age) * width
+            if age <= stored:
+                copy_bytes(target, from_address + (row - age * num_envs) % num_rows * width, width)
+                continue
+            begin = (row - stored * num_envs) % num_rows
+            kind = np.int64(padding[begin, 0])
+            if kind == REPEAT:
+                copy_bytes(target, from_address + begin * width, width)
+            elif kind == ZERO:
+                out[i, (newest - age) * width : (newest - age + 1) * width] = 0
+            else:
+                place = kind & (padding_frames.shape[0] - 1)
+                older = depth - 1 - (age - stored)
+                copy_bytes(target, padding_address + (place * (depth - 1) + older) * width, width)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _prefetch(regions: NDArray[np.int64], row: int) -> None:
+    for region in range(regions.shape[0]):
+        address, width = regions[region, 0] + row * regions[region, 1], regions[region, 2]
+        for offset in range(0, width, _CACHE_LINE_BYTES):
+            prefetch_at(address + offset)
+        # What begins within a line ends in one more.
+        prefetch_at(address + width - 1)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _copy(address: int, stride: int, width: int, rows: NDArray[np.int64], count: int, target: int) -> None:
+    if width == 4:
+        for i in range(count):
+            store_int32(target + i * 4, load_int32(address + rows[i] * stride))
+    elif width == 8:
+        for i in range(count):
+            store_int64(target + i * 8, load_int64(address + rows[i] * stride))
+    elif width == 1:
+        for i in range(count):
+            store_byte(target + i, load_byte(address + rows[i] * stride))
+    else:
+        for i in range(count):
+            copy_bytes(target + i * width, address + rows[i] * stride, width)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _aligned(size_bytes: int) -> int:
+    return (size_bytes + ALIGNMENT_BYTES - 1) // ALIGNMENT_BYTES * ALIGNMENT_BYTES

@@ -22,7 +22,7 @@ def window_lengths(
     longest: int,
     end: int,
     num_envs: int,
-    aside_numbers: NDArray[np.int64],
+    aside_numbers: NDArray[np.int32],
     lengths: NDArray[np.int64],
 ) -> None:
     """Follow each transition's environment for ``longest`` steps, no further than an end or the newest step.
@@ -33,7 +33,7 @@ def window_lengths(
         longest: steps in a window that nothing ends before.
         end: number of the next transition to be inserted.
         num_envs: how many environments a step has.
-        aside_numbers: (rows, 1) int64, -1 where the next row of the environment continues a row.
+        aside_numbers: (rows, 1) int32, -1 where the next row of the environment continues a row.
         lengths: (B,) int64, written: steps in each window.
     """
     _prefetch_windows(aside_numbers, rows, longest, num_envs)

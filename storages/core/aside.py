@@ -1,0 +1,98 @@
+"""Room for what stands aside of a few transitions: the true last observations of episodes, frames before a stream.
+
+Places are handed out and freed in the order of time, so they form a queue round an array, which grows to the most that
+were ever taken at once. Each transition has a number that says which place is its own: number ``a`` lies in place
+``a % places``.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOTHING = -1
+LARGEST_NUMBER = 2**31 - 1
+"""Numbers go round after it; places are a power of two, so the place is the same."""
+_FEWEST_PLACES = 16
+
+
+class Aside:
+    """What stands aside of the transitions of a ring.
+
+    Args:
+        numbers: (rows, E) int32, the transitions' numbers, negative where they have none; kept by this.
+    """
+
+    def __init__(self, numbers: NDArray[np.int32]) -> None:
+        self.numbers = numbers
+        self.numbers.fill(NOTHING)
+        self.places = _FEWEST_PLACES
+        self._next = 0
+        self._oldest = 0
+        self._values: dict[str, NDArray[np.uint8]] = {}
+
+    def add(self, name: str, width: int) -> None:
+        """Make room for a kind of values, of so many bytes each."""
+        self._values[name] = np.zeros((self.places, width), np.uint8)
+
+    def values(self, name: str) -> NDArray[np.uint8]:
+        """(places, bytes); another array once there are more places."""
+        return self._values[name]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the places; the numbers are their owner's."""
+        return sum(values.nbytes for values in self._values.values())
+
+    def reserve(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give transitions of a slot numbers of their own; returns their places."""
+        self._grow(self._next - self._oldest + len(envs))
+        numbers = self._next + np.arange(len(envs))
+        self._next += len(envs)
+        self.numbers[slot, envs] = numbers & LARGEST_NUMBER
+        return numbers % self.places
+
+    def free(self, slot: int) -> None:
+        """Take back the places of the oldest slot that has any."""
+        if self._next > self._oldest:
+            numbers = self.numbers[slot]
+            self._oldest += int(np.count_nonzero(numbers >= 0))
+            numbers.fill(NOTHING)
+
+    def clear(self) -> None:
+        """Take back all places."""
+        self._oldest = self._next
+        self.numbers.fill(NOTHING)
+
+    def saved(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.uint8]]]:
+        """Numbers of slots, oldest first, counted from 0, and what stands aside for them in that order."""
+        numbers = self.numbers[slots]
+        taken = numbers >= 0
+        counted = numbers.copy()
+        counted[taken] = np.arange(np.count_nonzero(taken), dtype=np.int32)
+        places = numbers[taken] % self.places
+        return counted, {name: values[places] for name, values in self._values.items()}
+
+    def restore(
+        self, slots: NDArray[np.int64], numbers: NDArray[np.int32], values: dict[str, NDArray[np.uint8]]
+    ) -> None:
+        """Be what was saved; nothing may stand aside yet."""
+        taken = int(np.count_nonzero(numbers >= 0))
+        self._grow(taken)
+        self._oldest, self._next = 0, taken
+        self.numbers[slots] = numbers
+        for name, saved in values.items():
+            self._values[name][:taken] = saved
+
+    def _grow(self, needed: int) -> None:
+        places = self.places
+        while places < needed:
+            places *= 2
+        if places == self.places:
+            return
+        held = np.arange(self._oldest, self._next)
+        for name, values in self._values.items():
+            grown: NDArray[Any] = np.zeros((places, values.shape[1]), np.uint8)
+            grown[held % places] = values[held % self.places]
+            self._values[name] = grown
+        self.places = places

@@ -1,0 +1,129 @@
+"""Observations that are stacks of the last frames: each frame is stored once, and stacks are put together when asked.
+
+An observation of ``depth`` frames shares all but its newest with the one before it in its stream (an episode, or what
+is stored of one). So a row holds its newest frame, and how many rows before it belong to its stream. What the first
+stack of a stream is filled up with is told by one number: its first frame again, zeros, or any other frames, which
+stand aside. Nothing is lost: what comes out is what went in, to the bit.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.aside import Aside
+from storages.core.column import Column, bytes_of
+from storages.core.fields import LeafLayout, Path
+from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
+from storages.transition import Array
+
+_FRAMES = "frames"
+
+
+class FrameColumn(Column):
+    """A leaf whose values are stacks of the last frames, the newest last.
+
+    Args:
+        layout: shape (depth, *frame) and dtype of a stack.
+        rows: steps that fit, ``depth`` more than are live at a time.
+        num_envs: environments in a step.
+        successor: the leaf of what followed.
+    """
+
+    def __init__(self, layout: LeafLayout, rows: int, num_envs: int, successor: Path | None) -> None:
+        depth, *frame = layout.shape
+        super().__init__(layout, np.zeros((rows, num_envs, *frame), layout.dtype), successor, own=True)
+        self.depth = depth
+        self._before = np.zeros((rows, num_envs), np.uint8)
+        self._padding = Aside(np.empty((rows, num_envs), np.int32))
+        self._padding.add(_FRAMES, (self.depth - 1) * self.width)
+        self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        aside = self._padding.nbytes + self._padding.numbers.nbytes
+        return super().nbytes + self._before.nbytes + aside + self._newest.nbytes
+
+    def are_stacks(self, begins: Array, follows: Array) -> bool:
+        """Whether what follows is what the step begins with, moved on by one frame."""
+        return begins[:, 1:].tobytes() == follows[:, :-1].tobytes()
+
+    def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
+        """(E,): where a step begins with something else than what the step before led to; None for nowhere."""
+        if self._newest.tobytes() == begins.tobytes():
+            return None
+        different: NDArray[np.bool_] = (bytes_of(self._newest) != bytes_of(begins)).any(axis=1)
+        return different
+
+    def insert(
+        self, slot: int, following: int, begins: Array, follows: Array | None, starts: NDArray[np.bool_] | None
+    ) -> None:
+        """Store a step; where a stream starts, all its frames, else its newest."""
+        assert follows is not None
+        assert starts is not None
+        self._padding.free(following)
+        self._before[slot] = np.where(starts, 0, np.minimum(self._before[slot - 1] + 1, self.depth - 1))
+        if starts.any():
+            self._start(slot, begins, np.flatnonzero(starts))
+        self.data[following] = follows[:, -1]
+        self._newest[...] = follows
+
+    def _start(self, slot: int, begins: Array, envs: NDArray[np.int64]) -> None:
+        stacks = bytes_of(begins[envs]).reshape(len(envs), self.depth, -1)
+        older, newest = stacks[:, :-1], stacks[:, -1:]
+        repeated, zero = (older == newest).all(axis=(1, 2)), ~older.any(axis=(1, 2))
+        self.data[slot, envs] = begins[envs, -1]
+        self._padding.numbers[slot, envs] = np.where(repeated, REPEAT, ZERO)
+        others = ~repeated & ~zero
+        if others.any():
+            places = self._padding.reserve(slot, envs[others])
+            self._padding.values(_FRAMES)[places] = older[others].reshape(len(places), -1)
+
+    def gather(self, transitions: NDArray[np.int64], aside: Aside, name: str, following: bool, out: Array) -> None:
+        """Put stacks together.
+
+        Args:
+            transitions: (B,), their numbers.
+            aside: what stands aside of the ring's columns.
+            name: of this column there.
+            following: stacks of what followed, instead of the transitions' own.
+            out: (B, depth, *frame), written.
+        """
+        rows = self.data.shape[0] * self.data.shape[1]
+        gather_stacks(
+            self.data.reshape(rows, -1).view(np.uint8),
+            self.depth,
+            following,
+            aside.values(name),
+            aside.numbers.reshape(rows, 1),
+            self._before.reshape(rows, 1),
+            self._padding.numbers.reshape(rows, 1),
+            self._padding.values(_FRAMES),
+            self.data.shape[1],
+            transitions,
+            out.reshape(len(out), -1).view(np.uint8),
+        )
+
+    def reset(self) -> None:
+        """Nothing is stored any more."""
+        self._padding.clear()
+
+    def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+        """What some rows hold, as tensors and plain data."""
+        numbers, aside = self._padding.saved(rows)
+        return super().saved(rows) | {
+            "before": torch.from_numpy(self._before[rows]),
+            "padding": torch.from_numpy(numbers),
+            "padding_frames": torch.from_numpy(aside[_FRAMES]),
+            "newest": torch.from_numpy(self._newest.copy()),
+        }
+
+    def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
+        """Be what was saved."""
+        super().restore(rows, saved)
+        self._before[rows] = saved["before"].numpy()
+        self._padding.restore(rows, saved["padding"].numpy(), {_FRAMES: saved["padding_frames"].numpy()})
+        self._newest = saved["newest"].numpy().copy()

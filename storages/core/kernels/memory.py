@@ -1,0 +1,100 @@
+"""Memory by address, inside compiled code.
+
+A batch comes out of many arrays of many dtypes. Reached by their addresses, they are all copied by one compiled call;
+passed one by one, the calls alone would take longer than the copying. Addresses are those of arrays that the caller
+holds on to.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+_READ, _KEEP_IN_ALL_CACHES, _DATA = 0, 3, 1
+
+
+@intrinsic
+def _prefetch_at(typing_context: Any, address: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte_pointer, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [byte_pointer, integer, integer, integer])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [byte_pointer], function_type)
+        options = [integer(option) for option in (_READ, _KEEP_IN_ALL_CACHES, _DATA)]
+        builder.call(function, [builder.inttoptr(arguments[0], byte_pointer), *options])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
+def _copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte_pointer = ir.IntType(8).as_pointer()
+        to, start = (builder.inttoptr(address, byte_pointer) for address in arguments[:2])
+        one = ir.Constant(arguments[2].type, 1)
+        cgutils.raw_memcpy(builder, to, start, arguments[2], one, align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def _address_of(typing_context: Any, array: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.ptrtoint(made.data, ir.IntType(64))
+
+    return types.int64(array), generate
+
+
+def _loader(number: Any, stored: ir.Type) -> Any:
+
+    @intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            value = builder.load(builder.inttoptr(arguments[0], stored.as_pointer()))
+            value.align = 1
+            return value
+
+        return number(types.int64), generate
+
+    return load
+
+
+def _storer(number: Any, stored: ir.Type) -> Any:
+
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            instruction = builder.store(arguments[1], builder.inttoptr(arguments[0], stored.as_pointer()))
+            instruction.align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, number), generate
+
+    return store
+
+
+# Intrinsics are called without the context that their definitions take.
+prefetch_at: Callable[[int], None] = _prefetch_at  # type: ignore[assignment]
+"""Ask for the cache line of an address."""
+copy_bytes: Callable[[int, int, int], None] = _copy_bytes  # type: ignore[assignment]
+"""Copy to an address, from an address, so many bytes; the two do not overlap."""
+address_of: Callable[[NDArray[Any]], int] = _address_of  # type: ignore[assignment]
+"""Where an array begins."""
+load_byte: Callable[[int], int] = _loader(types.uint8, ir.IntType(8))
+load_int32: Callable[[int], int] = _loader(types.int32, ir.IntType(32))
+load_int64: Callable[[int], int] = _loader(types.int64, ir.IntType(64))
+store_byte: Callable[[int, int], None] = _storer(types.uint8, ir.IntType(8))
+store_int32: Callable[[int, int], None] = _storer(types.int32, ir.IntType(32))
+store_int64: Callable[[int, int], None] = _storer(types.int64, ir.IntType(64))
+store_float32: Callable[[int, float], None] = _storer(types.float32, ir.FloatType())
