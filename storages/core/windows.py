@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.windows import discounted_sums, window_lengths
+from storages.core.kernels.windows import discounted_sums, follow
 from storages.core.ring import Ring
 from storages.transition import DISCOUNT, DONE2, IREW, REW
 
@@ -19,19 +19,24 @@ class Windows(NamedTuple):
     """(B,): where these lie."""
     lengths: NDArray[np.int64]
     """(B,): their steps."""
+    last: NDArray[np.int64]
+    """(B,): numbers of the transitions that they end with."""
+    discounts: NDArray[np.float32]
+    """(B, 1): ``gamma**length``."""
 
 
-def windows_of(ring: Ring, first: NDArray[np.int64], longest: int) -> Windows:
+def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -> Windows:
     """Windows of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
-    rows, lengths = ring.rows_of(first), np.empty_like(first)
-    window_lengths(first, rows, longest, ring.end, ring.envs, ring.aside_numbers, lengths)
-    return Windows(first, rows, lengths)
+    rows, lengths, last = np.empty_like(first), np.empty_like(first), np.empty_like(first)
+    discounts = np.empty((len(first), 1), np.float32)
+    follow(first, longest, ring.end, ring.envs, ring.aside_numbers, gamma, rows, lengths, last, discounts[:, 0])
+    return Windows(first, rows, lengths, last, discounts)
 
 
 def one_step(ring: Ring, first: NDArray[np.int64], gamma: float) -> dict[str, Any]:
     """The fields of transitions, and DISCOUNT: ``gamma``, 0 where the environment terminated."""
     fields = ring.gather(first)
-    fields[DISCOUNT] = np.where(fields[DONE2], np.float32(0), np.float32(gamma))
+    fields[DISCOUNT] = (1 - fields[DONE2]) * np.float32(gamma)
     return fields
 
 
@@ -42,14 +47,12 @@ def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float) -> dict[
     (OBS2, RHS2, DONE2, TRUNC2) is what followed the last step, and DISCOUNT is ``gamma**k`` for the ``k`` steps that
     the window has, 0 where the environment terminated. An end of either kind, and the newest step, end a window.
     """
-    windows = windows_of(ring, first, n)
-    fields = ring.gather(first, last=first + (windows.lengths - 1) * ring.envs)
+    windows = windows_of(ring, first, n, gamma)
+    fields = ring.gather(first, last=windows.last)
     for key in (REW, IREW):
         if key in fields:
             fields[key] = sums(ring, key, windows, gamma)[:, None]
-    # As in a sum of rewards: float64 until the end.
-    discounts = np.power(gamma, windows.lengths).astype(np.float32)[:, None]
-    fields[DISCOUNT] = np.where(fields[DONE2], np.float32(0), discounts)
+    fields[DISCOUNT] = (1 - fields[DONE2]) * windows.discounts
     return fields
 
 

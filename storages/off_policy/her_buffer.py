@@ -136,7 +136,7 @@ class HERBuffer(EREBuffer):
         assert episodes is not None
         chosen = transitions[rows]
         goals = choose_goals(self.strategy, self._generator, ring, episodes, chosen)
-        steps = steps_of(windows_of(ring, chosen, self.n_step), ring.envs)
+        steps = steps_of(windows_of(ring, chosen, self.n_step, gamma), ring.envs)
         if self.her_function is not None:
             initial = episodes.first_of(chosen)
             relabel_by_function(ring, fields, rows, steps, goals, gamma, self.her_function, initial)

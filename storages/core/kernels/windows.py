@@ -16,35 +16,45 @@ _MOST_PREFETCHED_STEPS = 8
 
 
 @numba.njit(cache=True, nogil=True)
-def window_lengths(
+def follow(
     first: NDArray[np.int64],
-    rows: NDArray[np.int64],
     longest: int,
     end: int,
     num_envs: int,
     aside_numbers: NDArray[np.int32],
+    gamma: float,
+    rows: NDArray[np.int64],
     lengths: NDArray[np.int64],
+    last: NDArray[np.int64],
+    discounts: NDArray[np.float32],
 ) -> None:
     """Follow each transition's environment for ``longest`` steps, no further than an end or the newest step.
 
     Args:
         first: (B,) int64, numbers of the transitions that windows begin with.
-        rows: (B,) int64, where they lie.
         longest: steps in a window that nothing ends before.
         end: number of the next transition to be inserted.
         num_envs: how many environments a step has.
-        aside_numbers: (rows, 1) int32, -1 where the next row of the environment continues a row.
+        aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
+        gamma: discount factor of one step.
+        rows: (B,) int64, written: where windows begin.
         lengths: (B,) int64, written: steps in each window.
+        last: (B,) int64, written: numbers of the transitions that windows end with.
+        discounts: (B,) float32, written: ``gamma**length``.
     """
+    num_rows = aside_numbers.shape[0]
+    for i in range(first.shape[0]):
+        rows[i] = first[i] % num_rows
     _prefetch_windows(aside_numbers, rows, longest, num_envs)
     for i in range(first.shape[0]):
         # So many steps are there at all.
         most = min(longest, (end - 1 - first[i]) // num_envs + 1)
-        row, length = rows[i], 1
+        row, length, discount = rows[i], 1, gamma
         while length < most and aside_numbers[row, 0] < 0:
-            row = _following(row, num_envs, aside_numbers.shape[0])
+            row = _following(row, num_envs, num_rows)
             length += 1
-        lengths[i] = length
+            discount *= gamma
+        lengths[i], last[i], discounts[i] = length, first[i] + (length - 1) * num_envs, discount
 
 
 @numba.njit(cache=True, nogil=True)
