@@ -16,7 +16,12 @@ from storages.transition import Batch, Leaf, Sample
 
 
 class Environments(Protocol):
-    """What a storage reads of the environments."""
+    """What a storage reads of the environments.
+
+    They may also have ``stacked_frames``, an int or a mapping from names of a dict observation's leaves to ints: how
+    many of the last frames an observation is a stack of (its first axis), the newest last; 0 where it is none. Then
+    each frame is kept once.
+    """
 
     @property
     def num_envs(self) -> int:
@@ -72,7 +77,14 @@ class Storage(Component, ABC):
         self.actor = actor
         self.algorithm = algorithm
         self.size = size
-        self._ring = Ring(size, type(self).__name__, envs.num_envs if envs is not None else None, allow_nonfinite)
+        self._ring = Ring(
+            size,
+            type(self).__name__,
+            envs.num_envs if envs is not None else None,
+            allow_nonfinite,
+            in_records=not self.on_policy,
+            stacked_frames=getattr(envs, "stacked_frames", 0),
+        )
         self._generator = np.random.default_rng()
         self._progress = (0, 1)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 NOTHING = -1
 LARGEST_NUMBER = 2**31 - 1
 """Numbers go round after it; places are a power of two, so the place is the same."""
-_FEWEST_PLACES = 16
+_FEWEST_PLACES = 1
 
 
 class Aside:

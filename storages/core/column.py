@@ -1,5 +1,6 @@
 """One leaf of a ring's transitions: an array (rows, E, ...), and how a step is put into it."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,8 @@ class Column:
     @property
     def width(self) -> int:
         """Bytes of one row of one environment."""
-        return self.data.dtype.itemsize * int(np.prod(self.data.shape[2:]))
+        width: int = self.data.dtype.itemsize * math.prod(self.data.shape[2:])
+        return width
 
     @property
     def nbytes(self) -> int:
@@ -81,5 +83,5 @@ class Column:
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:
     """(E, bytes): values of some environments, as bytes."""
-    contiguous = np.ascontiguousarray(values).reshape(len(values), -1)
-    return contiguous.view(np.uint8)
+    contiguous = np.ascontiguousarray(values)
+    return contiguous.reshape(len(values), math.prod(values.shape[1:])).view(np.uint8)

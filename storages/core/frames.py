@@ -104,7 +104,7 @@ class FrameColumn(Column):
             self._padding.values(_FRAMES),
             self.data.shape[1],
             transitions,
-            out.reshape(len(out), -1).view(np.uint8),
+            out.reshape(len(out), self.depth * self.width // out.itemsize).view(np.uint8),
         )
 
     def reset(self) -> None:

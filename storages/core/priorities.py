@@ -37,7 +37,8 @@ class Priorities:
 
     def __init__(self, ring: Ring, epsilon: float, alpha: float) -> None:
         self._ring = ring
-        self._leaves = ring.rows * ring.envs
+        # One row more than is live: the next step comes in before the oldest is gone.
+        self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
         self.epsilon, self.alpha = epsilon, alpha

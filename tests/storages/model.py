@@ -15,12 +15,21 @@ from storages.transition import ACT, DISCOUNT, DONE, DONE2, FLAGS, INDICES, OBS,
 
 GAMMA = 0.9
 ALGORITHM = SimpleNamespace(gamma=GAMMA)
-KINDS = ("vector", "double", "image", "discrete", "bits", "dict")
+KINDS = ("vector", "double", "image", "discrete", "bits", "dict", "frames", "dict of frames")
+DEPTH = 3
+STACKED_FRAMES: dict[str, Any] = {"frames": DEPTH, "dict of frames": {"pixels": DEPTH, "touch": DEPTH}}
 Sample = dict[str, Any]
 
 
-def replay_buffer(size: int, seed: int = 0, **hyper_parameters: Any) -> ReplayBuffer:
-    storage = ReplayBuffer.create_factory(size=size, **hyper_parameters)("cpu", None, ALGORITHM, None)
+def environments(kind: str, num_envs: int) -> Any:
+    """What a storage is told of the environments; nothing where it can do without."""
+    if kind not in STACKED_FRAMES:
+        return None
+    return SimpleNamespace(num_envs=num_envs, stacked_frames=STACKED_FRAMES[kind])
+
+
+def replay_buffer(size: int, seed: int = 0, envs: Any = None, **hyper_parameters: Any) -> ReplayBuffer:
+    storage = ReplayBuffer.create_factory(size=size, **hyper_parameters)("cpu", None, ALGORITHM, envs)
     storage.seed(seed)
     return storage
 
@@ -50,8 +59,35 @@ class Stream:
                 "a": draw.normal(size=(envs, 2)).astype(np.float32),
                 "b": draw.integers(0, 255, (envs, 1, 3), np.uint8),
             },
+            "frames": lambda: self._padded(self._frame()),
+            "dict of frames": lambda: {
+                "pixels": self._padded(self._frame()),
+                "speed": draw.normal(size=(envs, DEPTH)),
+                "touch": self._padded(draw.normal(size=(envs, 1, 2)).astype(np.float32)),
+            },
         }
         return kinds[self.kind]()
+
+    def follow(self, obs: Any) -> Any:
+        """What may be seen after an observation."""
+        if self.kind == "frames":
+            return np.concatenate([obs[:, 1:], self._frame()], axis=1)
+        new = self.observe()
+        if self.kind == "dict of frames":
+            for name in STACKED_FRAMES[self.kind]:
+                new[name] = np.concatenate([obs[name][:, 1:], new[name][:, -1:]], axis=1)
+        return new
+
+    def _frame(self) -> Any:
+        return self.generator.integers(0, 2, (self.num_envs, 1, 2, 1), np.uint8)
+
+    def _padded(self, frame: Any) -> Any:
+        """Stacks as they begin: filled up with the frame, or with zeros, or with anything."""
+        stacks = np.repeat(frame, DEPTH, axis=1)
+        for env, way in enumerate(self.generator.integers(0, 3, self.num_envs)):
+            if way > 0:
+                stacks[env, :-1] = 0 if way == 1 else self.generator.integers(0, 2, stacks[env, :-1].shape)
+        return stacks
 
     def step(self) -> Sample:
         draw, envs = self.generator, self.num_envs
@@ -64,7 +100,7 @@ class Stream:
                 _copy_row(self.continued, obs, env)
                 rhs[env] = self.rhs[env]
         terminated, truncated = self._flag(0.15), self._flag(0.15)
-        self.continued, self.rhs = self.observe(), draw.normal(size=(envs, 4)).astype(np.float32)
+        self.continued, self.rhs = self.follow(obs), draw.normal(size=(envs, 4)).astype(np.float32)
         self.ended = terminated | truncated
         sample = {
             OBS: obs,

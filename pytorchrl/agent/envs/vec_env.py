@@ -9,6 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from storages.factory import Component
 from storages.hyper_parameters import Count
@@ -42,6 +43,9 @@ class VecEnv(Component):
             of such a name and its arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an
             environment to an environment. A composition of names alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
+        stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
+            each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
+            ``FrameStackObservation``; 0 keeps whole observations.
     """
 
     def __init__(
@@ -52,11 +56,15 @@ class VecEnv(Component):
         mode: Literal["sync", "async"] = "sync",
         wrappers: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
+        stacked_frames: int | Mapping[str, int] | None = None,
     ) -> None:
+        found: list[int] = []
+
         def make() -> gym.Env[Any, Any]:
             made = _make(env, dict(env_kwargs or {}))
             for wrapper in wrappers:
                 made = _wrap(made, wrapper)
+            found.append(frames_stacked_by(made))
             return made
 
         self._make = make
@@ -69,6 +77,9 @@ class VecEnv(Component):
         """Of one environment."""
         self.action_space = self._envs.single_action_space
         """Of one environment."""
+        # The first is always made in this process, in "async" mode too: it tells the spaces.
+        self.stacked_frames: int | Mapping[str, int] = found[0] if stacked_frames is None else stacked_frames
+        """Of how many frames an observation is a stack; 0 where it is none."""
         try:
             check_observation_space(self.observation_space, type(self).__name__)
             check_action_space(self.action_space, type(self).__name__)
@@ -94,6 +105,10 @@ class VecEnv(Component):
                 raise ValueError(
                     f"{cls.__name__}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable"
                 )
+        frames = hyper_parameters["stacked_frames"]
+        for depth in frames.values() if isinstance(frames, Mapping) else (frames or 0,):
+            if not 0 <= depth <= MOST_FRAMES or depth == 1:
+                raise ValueError(f"{cls.__name__}: stacked_frames must be 0, or lie in [2, {MOST_FRAMES}], got {depth}")
 
     def reset(self, seed: int | np.random.SeedSequence | None = None) -> Any:
         """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""

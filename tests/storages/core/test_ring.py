@@ -18,6 +18,7 @@ from model import (
     assert_slice_is,
     contents,
     dressed,
+    environments,
     equal,
     map_leaves,
     replay_buffer,
@@ -46,7 +47,8 @@ class Machine:
         self.size, self.num_envs = size, num_envs
         self.new_stream = lambda: Stream(num_envs, kind, recurrent, self.generator)
         self.stream = self.new_stream()
-        self.storage = replay_buffer(size, seed)
+        self.envs = environments(kind, num_envs)
+        self.storage = replay_buffer(size, seed, self.envs)
         self.model = Model(size)
         self.handed_out: list[tuple[Sample, Sample]] = []
         self.saved = (through_a_file(self.storage.state_dict()), self.model.copy())
@@ -64,7 +66,7 @@ class Machine:
         """What another worker collected, up to more than fits."""
         worker = self.new_stream()
         samples = [worker.step() for _ in range(int(self.generator.integers(1, self.size + 3)))]
-        other = replay_buffer(len(samples))
+        other = replay_buffer(len(samples), envs=self.envs)
         for sample in samples:
             other.insert_transition(sample)
             self.model.insert(sample)
@@ -96,7 +98,7 @@ class Machine:
         live = self.model.live()
         if not live:
             return
-        other = replay_buffer(self.size)
+        other = replay_buffer(self.size, envs=self.envs)
         middle = int(self.generator.integers(0, len(live) + 1))
         other.insert_data_slice(self.storage.get_data_slice(0, middle))
         other.insert_data_slice(self.storage.get_data_slice(middle, len(live)))
@@ -104,7 +106,7 @@ class Machine:
 
     def continue_elsewhere(self) -> None:
         """The run goes on with a fresh storage that was loaded with what this one held."""
-        loaded = replay_buffer(self.size, seed=12345)
+        loaded = replay_buffer(self.size, seed=12345, envs=self.envs)
         loaded.load_state_dict(through_a_file(self.storage.state_dict()))
         if len(self.storage):
             one, two = (next(iter(storage.generate_batches(1, 5))) for storage in (self.storage, loaded))

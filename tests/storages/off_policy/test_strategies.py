@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, GAMMA, Model, Stream, contents, equal, through_a_file
+from model import ALGORITHM, GAMMA, Model, Stream, contents, environments, equal, through_a_file
 
 from storages import EREBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Storage
 from storages.transition import (
@@ -34,9 +34,9 @@ WAYS: dict[str, Any] = {
 }
 
 
-def made(way: str, n_step: int, size: int = 12, seed: int = 0) -> Storage:
+def made(way: str, n_step: int, size: int = 12, seed: int = 0, envs: Any = None) -> Storage:
     hyper_parameters = {"size": size} | ({} if way == "plain" else {"n_step": n_step})
-    storage: Storage = WAYS[way](**hyper_parameters)("cpu", None, ALGORITHM, None)
+    storage: Storage = WAYS[way](**hyper_parameters)("cpu", None, ALGORITHM, envs)
     storage.seed(seed)
     return storage
 
@@ -91,7 +91,7 @@ def assert_rows_are_windows(model: Model, batch: Any, num_envs: int, n_step: int
 
 
 @pytest.mark.parametrize("num_envs", [1, 4])
-@pytest.mark.parametrize("kind", ["vector", "image", "dict"])
+@pytest.mark.parametrize("kind", ["vector", "image", "dict", "frames", "dict of frames"])
 @pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_strategy_with_every_window_gives_what_was_inserted(
@@ -99,7 +99,8 @@ def test_every_strategy_with_every_window_gives_what_was_inserted(
 ) -> None:
     if way == "plain" and n_step > 1:
         pytest.skip("ReplayBuffer has no n-step returns; NStepReplayBuffer has")
-    storage, model = made(way, n_step), Model(12)
+    envs = environments(kind, num_envs)
+    storage, model = made(way, n_step, envs=envs), Model(12)
     random = np.random.default_rng(3)
     stream = Stream(num_envs, kind, True, random)
     for step in range(60):
@@ -113,7 +114,7 @@ def test_every_strategy_with_every_window_gives_what_was_inserted(
                 storage.after_gradients(batch, info)
         if step == 40:
             state = through_a_file(storage.state_dict())
-            storage = made(way, n_step, seed=1)
+            storage = made(way, n_step, seed=1, envs=envs)
             storage.load_state_dict(state)
 
 
