@@ -85,7 +85,7 @@ def test_stacks_come_out_as_they_went_in_however_the_wrapper_pads(padding: Any) 
 
 def test_a_stack_of_four_frames_of_84_by_84_takes_little_more_than_one_frame() -> None:
     envs = prl.VecEnv.create_factory(Screen, env_kwargs={"side": 84}, wrappers=[stacked()])()
-    storage = replay_buffer(envs, size=1_500)
+    storage = replay_buffer(envs, size=5_000)
     for sample in steps_of(envs, 30):
         storage.insert_transition(sample)
     assert storage.nbytes / storage.capacity < 7_200
