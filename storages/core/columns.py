@@ -146,9 +146,13 @@ class Columns:
         for (path, shape, dtype, _), length in zip(plan.leaves, lengths, strict=True):
             flat[path] = np.ndarray((size, *shape), dtype, out, offset)
             offset += length
-        for path, name, column, following in plan.stacks:
-            flat[path] = np.empty((size, *column.layout.shape), column.layout.dtype)
-            column.gather(last if following else first, self.aside, name, following, flat[path])
+        for path, column in plan.stacks:
+            assert column.successor is not None
+            own, following = (paths is None or wanted in paths for wanted in (path, column.successor))
+            stacks = column.gather(first, last, self.aside, text(path), own, following)
+            flat |= {
+                p: s for p, s, wanted in zip((path, column.successor), stacks, (own, following), strict=True) if wanted
+            }
         return nest(flat)
 
     def _plan(self, paths: frozenset[Path] | None) -> "_Plan":
@@ -164,13 +168,14 @@ class Columns:
         here, following = _Regions(), _Regions()
         for path in self.paths():
             column = self[path]
+            if isinstance(column, FrameColumn):
+                if paths is None or not paths.isdisjoint((path, column.successor)):
+                    stacks.append((path, column))
+                continue
             address, stride = _address(column.data), column.data.strides[1]
             mask = self.aside.places - 1
             for wanted, follows in ((path, False), (column.successor, True)):
                 if wanted is None or (paths is not None and wanted not in paths):
-                    continue
-                if isinstance(column, FrameColumn):
-                    stacks.append((wanted, text(path), column, follows))
                     continue
                 dtype = np.dtype(np.float32) if path[0] in FLAGS else column.layout.dtype
                 if follows:
@@ -232,8 +237,8 @@ class _Plan(NamedTuple):
     aside_address: int
     leaves: list[tuple[Path, tuple[int, ...], np.dtype[Any], int]]
     """Path, shape, dtype and bytes of each, in the order of ``fields``."""
-    stacks: list[tuple[Path, str, FrameColumn, bool]]
-    """Path, name of what stands aside, column, and whether what followed is meant."""
+    stacks: list[tuple[Path, FrameColumn]]
+    """Those of which something is wanted."""
 
 
 class _Regions:

@@ -82,30 +82,42 @@ class FrameColumn(Column):
             places = self._padding.reserve(slot, envs[others])
             self._padding.values(_FRAMES)[places] = older[others].reshape(len(places), -1)
 
-    def gather(self, transitions: NDArray[np.int64], aside: Aside, name: str, following: bool, out: Array) -> None:
+    def gather(
+        self, first: NDArray[np.int64], last: NDArray[np.int64], aside: Aside, name: str, own: bool, following: bool
+    ) -> tuple[Array, Array]:
         """Put stacks together.
 
         Args:
-            transitions: (B,), their numbers.
+            first: (B,), transitions.
+            last: (B,), those of which is wanted what followed.
             aside: what stands aside of the ring's columns.
             name: of this column there.
-            following: stacks of what followed, instead of the transitions' own.
-            out: (B, depth, *frame), written.
+            own: whether the stacks of ``first`` are wanted.
+            following: whether those of what followed ``last`` are.
+
+        Returns:
+            Both, (B, depth, *frame), or (0, depth, *frame) where they are not wanted.
         """
+        stacks, followers = (
+            np.empty((len(first) if wanted else 0, *self.layout.shape), self.layout.dtype)
+            for wanted in (own, following)
+        )
         rows = self.data.shape[0] * self.data.shape[1]
         gather_stacks(
             self.data.reshape(rows, -1).view(np.uint8),
             self.depth,
-            following,
             aside.values(name),
             aside.numbers.reshape(rows, 1),
             self._before.reshape(rows, 1),
             self._padding.numbers.reshape(rows, 1),
             self._padding.values(_FRAMES),
             self.data.shape[1],
-            transitions,
-            out.reshape(len(out), self.depth * self.width // out.itemsize).view(np.uint8),
+            first,
+            last,
+            bytes_of(stacks),
+            bytes_of(followers),
         )
+        return stacks, followers
 
     def reset(self) -> None:
         """Nothing is stored any more."""

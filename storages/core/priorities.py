@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.core.kernels.priorities import store_errors
 from storages.core.kernels.sum_tree import SumTree
 from storages.core.ring import Ring
 
@@ -58,16 +59,12 @@ class Priorities:
 
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
         """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
-        errors = np.abs(errors.astype(np.float32))
-        live = (transitions >= self._ring.start) & (transitions < self._ring.end)
-        if not live.all():
-            transitions, errors = transitions[live], errors[live]
-        if not len(errors):
-            return
-        rows = transitions % self._leaves
-        self._tree.set(rows, self.priority(errors))
-        self._errors[rows] = errors
-        self.largest_error = max(self.largest_error, float(errors.max()))
+        rows, magnitudes = np.empty(len(errors), np.int64), np.empty(len(errors), np.float32)
+        live, largest = store_errors(
+            transitions, errors, self._ring.start, self._ring.end, self._errors, rows, magnitudes
+        )
+        self._tree.set(rows[:live], self.priority(magnitudes[:live]))
+        self.largest_error = max(self.largest_error, largest)
 
     def fill(self, error: float) -> None:
         """Give all live transitions the same error."""
@@ -99,7 +96,10 @@ class Priorities:
             # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
             end = first + self._leaves
         uniform = generator.random(batch_size)
-        if self._tree.total > 0 and self._tree.mass(first, end) > 0:
+        mass = self._tree.total
+        if mass > 0 and end - first < self._leaves:
+            mass = self._tree.mass(first, end)
+        if mass > 0:
             return Chosen(*self._tree.sample(uniform, first, end, stratified))
         newest = min(end, self._ring.end)
         drawn = first + (uniform * (newest - first)).astype(np.int64)

@@ -15,12 +15,15 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     """
     batch: Batch = {}
     for key, value in fields.items():
-        if isinstance(value, Mapping):
-            batch[key] = {name: _to_device(torch.from_numpy(leaf), device) for name, leaf in value.items()}
+        if isinstance(value, dict):
+            batch[key] = {name: torch.from_numpy(leaf) for name, leaf in value.items()}
         else:
-            batch[key] = _to_device(torch.from_numpy(value), device)
-    return batch
+            batch[key] = torch.from_numpy(value)
+    return batch if device.type == "cpu" else _on(device, batch)
 
 
-def _to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    return tensor if device.type == "cpu" else tensor.to(device)
+def _on(device: torch.device, batch: Batch) -> Batch:
+    return {
+        key: {name: leaf.to(device) for name, leaf in value.items()} if isinstance(value, dict) else value.to(device)
+        for key, value in batch.items()
+    }

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.core.kernels.priorities import effective_sample_size, first_not_finite
 from storages.core.priorities import InitialError, Priorities, importance_weights
 from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
@@ -92,16 +93,16 @@ class PERBuffer(NStepReplayBuffer):
                 f"ReplayBuffer or NStepReplayBuffer with this algorithm, or alpha=0"
             )
         errors = info[ERRORS].detach().cpu().numpy()[:, 0]
-        if not np.isfinite(errors).all():
+        wrong = first_not_finite(errors)
+        if wrong >= 0:
             raise ValueError(
-                f"{type(self).__name__}: error {np.flatnonzero(~np.isfinite(errors))[0]} of the update is "
-                f"{errors[~np.isfinite(errors)][0]}; no priority was changed. The update has diverged"
+                f"{type(self).__name__}: error {wrong} of the update is {errors[wrong]}; no priority was changed. The "
+                f"update has diverged"
             )
         self._priorities.update(batch[INDICES].cpu().numpy()[:, 0], errors)
-        weights = batch[WEIGHTS].cpu().numpy()[:, 0]
         info["storage/mean_priority"] = self._priorities.mean
         info["storage/largest_priority"] = self._priorities.largest
-        info["storage/effective_sample_size"] = float(weights.sum() ** 2 / (weights @ weights) / len(weights))
+        info["storage/effective_sample_size"] = effective_sample_size(batch[WEIGHTS].cpu().numpy()[:, 0])
         return info
 
     def reset(self) -> None:

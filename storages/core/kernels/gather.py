@@ -116,61 +116,85 @@ def gather_fields(
 def gather_stacks(
     frames: NDArray[np.uint8],
     depth: int,
-    following: bool,
     aside: NDArray[np.uint8],
     aside_numbers: NDArray[np.int32],
     before: NDArray[np.uint8],
     padding: NDArray[np.int32],
     padding_frames: NDArray[np.uint8],
     num_envs: int,
-    transitions: NDArray[np.int64],
-    out: NDArray[np.uint8],
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    own: NDArray[np.uint8],
+    following: NDArray[np.uint8],
 ) -> None:
     """Put stacks of the last ``depth`` frames together, the newest last.
 
     Args:
         frames: (rows, bytes), the newest frame of each observation.
         depth: frames in a stack.
-        following: stacks of what followed the transitions, instead of their own.
         aside: (places, bytes), newest frames of what episodes ended with; number ``a`` lies in ``a % places``.
         aside_numbers: (rows, 1), for each row the number of what stands aside for it, negative where nothing does.
         before: (rows, 1), how many rows before this one belong to its stream, at most ``depth - 1``.
         padding: (rows, 1), what fills a stack up whose stream begins in a row: see :data:`REPEAT`.
         padding_frames: (places, (depth - 1) * bytes).
         num_envs: environments in a step.
-        transitions: (B,).
-        out: (B, depth * bytes), written.
+        first: (B,) transitions.
+        last: (B,) those of which is wanted what followed.
+        own: (B, depth * bytes), written: the stacks of ``first``; (0, ...) where they are not wanted.
+        following: (B, depth * bytes), written: the stacks of what followed ``last``; (0, ...) where not wanted.
     """
     num_rows, width = frames.shape
-    from_address, stacks_address = address_of(frames), address_of(out)
-    aside_address, padding_address = address_of(aside), address_of(padding_frames)
-    for i in range(transitions.shape[0]):
-        row = transitions[i] % num_rows
-        stack = stacks_address + i * depth * width
-        stored = np.int64(before[row, 0])
-        newest = depth - 1
-        if following:
+    # One after the other, as the two share most of their frames, which are then at hand.
+    for i in range(first.shape[0]):
+        if own.shape[0]:
+            row = first[i] % num_rows
+            _older_frames(
+                frames, depth, 0, before, padding, padding_frames, num_envs, row, address_of(own) + i * depth * width
+            )
+        if following.shape[0]:
+            row = last[i] % num_rows
+            stack = address_of(following) + i * depth * width
+            _older_frames(frames, depth, 1, before, padding, padding_frames, num_envs, row, stack)
             number = aside_numbers[row, 0]
-            if number >= 0:
-                copy_bytes(stack + newest * width, aside_address + (number & (aside.shape[0] - 1)) * width, width)
-            else:
-                copy_bytes(stack + newest * width, from_address + (row + num_envs) % num_rows * width, width)
-            newest -= 1
-        for age in range(newest + 1):
-            target = stack + (newest - age) * width
-            if age <= stored:
-                copy_bytes(target, from_address + (row - age * num_envs) % num_rows * width, width)
-                continue
-            begin = (row - stored * num_envs) % num_rows
-            kind = np.int64(padding[begin, 0])
-            if kind == REPEAT:
-                copy_bytes(target, from_address + begin * width, width)
-            elif kind == ZERO:
-                out[i, (newest - age) * width : (newest - age + 1) * width] = 0
-            else:
-                place = kind & (padding_frames.shape[0] - 1)
-                older = depth - 1 - (age - stored)
-                copy_bytes(target, padding_address + (place * (depth - 1) + older) * width, width)
+            newest = (
+                address_of(aside) + (number & (aside.shape[0] - 1)) * width
+                if number >= 0
+                else address_of(frames) + (row + num_envs) % num_rows * width
+            )
+            copy_bytes(stack + (depth - 1) * width, newest, width)
+
+
+@numba.njit(cache=True, nogil=True)
+def _older_frames(
+    frames: NDArray[np.uint8],
+    depth: int,
+    newer: int,
+    before: NDArray[np.uint8],
+    padding: NDArray[np.int32],
+    padding_frames: NDArray[np.uint8],
+    num_envs: int,
+    row: int,
+    stack: int,
+) -> None:
+    """Write the frames up to that of a row, in front of the ``newer`` ones of a stack."""
+    num_rows, width = frames.shape
+    stored = np.int64(before[row, 0])
+    for age in range(depth - newer):
+        target = stack + (depth - 1 - newer - age) * width
+        if age <= stored:
+            copy_bytes(target, address_of(frames) + (row - age * num_envs) % num_rows * width, width)
+            continue
+        begin = (row - stored * num_envs) % num_rows
+        kind = np.int64(padding[begin, 0])
+        if kind == REPEAT:
+            copy_bytes(target, address_of(frames) + begin * width, width)
+        elif kind == ZERO:
+            for k in range(width):
+                store_byte(target + k, 0)
+        else:
+            place = kind & (padding_frames.shape[0] - 1)
+            older = depth - 1 - (age - stored)
+            copy_bytes(target, address_of(padding_frames) + (place * (depth - 1) + older) * width, width)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
