@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test check bench learning format clean
+.PHONY: train test check bench bench-storages learning format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -19,6 +19,10 @@ check: $(ENV)  ## format, lint, types, and who imports whom
 
 bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baselines3
 	$(BIN)/python benchmarks/throughput.py $(BENCH)
+
+bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside cpprb, tianshou, torchrl and stable-baselines3
+	$(BIN)/python benchmarks/storages.py $(BENCH)
+	$(BIN)/python benchmarks/sum_tree.py
 
 learning: $(ENV)  ## docs/learning.md: three seeds of every example
 	$(BIN)/python benchmarks/learning.py
