@@ -26,6 +26,7 @@ from storages import (
     ReplayBuffer,
     SampleError,
     Schedule,
+    Sequences,
     Storage,
     VanillaOnPolicyBuffer,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "SampleError",
     "Schedule",
     "Scheme",
+    "Sequences",
     "Storage",
     "UnsupportedSpaceError",
     "VanillaOnPolicyBuffer",

@@ -14,6 +14,7 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.schedule import LinearSchedule, Schedule
+from storages.sequences import Sequences
 from storages.storage import EmptyStorageError, Storage
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ReplayBuffer",
     "SampleError",
     "Schedule",
+    "Sequences",
     "Storage",
     "VanillaOnPolicyBuffer",
 ]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from storages.hyper_parameters import MisfitError, conform
 from storages.schedule import Schedule
+from storages.sequences import Sequences
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -102,7 +103,7 @@ class Factory(Generic[T_co]):
 
 def plain(value: Any) -> Any:
     """A hyper-parameter as JSON holds it; what has no plain form (a function) is there by its name, for people."""
-    if isinstance(value, Factory | Schedule):
+    if isinstance(value, Factory | Schedule | Sequences):
         return dict(value.config)
     if value is None or isinstance(value, bool | int | float | str):
         return value

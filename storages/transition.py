@@ -57,8 +57,17 @@ WEIGHTS = "Weights"
 INDICES = "Indices"
 """(B, 1) int64, off-policy batches: which transitions these are, counted from the first ever inserted."""
 
+MASK = "Mask"
+"""(T, B, 1) float32, batches of sequences: 1 where a step is real, 0 where it repeats the last one."""
+WINDOW = "Window"
+"""(T, B, 1) int64, batches of sequences: steps k in the n-step window of a step; OBS2 followed k - 1 steps later."""
+BURN_IN = "BurnIn"
+"""Batches of sequences: OBS (b, B, ...), DONE (b, B, 1) and RHS (B, *hidden) of the steps that warm the memory up."""
+LEAD_OUT = "LeadOut"
+"""Batches of sequences: OBS and DONE of the n - 1 steps after them, which lead up to the last OBS2."""
+
 ERRORS = "Errors"
-"""(B, 1), in the ``info`` of an update: the error of each row, which priorities follow."""
+"""(B, 1), or (T, B, 1) for sequences, in the ``info`` of an update: the error of each row, which priorities follow."""
 
 FLAGS = frozenset({DONE, DONE2, TRUNC2})
 SUCCESSORS = {OBS2: OBS, RHS2: RHS}

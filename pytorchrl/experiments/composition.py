@@ -8,6 +8,7 @@ import torch
 from pytorchrl.scheme.scheme import CompositionError, Scheme
 from storages.factory import Component, Factory
 from storages.schedule import Schedule
+from storages.sequences import Sequences
 
 COMPOSITION = ("algorithm", "actor", "storage", "train_envs", "test_envs", "device", "seed")
 """What of a configuration makes the composition."""
@@ -74,7 +75,8 @@ def _made(config: Any) -> Any:
 
 def _class_named(name: str) -> type:
     # By identity: a module path to a class gives the same class.
-    candidates = {cls for root in (Component, Schedule) for cls in _subclasses(root) if cls.__name__ == name}
+    known = {Sequences, *_subclasses(Component), *_subclasses(Schedule)}
+    candidates = {cls for cls in known if cls.__name__ == name}
     if len(candidates) != 1:
         reason = "is defined more than once" if candidates else "is not defined"
         raise CompositionError(f"the run was composed with the class {name}, which {reason} here; {_WAY_OUT}")

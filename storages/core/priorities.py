@@ -34,10 +34,12 @@ class Priorities:
         ring: whose transitions these are; its number of environments must be known.
         epsilon: added to every error.
         alpha: exponent.
+        stride: only steps whose number is a multiple of it have a priority; the others are not drawn.
     """
 
-    def __init__(self, ring: Ring, epsilon: float, alpha: float) -> None:
+    def __init__(self, ring: Ring, epsilon: float, alpha: float, stride: int = 1) -> None:
         self._ring = ring
+        self._stride = stride
         # One row more than is live: the next step comes in before the oldest is gone.
         self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
@@ -53,7 +55,8 @@ class Priorities:
         envs = self._ring.envs
         rows = np.arange(self._ring.end - envs, self._ring.end + envs) % self._leaves
         errors, masses = np.full(envs, initial_error, np.float32), np.zeros(2 * envs)
-        masses[:envs] = self.priority(errors)
+        if (self._ring.steps - 1) % self._stride == 0:
+            masses[:envs] = self.priority(errors)
         self._errors[rows[:envs]] = errors
         self._tree.set(rows, masses)
 
@@ -78,7 +81,8 @@ class Priorities:
     def rescale(self, epsilon: float, alpha: float) -> None:
         """Make all priorities anew with another ``epsilon`` and ``alpha``."""
         self.epsilon, self.alpha = epsilon, alpha
-        live = np.arange(self._ring.start, self._ring.end) % self._leaves
+        transitions = np.arange(self._ring.start, self._ring.end)
+        live = transitions[transitions // max(1, self._ring.envs) % self._stride == 0] % self._leaves
         masses = np.zeros(self._leaves)
         masses[live] = self.priority(self._errors[live])
         self._tree = SumTree.from_leaves(masses)
@@ -92,7 +96,7 @@ class Priorities:
 
         Where none of them has any (all errors were zero, and so is epsilon), all are alike.
         """
-        if end - first == self._ring.live_transitions:
+        if (first, end) == (self._ring.start, self._ring.end):
             # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
             end = first + self._leaves
         uniform = generator.random(batch_size)

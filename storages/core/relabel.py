@@ -138,7 +138,7 @@ def relabel_by_function(
     for key, value, where in zip(
         (OBS, RHS, OBS2, RHS2), relabelled[:4], (steps.starts, steps.starts, ends, ends), strict=True
     ):
-        if value is not None:
+        if value is not None and key in fields:
             _write(fields[key], rows, value, where)
     fields[REW][rows, 0] = _discounted(np.asarray(relabelled[4])[:, 0], steps, gamma)
 

@@ -11,6 +11,17 @@ def uniform(generator: np.random.Generator, oldest: int, newest: int, batch_size
     return generator.integers(oldest, newest, batch_size, np.int64)
 
 
+def uniform_in_steps(
+    generator: np.random.Generator, oldest: int, newest: int, num_envs: int, stride: int, batch_size: int
+) -> NDArray[np.int64]:
+    """As :func:`uniform`, of steps whose numbers are multiples of ``stride``; of the oldest where there is none."""
+    first, after = -(-(oldest // num_envs) // stride), -(-(newest // num_envs) // stride)
+    if first == after:
+        return generator.integers(oldest, oldest + num_envs, batch_size, np.int64)
+    steps = generator.integers(first, after, batch_size, np.int64) * stride
+    return steps * num_envs + generator.integers(0, num_envs, batch_size, np.int64)
+
+
 def permuted(generator: np.random.Generator, oldest: int, newest: int, parts: int) -> Iterator[NDArray[np.int64]]:
     """All transitions of [oldest, newest) in random order, in ``parts`` that differ in size by one at the most."""
     return iter(np.array_split(generator.permutation(np.arange(oldest, newest)), parts))

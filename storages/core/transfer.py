@@ -16,14 +16,14 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     batch: Batch = {}
     for key, value in fields.items():
         if isinstance(value, dict):
-            batch[key] = {name: torch.from_numpy(leaf) for name, leaf in value.items()}
+            batch[key] = to_batch(value, _CPU)
         else:
             batch[key] = torch.from_numpy(value)
     return batch if device.type == "cpu" else _on(device, batch)
 
 
 def _on(device: torch.device, batch: Batch) -> Batch:
-    return {
-        key: {name: leaf.to(device) for name, leaf in value.items()} if isinstance(value, dict) else value.to(device)
-        for key, value in batch.items()
-    }
+    return {key: _on(device, value) if isinstance(value, dict) else value.to(device) for key, value in batch.items()}
+
+
+_CPU = torch.device("cpu")

@@ -33,22 +33,22 @@ def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float)
     return Windows(first, rows, lengths, last, discounts)
 
 
-def one_step(ring: Ring, first: NDArray[np.int64], gamma: float) -> dict[str, Any]:
-    """The fields of transitions, and DISCOUNT: ``gamma``, 0 where the environment terminated."""
-    fields = ring.gather(first)
+def one_step(ring: Ring, first: NDArray[np.int64], gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
+    """The fields of transitions, or some of them, and DISCOUNT: ``gamma``, 0 where the environment terminated."""
+    fields = ring.gather(first, keys)
     fields[DISCOUNT] = (1 - fields[DONE2]) * np.float32(gamma)
     return fields
 
 
-def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float) -> dict[str, Any]:
-    """The fields of windows of up to ``n`` steps as if each were one transition.
+def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
+    """The fields, or some of them, of windows of up to ``n`` steps as if each were one transition.
 
     Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: rewards are summed, discounted; what follows
     (OBS2, RHS2, DONE2, TRUNC2) is what followed the last step, and DISCOUNT is ``gamma**k`` for the ``k`` steps that
     the window has, 0 where the environment terminated. An end of either kind, and the newest step, end a window.
     """
     windows = windows_of(ring, first, n, gamma)
-    fields = ring.gather(first, last=windows.last)
+    fields = ring.gather(first, keys, windows.last)
     for key in (REW, IREW):
         if key in fields:
             fields[key] = sums(ring, key, windows, gamma)[:, None]

@@ -21,6 +21,7 @@ from storages.core.relabel import (
 from storages.core.windows import windows_of
 from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.ere_buffer import EREBuffer
+from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 from storages.transition import Sample
 
@@ -50,6 +51,7 @@ class HERBuffer(EREBuffer):
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
+        sequences: make batches of sequences of steps, time first, instead of single transitions.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
@@ -77,6 +79,7 @@ class HERBuffer(EREBuffer):
         adapt_eta: bool = False,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
+        sequences: Sequences | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -95,6 +98,7 @@ class HERBuffer(EREBuffer):
             adapt_eta=adapt_eta,
             weights_over=weights_over,
             stratified=stratified,
+            sequences=sequences,
             allow_nonfinite=allow_nonfinite,
         )
         self.her_function = her_function
@@ -127,15 +131,25 @@ class HERBuffer(EREBuffer):
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
         self._ring.break_off()
 
-    def _fields(self, transitions: NDArray[np.int64]) -> dict[str, Any]:
-        fields = super()._fields(transitions)
-        rows = np.flatnonzero(self._generator.random(len(transitions)) < self.her_ratio)
+    def _fields(
+        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
+    ) -> dict[str, Any]:
+        fields = super()._fields(transitions, keys, apart)
+        # All steps of a sequence are given one goal.
+        apart = apart or len(transitions)
+        rows = np.flatnonzero(self._generator.random(apart) < self.her_ratio)
         if not len(rows):
             return fields
         ring, episodes, gamma = self._ring, self._episodes, self.algorithm.gamma
         assert episodes is not None
+        steps_each = len(transitions) // apart
+        meant = rows
+        if steps_each > 1:
+            # One that any of its steps may have led to.
+            meant = rows + apart * self._generator.integers(0, steps_each, len(rows))
+            rows = (apart * np.arange(steps_each)[:, None] + rows).ravel()
         chosen = transitions[rows]
-        goals = choose_goals(self.strategy, self._generator, ring, episodes, chosen)
+        goals = np.tile(choose_goals(self.strategy, self._generator, ring, episodes, transitions[meant]), steps_each)
         steps = steps_of(windows_of(ring, chosen, self.n_step, gamma), ring.envs)
         if self.her_function is not None:
             initial = episodes.first_of(chosen)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from storages.core import windows
 from storages.hyper_parameters import Count
 from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 
 
@@ -21,6 +22,7 @@ class NStepReplayBuffer(ReplayBuffer):
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         n_step: rewards in a return.
+        sequences: make batches of sequences of steps, time first, instead of single transitions.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -33,12 +35,15 @@ class NStepReplayBuffer(ReplayBuffer):
         size: Count,
         n_step: Count = 1,
         *,
+        sequences: Sequences | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite=allow_nonfinite)
+        super().__init__(device, actor, algorithm, envs, size, sequences=sequences, allow_nonfinite=allow_nonfinite)
         self.n_step = n_step
 
-    def _fields(self, transitions: NDArray[np.int64]) -> dict[str, Any]:
+    def _fields(
+        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
+    ) -> dict[str, Any]:
         if self.n_step == 1:
-            return super()._fields(transitions)
-        return windows.n_steps(self._ring, transitions, self.n_step, self.algorithm.gamma)
+            return super()._fields(transitions, keys, apart)
+        return windows.n_steps(self._ring, transitions, self.n_step, self.algorithm.gamma, keys)

@@ -8,13 +8,15 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.kernels.priorities import effective_sample_size, first_not_finite
+from storages.core.kernels.sequences import sequence_errors
 from storages.core.priorities import InitialError, Priorities, importance_weights
 from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.schedule import Schedule
+from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import ERRORS, INDICES, WEIGHTS, Batch, Sample
+from storages.transition import ERRORS, INDICES, MASK, WEIGHTS, Batch, Sample
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
 
@@ -33,6 +35,7 @@ class PERBuffer(NStepReplayBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
+        sequences: make batches of sequences of steps, time first, instead of single transitions.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -51,9 +54,12 @@ class PERBuffer(NStepReplayBuffer):
         *,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
+        sequences: Sequences | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, n_step, allow_nonfinite=allow_nonfinite)
+        super().__init__(
+            device, actor, algorithm, envs, size, n_step, sequences=sequences, allow_nonfinite=allow_nonfinite
+        )
         self.epsilon = epsilon
         self.alpha = alpha
         self.beta = beta
@@ -92,7 +98,9 @@ class PERBuffer(NStepReplayBuffer):
                 f"{type(self).__name__}: the update's info has no {ERRORS!r}, which priorities follow; use "
                 f"ReplayBuffer or NStepReplayBuffer with this algorithm, or alpha=0"
             )
-        errors = info[ERRORS].detach().cpu().numpy()[:, 0]
+        errors = info[ERRORS].detach().cpu().numpy()[..., 0]
+        if self.sequences is not None:
+            errors = sequence_errors(errors, batch[MASK].cpu().numpy()[..., 0], self.sequences.eta)
         wrong = first_not_finite(errors)
         if wrong >= 0:
             raise ValueError(
@@ -173,7 +181,9 @@ class PERBuffer(NStepReplayBuffer):
         if self._priorities is None:
             self._begin_priorities()
         assert self._priorities is not None
-        chosen = self._priorities.choose(self._generator, first, self._ring.end, batch_size, stratified=self.stratified)
+        chosen = self._priorities.choose(
+            self._generator, *self._where_to_begin(first), batch_size, stratified=self.stratified
+        )
         of_batch = chosen.priorities.min()
         smallest = min(self._priorities.smallest, of_batch) if self.weights_over == "stored" else of_batch
         weights = importance_weights(chosen.priorities, self._current(self.beta), smallest)
@@ -189,7 +199,8 @@ class PERBuffer(NStepReplayBuffer):
         self._priorities.fill(self._initial_error(self._priorities))
 
     def _new_priorities(self) -> Priorities:
-        return Priorities(self._ring, self.epsilon, self._current(self.alpha))
+        stride = 1 if self.sequences is None else self.sequences.stride
+        return Priorities(self._ring, self.epsilon, self._current(self.alpha), stride)
 
     def _initial_error(self, priorities: Priorities) -> float:
         return priorities.largest_error if self.default_error == "largest" else float(self.default_error)

@@ -8,8 +8,10 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core import samplers, windows
+from storages.core.sequences import keys_of_steps, laid_out, put_together
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
+from storages.sequences import Sequences
 from storages.storage import Discounting, Environments, Storage
 from storages.transition import INDICES, WEIGHTS, Batch, Sample
 
@@ -28,10 +30,13 @@ class ReplayBuffer(Storage):
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
+        sequences: make batches of sequences of steps, time first, instead of single transitions.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
     on_policy = False
+    unchangeable = frozenset({"size", "sequences"})
+    n_step = 1
 
     def __init__(
         self,
@@ -41,11 +46,23 @@ class ReplayBuffer(Storage):
         envs: Environments | None,
         size: Count,
         *,
+        sequences: Sequences | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
+        self.sequences = sequences
         self._inserted = 0
         self._sampled = 0
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse sequences that do not fit."""
+        super().check_hyper_parameters(hyper_parameters)
+        size, sequences = hyper_parameters["size"], hyper_parameters["sequences"]
+        if sequences is not None and size < (needed := sequences.length + sequences.stride - 1):
+            raise ValueError(
+                f"{cls.__name__}: size must be at least {needed} for {sequences} to begin anywhere, got {size}"
+            )
 
     def insert_transition(self, sample: Sample) -> None:
         """Store one step, a transition for each environment.
@@ -62,6 +79,11 @@ class ReplayBuffer(Storage):
         """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn with replacement.
 
         Each is drawn when it is asked for. Beside what was inserted, a batch holds DISCOUNT, WEIGHTS and INDICES.
+
+        Of ``sequences``, a batch holds ``mini_batch_size``: fields are (T, B, ...), RHS (B, *hidden) is the memory
+        before the first step, RHS2 is not there; DONE says where memory starts anew. MASK, WINDOW, BURN_IN (where
+        there is a burn-in) and LEAD_OUT (where ``n_step`` is above 1) are there too; WEIGHTS and INDICES, of the first
+        step, stay (B, 1). Sequences begin where all of their steps are stored, as soon as that is possible.
 
         Raises:
             EmptyStorageError: nothing is stored yet.
@@ -91,23 +113,58 @@ class ReplayBuffer(Storage):
 
     def _batch(self, batch_size: int, update: int, updates: int) -> Batch:
         rows = self._choose(batch_size, update, updates)
-        fields = self._fields(rows.transitions)
+        if self.sequences is None:
+            fields = self._fields(rows.transitions)
+            self._sampled += batch_size
+        else:
+            fields = self._fields_of_sequences(rows.transitions, self.sequences)
+            self._sampled += batch_size * self.sequences.length
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
-        self._sampled += batch_size
         return to_batch(fields, self.device)
+
+    def _fields_of_sequences(self, first: NDArray[np.int64], sequences: Sequences) -> dict[str, Any]:
+        ring = self._ring
+        layout = laid_out(ring, first, sequences, self.n_step - 1)
+        transitions = layout.transitions.ravel()
+        fields = self._fields(transitions, keys_of_steps(ring), len(first))
+        lengths = windows.windows_of(ring, transitions, self.n_step, self.algorithm.gamma).lengths
+        return put_together(ring, layout, fields, lengths, sequences)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""
         return self._choose_uniformly(batch_size, self._ring.start)
 
     def _choose_uniformly(self, batch_size: int, first: int) -> Rows:
-        transitions = samplers.uniform(self._generator, first, self._ring.end, batch_size)
+        first, end = self._where_to_begin(first)
+        if self.sequences is None or self.sequences.stride == 1:
+            transitions = samplers.uniform(self._generator, first, end, batch_size)
+        else:
+            stride, envs = self.sequences.stride, self._ring.envs
+            transitions = samplers.uniform_in_steps(self._generator, first, end, envs, stride, batch_size)
         return Rows(transitions, np.ones((batch_size, 1), np.float32))
 
-    def _fields(self, transitions: NDArray[np.int64]) -> dict[str, Any]:
-        """What the batch holds of the rows, DISCOUNT too."""
-        return windows.one_step(self._ring, transitions, self.algorithm.gamma)
+    def _where_to_begin(self, first: int) -> tuple[int, int]:
+        """Numbers of the first transition, not before ``first``, and after the last that a row may begin with."""
+        ring = self._ring
+        if self.sequences is None:
+            return first, ring.end
+        latest = max(ring.oldest, ring.steps - self.sequences.length)
+        # At least one step whose number is a multiple of the stride, if there is any.
+        multiple = max(ring.oldest, latest - latest % self.sequences.stride)
+        return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
+
+    def _fields(
+        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
+    ) -> dict[str, Any]:
+        """What the batch holds of rows, DISCOUNT too.
+
+        Args:
+            transitions: (N,), their numbers.
+            keys: fields to fetch; all of them where None.
+            apart: how many rows further the next step of a sequence is; None where each row is for itself.
+        """
+        return windows.one_step(self._ring, transitions, self.algorithm.gamma, keys)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""

@@ -1,0 +1,89 @@
+"""Batches of sequences, time first, put together from the fields of their steps."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.sequences import lay_out
+from storages.core.ring import Ring
+from storages.sequences import Sequences
+from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
+
+
+class Layout(NamedTuple):
+    """The steps of sequences (steps, B): those that warm up, those that are learnt from, those that lead out."""
+
+    transitions: NDArray[np.int64]
+    """Their numbers."""
+    real: NDArray[np.float32]
+    """1, or 0 where a step repeats the last real one."""
+    anew: NDArray[np.float32]
+    """1 where a step does not continue the one before it."""
+
+
+def laid_out(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> Layout:
+    """The steps of the sequences that begin with some transitions (B,), and of ``lead_out`` steps after them."""
+    shape = (sequences.burn_in + sequences.length + lead_out, len(first))
+    layout = Layout(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
+    lay_out(
+        first,
+        sequences.burn_in,
+        ring.start,
+        ring.end,
+        ring.envs,
+        sequences.across_episodes,
+        ring.aside_numbers,
+        *layout,
+    )
+    return layout
+
+
+def put_together(
+    ring: Ring, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64], sequences: Sequences
+) -> dict[str, Any]:
+    """A batch of sequences, of the fields of all their steps.
+
+    Args:
+        ring: what holds the transitions.
+        layout: of the sequences.
+        fields: of all steps, (steps * B, ...), in the layout's order; without hidden states.
+        lengths: (steps * B,), steps in the n-step window of each.
+        sequences: how many steps warm up, and how many are learnt from.
+    """
+    steps, batch_size = layout.transitions.shape
+    shape, burn_in = (steps, batch_size), sequences.burn_in
+    learnt = slice(burn_in, burn_in + sequences.length)
+    parts = {key: _shaped(value, shape) for key, value in fields.items()}
+    parts[DONE] = np.maximum(parts[DONE], layout.anew[..., None])
+    batch = {key: _cut(value, learnt) for key, value in parts.items()}
+    batch[MASK] = np.ascontiguousarray(layout.real[learnt, :, None])
+    batch[WINDOW] = np.ascontiguousarray(lengths.reshape(*shape, 1)[learnt])
+    first = {RHS: layout.transitions[burn_in]}
+    if burn_in:
+        batch[BURN_IN] = {key: _cut(parts[key], slice(0, burn_in)) for key in (OBS, DONE)}
+        first[BURN_IN] = layout.transitions[0]
+    if steps > learnt.stop:
+        batch[LEAD_OUT] = {key: _cut(parts[key], slice(learnt.stop, steps)) for key in (OBS, DONE)}
+    if (RHS,) in ring.layout:
+        for key, transitions in first.items():
+            (batch if key == RHS else batch[key])[RHS] = ring.gather(transitions, {RHS})[RHS]
+    return batch
+
+
+def keys_of_steps(ring: Ring) -> set[str]:
+    """The fields that every step of a sequence has: all but hidden states, which only its first step needs."""
+    return {path[0] for path in ring.layout} - {RHS, RHS2} | {DISCOUNT}
+
+
+def _shaped(value: Any, shape: tuple[int, int]) -> Any:
+    if isinstance(value, dict):
+        return {name: leaf.reshape(*shape, *leaf.shape[1:]) for name, leaf in value.items()}
+    return value.reshape(*shape, *value.shape[1:])
+
+
+def _cut(value: Any, steps: slice) -> Any:
+    if isinstance(value, dict):
+        return {name: np.ascontiguousarray(leaf[steps]) for name, leaf in value.items()}
+    cut: Array = np.ascontiguousarray(value[steps])
+    return cut

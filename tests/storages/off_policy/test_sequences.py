@@ -1,0 +1,364 @@
+"""Sequences, from every way of choosing rows and with every window: each step is what the model says it must be."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+
+from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
+from storages.transition import (
+    BURN_IN,
+    DISCOUNT,
+    DONE,
+    DONE2,
+    ERRORS,
+    FLAGS,
+    INDICES,
+    LEAD_OUT,
+    MASK,
+    OBS,
+    OBS2,
+    REW,
+    RHS,
+    RHS2,
+    TRUNC2,
+    WEIGHTS,
+    WINDOW,
+)
+
+SIZE = 16
+PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
+RECENCY = {"eta": 0.999, "cmin": 6}
+WAYS: dict[str, Any] = {
+    "uniform": lambda **kwargs: NStepReplayBuffer.create_factory(**kwargs),
+    "priority": lambda **kwargs: PERBuffer.create_factory(**PRIORITIES, **kwargs),
+    "recency": lambda **kwargs: EREBuffer.create_factory(**RECENCY, **kwargs),
+    "both": lambda **kwargs: EREBuffer.create_factory(**PRIORITIES, **RECENCY, **kwargs),
+}
+
+
+def made(way: str, sequences: Sequences, n_step: int = 1, seed: int = 0, envs: Any = None) -> Storage:
+    factory = WAYS[way](size=SIZE, n_step=n_step, sequences=sequences)
+    storage: Storage = factory("cpu", None, ALGORITHM, envs)
+    storage.seed(seed)
+    return storage
+
+
+def row(value: Any, *position: int) -> Any:
+    if isinstance(value, dict):
+        return {name: row(part, *position) for name, part in value.items()}
+    found = value[position]
+    return found.numpy() if isinstance(found, torch.Tensor) else found
+
+
+def same(one: Any, two: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
+    return np.asarray(one).tobytes() == np.asarray(two).tobytes()
+
+
+def goes_on(model: Model, step: int, env: int) -> bool:
+    """Whether the next step is there and begins where this one led to, in the same episode."""
+    if step not in model.steps or step + 1 not in model.steps:
+        return False
+    now, following = model.steps[step], model.steps[step + 1]
+    ended = now[DONE2][env, 0] or now[TRUNC2][env, 0] or following[DONE][env, 0]
+    return not ended and all(
+        same(row(now[after], env), row(following[before], env))
+        for before, after in ((OBS, OBS2), (RHS, RHS2))
+        if before in now
+    )
+
+
+class Expected:
+    """What a sequence must be, step by step."""
+
+    def __init__(self, model: Model, start: int, env: int, sequences: Sequences, lead_out: int) -> None:
+        self.steps, self.real, self.anew = [start], [True], [False]
+        for _ in range(sequences.length + lead_out - 1):
+            last = self.steps[-1]
+            on = goes_on(model, last, env)
+            more = self.real[-1] and last + 1 in model.steps and (on or sequences.across_episodes)
+            self.steps.append(last + 1 if more else last)
+            self.real.append(more)
+            self.anew.append(more and not on)
+        for _ in range(sequences.burn_in):
+            first = self.steps[0]
+            more = self.real[0] and goes_on(model, first - 1, env)
+            self.anew[0] = self.anew[0] or not more
+            self.steps.insert(0, first - 1 if more else first)
+            self.real.insert(0, more)
+            self.anew.insert(0, not more)
+        if sequences.burn_in:
+            # The first real step after repetitions starts anew, the first of all does where it is a repetition.
+            first_real = self.real.index(True)
+            repeated = first_real > 0
+            self.anew[: first_real + 1] = [True] * first_real + [repeated]
+
+
+def assert_batch_is_of(model: Model, batch: Any, num_envs: int, sequences: Sequences, n_step: int) -> None:
+    burn_in, length = sequences.burn_in, sequences.length
+    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
+        start, env = divmod(number, num_envs)
+        assert start in model.steps
+        assert start % sequences.stride == 0 or len(model.steps) < length + sequences.stride
+        newest = max(model.steps)
+        assert start + length - 1 <= newest or start == min(model.steps)
+        expected = Expected(model, start, env, sequences, n_step - 1)
+        for t, (step, real, anew) in enumerate(zip(expected.steps, expected.real, expected.anew, strict=True)):
+            sample = model.steps[step]
+            done = np.maximum(sample[DONE][env].astype(np.float32), np.float32(anew))
+            if t < burn_in or t >= burn_in + length:
+                part, position = (batch[BURN_IN], t) if t < burn_in else (batch[LEAD_OUT], t - burn_in - length)
+                assert same(row(part[OBS], position, b), row(sample[OBS], env))
+                assert same(row(part[DONE], position, b), done)
+                continue
+            position = t - burn_in
+            assert batch[MASK][position, b].item() == real
+            assert same(row(batch[DONE], position, b), done)
+            assert_step(model, batch, (position, b), step, env, n_step)
+        if RHS in model.steps[start]:
+            assert same(row(batch[RHS], b), model.steps[start][RHS][env])
+            if burn_in:
+                assert same(row(batch[BURN_IN][RHS], b), model.steps[expected.steps[0]][RHS][env])
+
+
+def assert_step(model: Model, batch: Any, position: tuple[int, int], step: int, env: int, n_step: int) -> None:
+    window = [step]
+    while len(window) < n_step and goes_on(model, window[-1], env):
+        window.append(window[-1] + 1)
+    first, last = model.steps[window[0]], model.steps[window[-1]]
+    assert batch[WINDOW][position].item() == len(window)
+    for key in first:
+        if key in (DONE, RHS, RHS2):
+            continue
+        if key == REW and n_step > 1:
+            rewards = sum(GAMMA**i * float(model.steps[s][REW][env, 0]) for i, s in enumerate(window))
+            assert batch[REW][position].item() == pytest.approx(rewards, rel=1e-5, abs=1e-6)
+            continue
+        value = row((last if key in (OBS2, DONE2, TRUNC2) else first)[key], env)
+        assert same(row(batch[key], *position), value.astype(np.float32) if key in FLAGS else value), key
+    discount = 0.0 if last[DONE2][env, 0] else GAMMA ** len(window)
+    assert batch[DISCOUNT][position].item() == pytest.approx(discount, rel=1e-6)
+
+
+@given(
+    way=st.sampled_from(list(WAYS)),
+    kind=st.sampled_from(["vector", "image", "dict", "frames", "dict of frames"]),
+    recurrent=st.booleans(),
+    num_envs=st.integers(1, 4),
+    n_step=st.sampled_from([1, 3]),
+    length=st.integers(1, 6),
+    burn_in=st.integers(0, 3),
+    overlap=st.one_of(st.none(), st.integers(0, 5)),
+    across_episodes=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_step_of_every_sequence_is_what_went_in(
+    way: str,
+    kind: str,
+    recurrent: bool,
+    num_envs: int,
+    n_step: int,
+    length: int,
+    burn_in: int,
+    overlap: int | None,
+    across_episodes: bool,
+    seed: int,
+) -> None:
+    overlap = None if overlap is None else min(overlap, length - 1)
+    sequences = Sequences(length, burn_in, overlap, across_episodes)
+    envs = environments(kind, num_envs)
+    storage, model = made(way, sequences, n_step, seed, envs), Model(SIZE)
+    random = np.random.default_rng(seed)
+    stream = Stream(num_envs, kind, recurrent, random)
+    for step in range(45):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+        if step % 9 in (0, 4):
+            for batch in storage.generate_batches(2, 5):
+                assert_batch_is_of(model, batch, num_envs, sequences, n_step)
+                storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=(length, 5, 1)))})
+        if step == 30:
+            state = through_a_file(storage.state_dict())
+            loaded = made(way, sequences, n_step, seed + 1, envs)
+            loaded.load_state_dict(state)
+            assert equal(next(storage.generate_batches(1, 4)), next(loaded.generate_batches(1, 4)))
+            storage = loaded
+
+
+def stored(storage: Storage, steps: int, episode: int = 10**9) -> None:
+    for step in range(steps):
+        begins, ends = step % episode == 0, step % episode == episode - 1
+        storage.insert_transition(
+            {
+                OBS: np.full((1, 1), step, np.float32),
+                DONE: np.full((1, 1), begins),
+                "Action": np.zeros((1, 1), np.int64),
+                REW: np.ones((1, 1), np.float32),
+                OBS2: np.full((1, 1), step + 1, np.float32),
+                DONE2: np.full((1, 1), ends),
+                TRUNC2: np.zeros((1, 1), bool),
+            }
+        )
+
+
+def test_a_sequence_ends_with_its_episode_and_the_rest_is_masked() -> None:
+    storage = ReplayBuffer.create_factory(size=40, sequences=Sequences(4))("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    stored(storage, 40, episode=6)
+    (batch,) = storage.generate_batches(1, 200)
+    steps = batch[OBS][..., 0]
+    for b in range(200):
+        valid = int(batch[MASK][:, b].sum())
+        begin = int(steps[0, b])
+        assert valid == min(4, 6 - begin % 6)
+        assert steps[:, b].tolist() == [begin + min(t, valid - 1) for t in range(4)]
+
+
+def test_across_episodes_a_sequence_goes_on_and_says_where_memory_starts_anew() -> None:
+    sequences = Sequences(4, across_episodes=True)
+    storage = ReplayBuffer.create_factory(size=40, sequences=sequences)("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    stored(storage, 40, episode=6)
+    (batch,) = storage.generate_batches(1, 200)
+    assert (batch[MASK] == 1).all()
+    steps = batch[OBS][..., 0]
+    assert (steps[1:] == steps[:-1] + 1).all()
+    assert torch.equal(batch[DONE][..., 0], (steps % 6 == 0).float())
+    # Nothing is learnt across the end all the same.
+    assert torch.equal(batch[DISCOUNT][..., 0] == 0, steps % 6 == 5)
+
+
+def test_with_an_overlap_sequences_begin_at_its_multiples_alone() -> None:
+    for way in ("uniform", "priority"):
+        storage = made(way, Sequences(6, overlap=2))
+        stored(storage, 37)
+        (batch,) = storage.generate_batches(1, 300)
+        # 37 steps went in, the newest 16 stay: 21 to 36; those that begin at 24 and 28 are whole.
+        assert set(batch[INDICES][:, 0].tolist()) == {24, 28}
+
+
+def test_a_sequence_is_drawn_by_its_largest_and_its_mean_error_without_what_is_masked() -> None:
+    storage: Any = made("priority", Sequences(3, eta=0.75))
+    storage.update_storage_parameter("epsilon", 0.0)
+    storage.update_storage_parameter("alpha", 1.0)
+    stored(storage, 16, episode=8)
+    (batch,) = storage.generate_batches(1, 400)
+    errors = torch.where(batch[MASK] == 1, batch[OBS] + 1, 1e6)
+    storage.after_gradients(batch, {ERRORS: -errors})
+    expected = {}
+    for start in set(batch[INDICES][:, 0].tolist()):
+        own = [step + 1 for step in range(start, start + 3) if step // 8 == start // 8]
+        expected[start] = 0.75 * max(own) + 0.25 * sum(own) / len(own)
+    priorities = storage.get_sequence_priority(np.array([[2.0], [4.0]]), eta=0.75)
+    assert priorities == pytest.approx([0.75 * 4 + 0.25 * 3])
+    draws = torch.cat([b[INDICES] for b in storage.generate_batches(200, 100)])[:, 0].numpy()
+    found = np.bincount(draws, minlength=16)[sorted(expected)] / len(draws)
+    weights = np.array([expected[start] for start in sorted(expected)])
+    np.testing.assert_allclose(found, weights / weights.sum(), atol=0.01)
+
+
+def test_before_a_whole_sequence_is_stored_there_are_shorter_ones() -> None:
+    storage = made("uniform", Sequences(5, burn_in=2))
+    stored(storage, 2)
+    (batch,) = storage.generate_batches(1, 3)
+    assert batch[INDICES][:, 0].tolist() == [0, 0, 0]
+    assert batch[MASK][:, 0, 0].tolist() == [1, 1, 0, 0, 0]
+
+
+def test_uniform_sequences_have_equal_weights_and_say_how_old_they_are() -> None:
+    storage = made("uniform", Sequences(4))
+    stored(storage, 30)
+    (batch,) = storage.generate_batches(1, 8)
+    assert (batch[WEIGHTS] == 1).all()
+    info = storage.after_gradients(batch, {})
+    assert info["storage/row_age"] == pytest.approx(29 - batch[INDICES].double().mean().item())
+    assert info["storage/replay_ratio"] == pytest.approx(4 * 8 / 30)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
+def test_hindsight_gives_a_whole_sequence_one_goal_and_the_rewards_that_follow(strategy: Any, n_step: int) -> None:
+    class Envs:
+        num_envs = 2
+
+        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+            return -np.abs(achieved_goal - desired_goal).sum(axis=-1)
+
+    sequences = Sequences(4, burn_in=2)
+    storage = HERBuffer.create_factory(size=30, n_step=n_step, her_ratio=0.5, strategy=strategy, sequences=sequences)(
+        "cpu", None, ALGORITHM, Envs()
+    )
+    storage.seed(0)
+    random, model = np.random.default_rng(0), Model(30)
+    position = random.normal(size=(2, 1)).astype(np.float32)
+    ended = np.ones((2, 1), bool)
+    for _ in range(50):
+        following = random.normal(size=(2, 1)).astype(np.float32)
+        seen = [
+            {"observation": where, "achieved_goal": where, "desired_goal": np.full((2, 1), 100, np.float32)}
+            for where in (position, following)
+        ]
+        begins, ended = ended, random.random((2, 1)) < 0.15
+        sample = {
+            OBS: seen[0],
+            DONE: begins,
+            "Action": np.zeros((2, 1), np.int64),
+            REW: -np.abs(following - 100),
+            OBS2: seen[1],
+            DONE2: np.zeros((2, 1), bool),
+            TRUNC2: ended,
+        }
+        storage.insert_transition(sample)
+        model.insert(sample)
+        position = np.where(ended, random.normal(size=(2, 1)), following).astype(np.float32)
+    (batch,) = storage.generate_batches(1, 64)
+    goals = batch[OBS]["desired_goal"]
+    relabelled = goals[0, :, 0] != 100
+    assert 0.2 < relabelled.float().mean() < 0.8
+    assert (goals == goals[:1]).all()
+    assert (batch[OBS2]["desired_goal"] == goals[:1]).all()
+    assert (batch[BURN_IN][OBS]["desired_goal"] == goals[:1]).all()
+    if n_step > 1:
+        assert (batch[LEAD_OUT][OBS]["desired_goal"] == goals[:1]).all()
+    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
+        start, env = divmod(number, 2)
+        steps = Expected(model, start, env, sequences, 0).steps[2:]
+        for t, step in enumerate(steps):
+            rewards = [
+                -abs(float(model.steps[step + k][OBS2]["achieved_goal"][env, 0]) - float(goals[t, b, 0]))
+                for k in range(int(batch[WINDOW][t, b]))
+            ]
+            expected = sum(GAMMA**k * reward for k, reward in enumerate(rewards))
+            assert batch[REW][t, b].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"length": 0}, "Sequences: length must be at least 1, got 0"),
+        ({"length": 4, "burn_in": -1}, "Sequences: burn_in must be at least 0, got -1"),
+        ({"length": 4, "overlap": 4}, "Sequences: overlap must be less than length=4, got 4"),
+        ({"length": 4, "eta": 2.0}, r"Sequences: eta must lie in \[0, 1\], got 2.0"),
+    ],
+)
+def test_sequences_that_cannot_be_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Sequences(**arguments)
+
+
+def test_a_storage_in_which_no_sequence_fits_is_refused_when_its_factory_is_made() -> None:
+    with pytest.raises(ValueError, match=r"ReplayBuffer: size must be at least 10 for Sequences.*, got 8"):
+        ReplayBuffer.create_factory(size=8, sequences=Sequences(10))
+
+
+def test_sequences_cannot_change_while_the_storage_is_in_use() -> None:
+    with pytest.raises(ValueError, match="sequences is fixed once the object is made"):
+        made("uniform", Sequences(4)).update_storage_parameter("sequences", None)
