@@ -51,7 +51,7 @@ class Collector:
     def reset(self, seed: Seed) -> None:
         """Begin new episodes in all environments."""
         self._observation = self.envs.reset(seed)
-        self._rhs = None
+        self._rhs = self.algorithm.actor.initial_memory(self.envs.num_envs)
         self._done.fill(True)
         self._returns.fill(0)
         self._lengths.fill(0)
@@ -63,17 +63,19 @@ class Collector:
     def step(self) -> list[Episode]:
         """Step every environment once; returns the episodes that ended."""
         obs, rhs, done = self._observation, self._rhs, self._done
-        if self.steps < self.algorithm.start_steps:
-            action = env_action = random_actions(self.envs.action_space, self.envs.num_envs, self._random)
-            fields: dict[str, Any] = {}
-            next_rhs = rhs
-        else:
+        at_random = self.steps < self.algorithm.start_steps
+        fields: dict[str, Any] = {}
+        next_rhs = rhs
+        # A memory is to remember what was seen while actions were random, too.
+        if not at_random or rhs is not None:
             device = self.algorithm.device
             acting = self.algorithm.acting_step(
                 to_device(obs, device), rhs, torch.from_numpy(done.astype(np.float32)).to(device)
             )
             action, env_action = acting.action.cpu().numpy(), acting.env_action.cpu().numpy()
             fields, next_rhs = dict(acting.fields), acting.rhs
+        if at_random:
+            action = env_action = random_actions(self.envs.action_space, self.envs.num_envs, self._random)
         step = self.envs.step(env_action)
         if rhs is not None:
             fields |= {RHS: rhs, RHS2: next_rhs}

@@ -1,6 +1,7 @@
 """How good is it now: whole episodes in environments of their own."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +46,8 @@ def evaluate(algorithm: Algorithm, envs: VecEnv, episodes: int, seed: Seed) -> E
         seed: of the environments.
     """
     share = [(episodes + env) // envs.num_envs for env in range(envs.num_envs)]
-    observation, rhs = envs.reset(seed), None
+    rhs: Any
+    observation, rhs = envs.reset(seed), algorithm.actor.initial_memory(envs.num_envs)
     done = np.ones((envs.num_envs, 1), np.float32)
     running_returns, running_lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
     returns: list[float] = []

@@ -196,6 +196,15 @@ def _check_composition(algorithm: Factory[Algorithm], actor: Factory[Actor], sto
             f"Scheme: {algorithm.name} learns on-policy, but {storage.name} keeps what older policies did; "
             f"GAEBuffer and VanillaOnPolicyBuffer hold rollouts"
         )
+    remembers, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
+    if not storage.cls.on_policy and not algorithm.cls.on_policy and (remembers is None) != (sequences is None):
+        raise CompositionError(
+            f"Scheme: {actor.name} has a memory ({remembers}), which learns from sequences, but {storage.name} makes "
+            f"batches of single transitions; give it sequences=Sequences(length=...)"
+            if sequences is None
+            else f"Scheme: {storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from "
+            f'them; give it memory="gru", or the storage sequences=None'
+        )
     if storage.cls.on_policy and not algorithm.cls.on_policy:
         raise CompositionError(
             f"Scheme: {algorithm.name} learns from replayed transitions, but {storage.name} holds one rollout of the "

@@ -54,7 +54,7 @@ def put_together(
     steps, batch_size = layout.transitions.shape
     shape, burn_in = (steps, batch_size), sequences.burn_in
     learnt = slice(burn_in, burn_in + sequences.length)
-    parts = {key: _shaped(value, shape) for key, value in fields.items()}
+    parts = {key: in_time(value, shape) for key, value in fields.items()}
     parts[DONE] = np.maximum(parts[DONE], layout.anew[..., None])
     batch = {key: _cut(value, learnt) for key, value in parts.items()}
     batch[MASK] = np.ascontiguousarray(layout.real[learnt, :, None])
@@ -76,7 +76,8 @@ def keys_of_steps(ring: Ring) -> set[str]:
     return {path[0] for path in ring.layout} - {RHS, RHS2} | {DISCOUNT}
 
 
-def _shaped(value: Any, shape: tuple[int, int]) -> Any:
+def in_time(value: Any, shape: tuple[int, ...]) -> Any:
+    """(T * B, ...) as (T, B, ...), of an array or a dict of such."""
     if isinstance(value, dict):
         return {name: leaf.reshape(*shape, *leaf.shape[1:]) for name, leaf in value.items()}
     return value.reshape(*shape, *value.shape[1:])

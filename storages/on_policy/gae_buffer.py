@@ -17,6 +17,8 @@ class GAEBuffer(VanillaOnPolicyBuffer):
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
         gae_lambda: 0 trusts the value function (one-step errors), 1 the rewards (whole returns).
+        sequence_length: of an actor with memory, steps of the sequences that batches are made of, a divisor of
+            ``size``; None makes them as long as the rollout.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -29,9 +31,12 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         size: Count,
         gae_lambda: UnitInterval = 0.95,
         *,
+        sequence_length: Count | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite=allow_nonfinite)
+        super().__init__(
+            device, actor, algorithm, envs, size, sequence_length=sequence_length, allow_nonfinite=allow_nonfinite
+        )
         self.gae_lambda = gae_lambda
 
     def _make_returns(

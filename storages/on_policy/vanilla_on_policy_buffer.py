@@ -1,6 +1,7 @@
 """A rollout of the current policy: filled, used for a few epochs, emptied."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 from storages.core import samplers
 from storages.core.fields import SampleError
 from storages.core.kernels.returns import discounted_returns
+from storages.core.sequences import in_time
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
 from storages.storage import Discounting, Environments, Storage, ValueFunction
-from storages.transition import ADV, DONE2, OBS2, RET, REW, RHS2, VAL, Batch, Sample
+from storages.transition import ADV, DONE2, OBS2, RET, REW, RHS, RHS2, VAL, Batch, Sample
 
 
 class VanillaOnPolicyBuffer(Storage):
@@ -23,10 +25,13 @@ class VanillaOnPolicyBuffer(Storage):
 
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
+        sequence_length: of an actor with memory, steps of the sequences that batches are made of, a divisor of
+            ``size``; None makes them as long as the rollout.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
     on_policy = True
+    unchangeable = frozenset({"size", "sequence_length"})
 
     def __init__(
         self,
@@ -36,9 +41,19 @@ class VanillaOnPolicyBuffer(Storage):
         envs: Environments | None,
         size: Count,
         *,
+        sequence_length: Count | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
+        self.sequence_length = sequence_length
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse sequences that do not divide a rollout."""
+        super().check_hyper_parameters(hyper_parameters)
+        size, length = hyper_parameters["size"], hyper_parameters["sequence_length"]
+        if length is not None and size % length:
+            raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
     def insert_transition(self, sample: Sample) -> None:
         """Store one step of the rollout; needs VAL beside what every storage needs.
@@ -81,6 +96,9 @@ class VanillaOnPolicyBuffer(Storage):
     ) -> Iterator[Batch]:
         """Every transition once an epoch, in random order, in ``num_mini_batch`` batches as equal as can be.
 
+        Where hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
+        before the first step, DONE where memory starts anew.
+
         Args:
             num_mini_batch: batches an epoch.
             mini_batch_size: None; a rollout's size and the number of batches say it already.
@@ -101,7 +119,16 @@ class VanillaOnPolicyBuffer(Storage):
                 f"{type(self).__name__}: {len(self)} transitions in {num_mini_batch} batches make "
                 f"{len(self) // num_mini_batch} each, not mini_batch_size={mini_batch_size}; leave it None"
             )
-        return self._epochs(num_mini_batch, num_epochs)
+        if (RHS,) not in self._ring.layout:
+            return self._epochs(num_mini_batch, num_epochs)
+        length = self.sequence_length or self._ring.live_steps
+        if self._ring.live_steps % length or num_mini_batch > len(self) // length:
+            raise ValueError(
+                f"{type(self).__name__}: {self._ring.live_steps} steps of {self.num_envs} environments make no "
+                f"{num_mini_batch} batches of sequences of {length} steps; choose another sequence_length, or fewer "
+                f"batches"
+            )
+        return self._epochs_of_sequences(num_mini_batch, num_epochs)
 
     def _epochs(self, num_mini_batch: int, num_epochs: int) -> Iterator[Batch]:
         ring, envs = self._ring, self.num_envs
@@ -109,6 +136,21 @@ class VanillaOnPolicyBuffer(Storage):
             parts = samplers.permuted(self._generator, ring.oldest * envs, ring.steps * envs, num_mini_batch)
             for transitions in parts:
                 yield to_batch(ring.gather(transitions), self.device)
+
+    def _epochs_of_sequences(self, num_mini_batch: int, num_epochs: int) -> Iterator[Batch]:
+        ring, envs = self._ring, self.num_envs
+        length = self.sequence_length or ring.live_steps
+        pieces = ring.live_steps // length
+        starts = ((ring.oldest + length * np.arange(pieces))[:, None] * envs + np.arange(envs)).ravel()
+        for _ in range(num_epochs):
+            for chosen in np.array_split(self._generator.permutation(starts), num_mini_batch):
+                transitions = np.arange(length)[:, None] * envs + chosen
+                fields = ring.gather(transitions.ravel(), self._keys_of_steps())
+                batch = {key: in_time(value, transitions.shape) for key, value in fields.items()}
+                yield to_batch(batch | ring.gather(chosen, {RHS}), self.device)
+
+    def _keys_of_steps(self) -> set[str]:
+        return {path[0] for path in self._ring.layout} - {RHS, RHS2} | {RET, ADV}
 
     def _next_values(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
         """(T, E): the value of what followed each transition, 0 where the environment terminated."""

@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.actor import Actor, Spaces
 from pytorchrl.agent.actors.bodies import Activation, Body, Initialisation
 from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian
 from pytorchrl.agent.actors.heads import CategoricalHead, GaussianHead, ValuesHead
+from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody
 from storages.hyper_parameters import Count
 
 
@@ -26,6 +27,9 @@ class OnPolicyActor(Actor):
         initialisation: of the body's weights, "orthogonal" or torch's "uniform".
         shared_body: let policy and value function share all but their last layer.
         initial_log_std: of a Gaussian policy, the logarithm of its standard deviation at first.
+        memory: what follows the body, "gru" or "lstm"; None sees one observation at a time. Policy and value function
+            have one each unless they share their body.
+        memory_size: features that a memory makes.
     """
 
     def __init__(
@@ -38,18 +42,20 @@ class OnPolicyActor(Actor):
         initialisation: Initialisation = "orthogonal",
         shared_body: bool = False,
         initial_log_std: float = 0.0,
+        memory: MemoryKind | None = None,
+        memory_size: Count = 128,
     ) -> None:
-        super().__init__(device, envs, hidden_sizes, activation, initialisation)
+        super().__init__(device, envs, hidden_sizes, activation, initialisation, memory, memory_size)
         self._shared_body = shared_body
         self._initial_log_std = initial_log_std
-        self.policy_body: Body
+        self.policy_body: Body | RecurrentBody
         self.policy_head: CategoricalHead | GaussianHead
-        self.value_body: Body
+        self.value_body: Body | RecurrentBody
         self.value_head: ValuesHead
 
     def create_policy(self) -> None:
         """Make the policy that suits the action space."""
-        self.policy_body = self._body()
+        self.policy_body = self._body() if self.memory is None else self._recurrent_body()
         size = self.policy_body.output_size
         if isinstance(self.action_space, spaces.Discrete):
             self.policy_head = CategoricalHead(size, int(self.action_space.n))
@@ -60,7 +66,10 @@ class OnPolicyActor(Actor):
 
     def create_value_function(self) -> None:
         """Make the value function, on the policy's body where they share it."""
-        self.value_body = self.policy_body if self._shared_body else self._body()
+        if self._shared_body:
+            self.value_body = self.policy_body
+        else:
+            self.value_body = self._body() if self.memory is None else self._recurrent_body()
         self.value_head = ValuesHead(self.value_body.output_size, 1, gain=1.0)
         self.to(self.device)
 
@@ -77,8 +86,66 @@ class OnPolicyActor(Actor):
 
     def value(self, obs: Any, rhs: Any, done: Tensor) -> Tensor:
         """(B, 1): the value of observations (B, *obs); without a memory, ``rhs`` and ``done`` say nothing."""
-        value: Tensor = self.value_head(self.value_body(obs))
+        if self.memory is None:
+            features = self.value_body(obs)
+        else:
+            features, _ = self.value_body(obs, self._value_state(rhs), done)
+        value: Tensor = self.value_head(features)
         return value
+
+    # With a memory
+
+    def initial_memory(self, num_envs: int) -> Tensor | None:
+        """(E, hidden) zeros, of the policy's memory and then of the value function's own; None without a memory."""
+        if self.memory is None:
+            return None
+        assert isinstance(self.policy_body, RecurrentBody)
+        state = self.policy_body.initial_state(num_envs)
+        return state if self._shared_body else torch.cat([state, state], dim=1)
+
+    def remembering_policy(self, obs: Any, rhs: Tensor, done: Tensor) -> tuple[Categorical | DiagonalGaussian, Tensor]:
+        """The distribution of actions for observations (B, *obs), and the memory after them; only the policy's."""
+        features, state = self.policy_body(obs, self._policy_state(rhs), done)
+        after = state if self._shared_body else torch.cat([state, self._value_state(rhs)], dim=1)
+        return self.policy_head(features), after
+
+    def remembering_policy_and_value(
+        self, obs: Any, rhs: Tensor, done: Tensor
+    ) -> tuple[Categorical | DiagonalGaussian, Tensor, Tensor]:
+        """The distribution of actions, values (B, 1), and the memory after the observations (B, *obs)."""
+        features, state = self.policy_body(obs, self._policy_state(rhs), done)
+        if self._shared_body:
+            return self.policy_head(features), self.value_head(features), state
+        value_features, value_state = self.value_body(obs, self._value_state(rhs), done)
+        after = torch.cat([state, value_state], dim=1)
+        return self.policy_head(features), self.value_head(value_features), after
+
+    def policy_and_value_of_sequences(
+        self, obs: Any, rhs: Tensor, done: Tensor
+    ) -> tuple[Categorical | DiagonalGaussian, Tensor]:
+        """As :meth:`policy_and_value` of all steps of sequences, one after the other.
+
+        Args:
+            obs: (T, B, *obs).
+            rhs: (B, hidden), the memory before the first.
+            done: (T, B, 1), 1 where memory starts anew.
+
+        Returns:
+            A distribution over (T * B) actions, and (T * B, 1).
+        """
+        assert isinstance(self.policy_body, RecurrentBody)
+        assert isinstance(self.value_body, RecurrentBody)
+        features, _ = self.policy_body.unroll(obs, self._policy_state(rhs), done, states=False)
+        value_features = features
+        if not self._shared_body:
+            value_features, _ = self.value_body.unroll(obs, self._value_state(rhs), done, states=False)
+        return self.policy_head(features.flatten(0, 1)), self.value_head(value_features.flatten(0, 1))
+
+    def _policy_state(self, rhs: Tensor) -> Tensor:
+        return rhs if self._shared_body else rhs.chunk(2, dim=1)[0]
+
+    def _value_state(self, rhs: Tensor) -> Tensor:
+        return rhs if self._shared_body else rhs.chunk(2, dim=1)[1]
 
 
 def action_bounds(space: spaces.Box, device: torch.device) -> tuple[Tensor, Tensor] | None:

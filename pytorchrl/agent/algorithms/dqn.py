@@ -7,9 +7,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from pytorchrl.agent.actors.memory import RecurrentBody
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Info
 from pytorchrl.agent.algorithms.flat_adam import FlatAdam, FlatParameters
+from pytorchrl.agent.algorithms.sequences import features_of_next, unrolled, weights_of_steps
 from pytorchrl.agent.algorithms.targets import follow, make_target
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -22,7 +24,7 @@ from storages.hyper_parameters import (
     UnitIntervalOrSchedule,
 )
 from storages.schedule import LinearSchedule
-from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS, Batch
+from storages.transition import ACT, DISCOUNT, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS, Batch
 
 
 class DQN(Algorithm):
@@ -101,14 +103,20 @@ class DQN(Algorithm):
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:
         """Act greedily, and at random with probability epsilon."""
-        explore = None
+        explore, values = None, None
+        if self.actor.memory is not None:
+            # It remembers what was seen, whatever is done.
+            with torch.inference_mode():
+                features, rhs = self.actor.q_values.body(obs, rhs, done)
+                values = self.actor.q_values.head(features)
         if not deterministic:
             explore = self._exploration.random((len(done), 1)) < self.current(self.epsilon)
         if explore is not None and explore.all():
             action = self._random_actions(len(done))
         else:
             with torch.inference_mode():
-                action = self.actor.q_values(obs).argmax(1, keepdim=True)
+                values = self.actor.q_values(obs) if values is None else values
+                action = values.argmax(1, keepdim=True)
             if explore is not None and explore.any():
                 drawn = self._random_actions(len(done))
                 action = torch.where(torch.from_numpy(explore).to(self.device), drawn, action)
@@ -118,21 +126,43 @@ class DQN(Algorithm):
         return torch.from_numpy(self._exploration.integers(0, self._num_actions, (num_envs, 1))).to(self.device)
 
     def _backward(self, batch: Batch) -> Info:
+        if self.actor.memory is not None:
+            return self._backward_through_time(batch)
         with torch.no_grad():
             target = batch[REW] + batch[DISCOUNT] * self._next_values(batch[OBS2])
         q_values = self.actor.q_values(batch[OBS])
+        loss, q, error = self._descend(q_values, batch[ACT], target, batch[WEIGHTS] / len(target))
+        return {"loss": loss, "q_value": q.mean(), ERRORS: error}
+
+    def _backward_through_time(self, batch: Batch) -> Info:
+        online, shape = self.actor.q_values, batch[REW].shape
+        assert isinstance(online.body, RecurrentBody)
+        assert isinstance(self._target.body, RecurrentBody)
+        features, states = unrolled(online.body, batch, stored=True)
         with torch.no_grad():
-            q = q_values.gather(1, batch[ACT])
+            _, target_states = unrolled(self._target.body, batch, stored=True)
+            values = self._target.head(features_of_next(self._target.body, batch, target_states))
+            by = online.head(features_of_next(online.body, batch, states)) if self.double else values
+            next_values = values.gather(1, by.argmax(1, keepdim=True))
+            target = batch[REW].flatten(0, 1) + batch[DISCOUNT].flatten(0, 1) * next_values
+        weights = weights_of_steps(batch)
+        loss, q, error = self._descend(online.head(features.flatten(0, 1)), batch[ACT].flatten(0, 1), target, weights)
+        real = batch[MASK].flatten(0, 1)
+        return {"loss": loss, "q_value": (q * real).sum() / real.sum(), ERRORS: error.view(shape)}
+
+    def _descend(self, q_values: Tensor, actions: Tensor, target: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        """Leave the gradients of the weighted sum of Huber's losses; returns that, Q(s, a) and magnitudes of errors."""
+        with torch.no_grad():
+            q = q_values.gather(1, actions)
             error = q - target
             # Huber's loss, which grows like the error beyond 1: its gradient is the error, clipped. Handing that to
             # backward() spares the loss's own graph, a tenth of an update of a small network.
             clipped = error.clamp(-1, 1)
-            weights = batch[WEIGHTS]
-            loss = (weights * clipped * (error - 0.5 * clipped)).mean()
-            gradient = torch.zeros_like(q_values).scatter_(1, batch[ACT], weights * clipped / len(q))
+            loss = (weights * clipped * (error - 0.5 * clipped)).sum()
+            gradient = torch.zeros_like(q_values).scatter_(1, actions, weights * clipped)
         self._optimizer.zero_grad()
-        q_values.backward(gradient)
-        return {"loss": loss, "q_value": q.mean(), ERRORS: error.abs_()}
+        q_values.backward(gradient)  # type: ignore[no-untyped-call]
+        return loss, q, error.abs_()
 
     def _next_values(self, next_obs: Any) -> Tensor:
         """(B, 1): the value of what followed, before discounting."""

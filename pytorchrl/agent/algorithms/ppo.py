@@ -11,7 +11,7 @@ from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, ActingStep, Algor
 from pytorchrl.agent.algorithms.flat_adam import FlatAdam, FlatParameters
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
-from storages.transition import ACT, ADV, LOGP, OBS, RET, VAL, Batch
+from storages.transition import ACT, ADV, DONE, LOGP, OBS, RET, RHS, VAL, Batch
 
 
 class PPO(Algorithm):
@@ -81,6 +81,8 @@ class PPO(Algorithm):
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:
         """Draw actions from the policy, or take the most likely; a Gaussian's are clipped into the Box on their way."""
+        if self.actor.memory is not None:
+            return self._remembering_step(obs, rhs, done, deterministic)
         with torch.inference_mode():
             if deterministic:
                 policy = self.actor.policy(obs)
@@ -91,11 +93,26 @@ class PPO(Algorithm):
                 fields = {VAL: value, LOGP: policy.log_prob(action)}
             return ActingStep(action, self._within_bounds(action), rhs, fields)
 
+    def _remembering_step(self, obs: Any, rhs: Tensor, done: Tensor, deterministic: bool) -> ActingStep:
+        with torch.inference_mode():
+            if deterministic:
+                policy, after = self.actor.remembering_policy(obs, rhs, done)
+                action, fields = policy.mode(), {}
+            else:
+                policy, value, after = self.actor.remembering_policy_and_value(obs, rhs, done)
+                action = policy.sample(self._generator)
+                fields = {VAL: value, LOGP: policy.log_prob(action)}
+            return ActingStep(action, self._within_bounds(action), after, fields)
+
     def _within_bounds(self, action: Tensor) -> Tensor:
         return action if self._bounds is None else action.clamp(*self._bounds)
 
     def _backward(self, batch: Batch) -> Info:
-        policy, value = self.actor.policy_and_value(batch[OBS])
+        if self.actor.memory is None:
+            policy, value = self.actor.policy_and_value(batch[OBS])
+        else:
+            policy, value = self.actor.policy_and_value_of_sequences(batch[OBS], batch[RHS], batch[DONE])
+            batch = {key: batch[key].flatten(0, 1) for key in (ACT, LOGP, ADV, RET, VAL)}
         clip_param = self.current(self.clip_param)
         log_ratio = policy.log_prob(batch[ACT]) - batch[LOGP]
         ratio = log_ratio.exp()

@@ -10,14 +10,16 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.distributions import SquashedGaussian
+from pytorchrl.agent.actors.memory import RecurrentBody, flat
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Info
 from pytorchrl.agent.algorithms.flat_adam import FlatAdam, FlatParameters
+from pytorchrl.agent.algorithms.sequences import features_of_next, unrolled, weights_of_steps
 from pytorchrl.agent.algorithms.targets import follow, make_target
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval
-from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS, Batch
+from storages.transition import ACT, DISCOUNT, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS, Batch
 
 
 class SAC(Algorithm):
@@ -111,7 +113,11 @@ class SAC(Algorithm):
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:
         """Draw actions from the policy, or take their squashed means."""
         with torch.inference_mode():
-            policy = self._policy(obs)
+            if self.actor.memory is None:
+                policy = self._policy(obs)
+            else:
+                features, rhs = self.actor.policy_body(obs, rhs, done)
+                policy = self._policy_of(features)
             action = self.actor.scale.to_env(policy.mode() if deterministic else policy.sample(self._generator))
         return ActingStep(action, action, rhs, {})
 
@@ -125,7 +131,14 @@ class SAC(Algorithm):
         assert isinstance(policy, SquashedGaussian)
         return policy
 
+    def _policy_of(self, features: Tensor) -> SquashedGaussian:
+        policy = self.actor.policy_head(features)
+        assert isinstance(policy, SquashedGaussian)
+        return policy
+
     def _backward(self, batch: Batch) -> Info:
+        if self.actor.memory is not None:
+            return self._backward_through_time(batch)
         obs = batch[OBS]
         alpha = self.log_alpha.detach().exp()
         target = self._soft_targets(batch, alpha)
@@ -155,6 +168,58 @@ class SAC(Algorithm):
             "alpha": alpha[0],
             ERRORS: per_row,
         }
+
+    def _backward_through_time(self, batch: Batch) -> Info:
+        alpha = self.log_alpha.detach().exp()
+        body = self.actor.policy_body
+        assert isinstance(body, RecurrentBody)
+        features, states = unrolled(body, batch, stored=True)
+        target = self._soft_targets_of_sequences(batch, alpha, states)
+        weights, real = weights_of_steps(batch), batch[MASK].flatten(0, 1)
+        share = real / real.sum()
+        stored_action = self.actor.scale.from_env(flat(batch[ACT]))
+        seen = [unrolled(body, batch, stored=False)[0].flatten(0, 1) for body in _bodies(self.actor.critics)]
+        errors = [
+            critic(memory, stored_action) - target for critic, memory in zip(self.actor.critics, seen, strict=True)
+        ]
+        critic_loss = sum((weights * error.square()).sum() for error in errors) * 0.5
+
+        action, log_prob = self._policy_of(features.flatten(0, 1)).sample_with_log_prob(self._generator)
+        self._freeze_critics(True)
+        q = _smallest(
+            [critic(memory.detach(), action) for critic, memory in zip(self.actor.critics, seen, strict=True)]
+        )
+        self._freeze_critics(False)
+        policy_loss = (share * (alpha * log_prob - q)).sum()
+
+        self._optimizer.zero_grad()
+        (critic_loss + policy_loss).backward()
+        entropy = -(share * log_prob.detach()).sum()
+        if self.learn_alpha:
+            self.log_alpha.grad = (entropy - self._entropy_aimed_at()).reshape(1)
+        with torch.no_grad():
+            per_step = torch.cat(errors, dim=1).abs().mean(1, keepdim=True)
+        return {
+            "critic_loss": critic_loss.detach(),
+            "policy_loss": policy_loss.detach(),
+            "q_value": (share * q.detach()).sum(),
+            "entropy": entropy,
+            "alpha": alpha[0],
+            ERRORS: per_step.view(batch[REW].shape),
+        }
+
+    @torch.no_grad()
+    def _soft_targets_of_sequences(self, batch: Batch, alpha: Tensor, states: Tensor) -> Tensor:
+        """(T * B, 1), as :meth:`_soft_targets`; ``states`` are the policy's memory after each step."""
+        body = self.actor.policy_body
+        assert isinstance(body, RecurrentBody)
+        action, log_prob = self._policy_of(features_of_next(body, batch, states)).sample_with_log_prob(self._generator)
+        values = []
+        for critic, critic_body in zip(self._target_critics, _bodies(self._target_critics), strict=True):
+            _, critic_states = unrolled(critic_body, batch, stored=False)
+            values.append(critic(features_of_next(critic_body, batch, critic_states), action))
+        target: Tensor = flat(batch[REW]) + flat(batch[DISCOUNT]) * (_smallest(values) - alpha * log_prob)
+        return target
 
     @torch.no_grad()
     def _soft_targets(self, batch: Batch, alpha: Tensor) -> Tensor:
@@ -194,6 +259,10 @@ class SAC(Algorithm):
         self._target_critics.load_state_dict(state["target_critics"])
         with torch.no_grad():
             self.log_alpha.copy_(state["log_alpha"])
+
+
+def _bodies(critics: nn.ModuleList) -> list[RecurrentBody]:
+    return [critic.body for critic in critics if isinstance(critic.body, RecurrentBody)]
 
 
 def _smallest(values: list[Tensor]) -> Tensor:

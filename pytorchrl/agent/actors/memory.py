@@ -1,0 +1,136 @@
+"""Memory: what an actor keeps of earlier observations of the episode, beside the one that it sees."""
+
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.quick_module import QuickModule
+
+MemoryKind: TypeAlias = Literal["gru", "lstm"]
+
+
+class Memory(QuickModule):
+    """A GRU (Cho et al., arXiv 1406.1078) or an LSTM (Hochreiter and Schmidhuber, 1997) over features.
+
+    Its state is one tensor (B, state_size), all zeros where an episode begins; that of an LSTM holds what it shows and
+    then what it keeps.
+
+    Args:
+        kind: "gru" or "lstm".
+        input_size: features in.
+        size: features out.
+    """
+
+    def __init__(self, kind: MemoryKind, input_size: int, size: int) -> None:
+        super().__init__()
+        self.cells = nn.GRU(input_size, size) if kind == "gru" else nn.LSTM(input_size, size)
+        self.output_size = size
+        self.state_size = size if kind == "gru" else 2 * size
+        self._is_gru = kind == "gru"
+        for name, parameter in self.cells.named_parameters():
+            if name.startswith("weight"):
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def forward(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """One step.
+
+        Args:
+            features: (B, input_size).
+            state: (B, state_size), before it; not changed.
+            done: (B, 1) float, 1 where an episode begins: the state counts as zeros.
+
+        Returns:
+            (B, size), and the state after it (B, state_size).
+        """
+        state = state * (1 - done)
+        weights = [parameter for parameter in self.cells._parameters.values() if parameter is not None]
+        if self._is_gru:
+            state = torch.gru_cell(features, state, *weights)
+            return state, state
+        shown, kept = torch.lstm_cell(features, state.chunk(2, dim=1), *weights)
+        return shown, torch.cat([shown, kept], dim=1)
+
+    def unroll(self, features: Tensor, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
+        """Many steps.
+
+        Args:
+            features: (T, B, input_size).
+            state: (B, state_size), before the first; not changed.
+            done: (T, B, 1) float, 1 where an episode begins.
+            states: whether the states after all steps are wanted, or only the last: quicker, with an LSTM.
+
+        Returns:
+            (T, B, size), and the states after each step (T, B, state_size), or after the last (1, B, state_size).
+        """
+        assert features.ndim == 3, f"sequences are (T, B, features), got {tuple(features.shape)}"
+        assert done.shape == (*features.shape[:2], 1), f"done must be (T, B, 1), got {tuple(done.shape)}"
+        if features.device.type != "cpu" or (states and not self._is_gru):
+            shown, after = zip(*self._steps(features, state, done), strict=True)
+            return torch.stack(shown), torch.stack(after)
+        # torch's own loop takes a part of the time, but knows of no episodes: it gets what lies between their ends.
+        begins = done[1:].flatten(1).any(1).nonzero()[:, 0] + 1
+        ends = [*begins.tolist(), len(features)]
+        shown_parts: list[Tensor] = []
+        start = 0
+        for end in ends:
+            state = state * (1 - done[start])
+            if self._is_gru:
+                part, _ = self.cells(features[start:end], state[None])
+                state = part[-1]
+            else:
+                before = tuple(half[None].contiguous() for half in state.chunk(2, dim=1))
+                part, (last_shown, last_kept) = self.cells(features[start:end], before)
+                state = torch.cat([last_shown[0], last_kept[0]], dim=1)
+            shown_parts.append(part)
+            start = end
+        shown_all = torch.cat(shown_parts)
+        return shown_all, (shown_all if self._is_gru else state[None])
+
+    def _steps(self, features: Tensor, state: Tensor, done: Tensor) -> Any:
+        for step in range(len(features)):
+            shown, state = self(features[step], state, done[step])
+            yield shown, state
+
+
+class RecurrentBody(QuickModule):
+    """A body with a memory behind it.
+
+    Args:
+        body: from an observation to features.
+        kind: of the memory.
+        size: features out.
+    """
+
+    def __init__(self, body: Body, kind: MemoryKind, size: int) -> None:
+        super().__init__()
+        self.body = body
+        self.memory = Memory(kind, body.output_size, size)
+        self.output_size = size
+        self.state_size = self.memory.state_size
+
+    def forward(self, obs: Any, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """One step: observations (B, *obs) to features (B, size); and the state after it. See :class:`Memory`."""
+        features: tuple[Tensor, Tensor] = self.memory(self.body(obs), state, done)
+        return features
+
+    def unroll(self, obs: Any, state: Tensor, done: Tensor, *, states: bool = True) -> tuple[Tensor, Tensor]:
+        """Many steps: observations (T, B, *obs) to features (T, B, size); and states. See :meth:`Memory.unroll`."""
+        steps, batch = done.shape[:2]
+        features = self.body(flat(obs)).unflatten(0, (steps, batch))
+        return self.memory.unroll(features, state, done, states=states)
+
+    def initial_state(self, batch: int) -> Tensor:
+        """(batch, state_size) zeros."""
+        weight = next(self.memory.parameters())
+        return torch.zeros((batch, self.state_size), dtype=weight.dtype, device=weight.device)
+
+
+def flat(value: Any) -> Any:
+    """(T, B, ...) to (T * B, ...), of a tensor or a dict of such."""
+    if isinstance(value, dict):
+        return {name: part.flatten(0, 1) for name, part in value.items()}
+    return value.flatten(0, 1)
