@@ -1,0 +1,123 @@
+"""Memory: what a step makes of it is the textbook's, and many steps are one step after the other."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.memory import Memory, MemoryKind
+
+KINDS: tuple[MemoryKind, ...] = ("gru", "lstm")
+
+
+def made(kind: MemoryKind, inputs: int = 3, size: int = 4) -> Memory:
+    torch.manual_seed(0)
+    memory = Memory(kind, inputs, size)
+    with torch.no_grad():
+        for parameter in memory.parameters():
+            parameter.add_(torch.randn(parameter.shape) / 3)
+    return memory
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def by_hand(memory: Memory, features: Any, state: Any) -> Any:
+    """One step of Cho et al. or Hochreiter and Schmidhuber, as torch's documentation writes them."""
+    w_in, w_state, b_in, b_state = (parameter.detach().numpy() for parameter in memory.cells.parameters())
+    size = memory.output_size
+    shown = state[:, :size]
+    gates_in, gates_state = features @ w_in.T + b_in, shown @ w_state.T + b_state
+    if memory.state_size == size:
+        reset, keep = (sigmoid((gates_in + gates_state)[:, i * size : (i + 1) * size]) for i in (0, 1))
+        new = np.tanh(gates_in[:, 2 * size :] + reset * gates_state[:, 2 * size :])
+        return (1 - keep) * new + keep * shown
+    let_in, forget, new, show = np.split(gates_in + gates_state, 4, axis=1)
+    kept = sigmoid(forget) * state[:, size:] + sigmoid(let_in) * np.tanh(new)
+    return np.concatenate([sigmoid(show) * np.tanh(kept), kept], axis=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_is_the_textbooks_and_an_episodes_first_begins_with_nothing(kind: MemoryKind) -> None:
+    memory = made(kind)
+    features, state = torch.randn(5, 3), torch.randn(5, memory.state_size)
+    done = torch.tensor([[0.0], [1], [0], [1], [0]])
+    before = state.clone()
+    shown, after = memory(features, state, done)
+    expected = by_hand(memory, features.numpy(), (state * (1 - done)).numpy())
+    np.testing.assert_allclose(after.detach(), expected, atol=1e-5)
+    np.testing.assert_allclose(shown.detach(), expected[:, :4], atol=1e-5)
+    assert torch.equal(state, before)
+
+
+@pytest.mark.parametrize("states", [True, False])
+@pytest.mark.parametrize("ends", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_steps_are_one_after_the_other_with_the_same_gradients(
+    kind: MemoryKind, ends: float, states: bool
+) -> None:
+    memory = made(kind)
+    features, begin = torch.randn(9, 2, 3, requires_grad=True), torch.randn(2, memory.state_size)
+    done = (torch.rand(9, 2, 1) < ends).float()
+    state, steps, after = begin, [], []
+    for t in range(9):
+        shown, state = memory(features[t], state, done[t])
+        steps.append(shown)
+        after.append(state)
+    weights = torch.randn(9, 2, 4)
+    expected = torch.autograd.grad((torch.stack(steps) * weights).sum(), [features, *memory.parameters()])
+    shown, all_states = memory.unroll(features, begin, done, states=states)
+    torch.testing.assert_close(shown, torch.stack(steps))
+    torch.testing.assert_close(all_states[-1], after[-1])
+    if states:
+        torch.testing.assert_close(all_states, torch.stack(after))
+    for one, two in zip(
+        torch.autograd.grad((shown * weights).sum(), [features, *memory.parameters()]), expected, strict=True
+    ):
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
+
+
+def test_sequences_that_are_not_time_first_are_refused() -> None:
+    memory = made("gru")
+    with pytest.raises(AssertionError, match=r"sequences are \(T, B, features\), got \(5, 3\)"):
+        memory.unroll(torch.zeros(5, 3), torch.zeros(5, 4), torch.zeros(5, 1))
+    with pytest.raises(AssertionError, match=r"done must be \(T, B, 1\), got \(5, 2\)"):
+        memory.unroll(torch.zeros(5, 2, 3), torch.zeros(2, 4), torch.zeros(5, 2))
+
+
+@pytest.mark.parametrize("shared_body", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_policy_and_value_function_remember_apart_unless_they_share_a_body(kind: MemoryKind, shared_body: bool) -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1")()
+    torch.manual_seed(0)
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(5,), shared_body=shared_body, memory=kind, memory_size=4)(
+        "cpu", envs
+    )
+    actor.create_policy()
+    actor.create_value_function()
+    rhs = actor.initial_memory(3)
+    assert rhs is not None
+    assert rhs.shape == (3, 4 * (2 if kind == "lstm" else 1) * (1 if shared_body else 2))
+    obs, done = torch.randn(3, 4), torch.zeros(3, 1)
+    _, value, after = actor.remembering_policy_and_value(obs, rhs, done)
+    torch.testing.assert_close(actor.value(obs, rhs, done), value)
+    assert after.shape == rhs.shape
+    assert not torch.equal(after, rhs)
+    _, policys = actor.remembering_policy(obs, rhs, done)
+    if not shared_body:
+        half = rhs.shape[1] // 2
+        torch.testing.assert_close(policys[:, :half], after[:, :half])
+        assert torch.equal(policys[:, half:], rhs[:, half:])
+    envs.close()
+
+
+def test_an_actor_without_memory_has_none_to_begin_with() -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1")()
+    for actor in (prl.OnPolicyActor.create_factory(), prl.OffPolicyActor.create_factory()):
+        assert actor("cpu", envs).initial_memory(2) is None
+    envs.close()
+    with pytest.raises(ValueError, match="memory must be one of 'gru', 'lstm', got 'rnn'"):
+        prl.OnPolicyActor.create_factory(memory="rnn")

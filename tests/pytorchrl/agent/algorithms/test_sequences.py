@@ -1,0 +1,220 @@
+"""Learning from sequences: each update is that of a slow learner which goes through every sequence step by step."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.scheme import Scheme
+from storages.transition import (
+    ACT,
+    BURN_IN,
+    DISCOUNT,
+    DONE,
+    ERRORS,
+    LEAD_OUT,
+    LOGP,
+    MASK,
+    OBS,
+    OBS2,
+    REW,
+    RHS,
+    VAL,
+    WEIGHTS,
+    WINDOW,
+)
+
+
+def off_policy_scheme(
+    algorithm: Any, kind: MemoryKind, sequences: prl.Sequences, n_step: int = 1, **hyper_parameters: Any
+) -> Scheme:
+    env = "CartPole-v1" if algorithm is prl.DQN else "Pendulum-v1"
+    return Scheme(
+        algo_factory=algorithm.create_factory(start_steps=30, mini_batch_size=6, **hyper_parameters),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(5,), memory=kind, memory_size=4),
+        storage_factory=prl.PERBuffer.create_factory(
+            size=100, n_step=n_step, alpha=0.5, epsilon=0.1, default_error=1.0, sequences=sequences
+        ),
+        train_envs_factory=prl.VecEnv.create_factory(env, num_envs=2),
+    )
+
+
+def batch_of(scheme: Scheme) -> Any:
+    scheme.collect(120, lambda: False)
+    while scheme.steps < 120:
+        scheme.collect(120)
+    return next(iter(scheme.storage.generate_batches(1, 6)))
+
+
+def states_by_hand(body: Any, batch: Any, b: int, stored: bool) -> tuple[Any, list[Any]]:
+    """The features of every step of one sequence, and the memory after each; with the steps that lead out."""
+    with torch.no_grad():
+        state = batch[RHS][b : b + 1] if stored else body.initial_state(1)
+        if BURN_IN in batch:
+            early = batch[BURN_IN]
+            state = early[RHS][b : b + 1] if stored else body.initial_state(1)
+            for t in range(len(early[DONE])):
+                _, state = body(early[OBS][t, b : b + 1], state, early[DONE][t, b : b + 1])
+    features, states = [], []
+    for t in range(len(batch[DONE])):
+        feature, state = body(batch[OBS][t, b : b + 1], state, batch[DONE][t, b : b + 1])
+        features.append(feature)
+        states.append(state.detach())
+    if LEAD_OUT in batch:
+        late = batch[LEAD_OUT]
+        with torch.no_grad():
+            for t in range(len(late[DONE])):
+                _, state = body(late[OBS][t, b : b + 1], state, late[DONE][t, b : b + 1])
+                states.append(state)
+    return features, states
+
+
+def next_features(body: Any, batch: Any, b: int, t: int, states: list[Any]) -> Any:
+    state = states[t + int(batch[WINDOW][t, b]) - 1]
+    with torch.no_grad():
+        feature, _ = body(batch[OBS2][t, b : b + 1], state, torch.zeros(1, 1))
+    return feature
+
+
+SEQUENCES = {
+    "plain": (prl.Sequences(4), 1),
+    "burn-in and n steps": (prl.Sequences(4, burn_in=3), 3),
+    "across episodes": (prl.Sequences(6, burn_in=2, across_episodes=True), 2),
+}
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("sequences", SEQUENCES)
+def test_dqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind, double: bool) -> None:
+    scheme = off_policy_scheme(prl.DQN, kind, *SEQUENCES[sequences], double=double)
+    batch, algorithm = batch_of(scheme), scheme.algorithm
+    assert isinstance(algorithm, prl.DQN)
+    network, target = algorithm.actor.q_values, algorithm._target
+    with torch.no_grad():
+        for parameter in target.parameters():
+            parameter.add_(0.1)
+    errors, losses = torch.zeros_like(batch[MASK]), []
+    for b in range(6):
+        features, states = states_by_hand(network.body, batch, b, stored=True)
+        _, target_states = states_by_hand(target.body, batch, b, stored=True)
+        for t in range(len(features)):
+            q = network.head(features[t])[0, batch[ACT][t, b, 0]]
+            values = target.head(next_features(target.body, batch, b, t, target_states))[0]
+            online = network.head(next_features(network.body, batch, b, t, states))[0]
+            chosen = (online if double else values).argmax()
+            error = q - (batch[REW][t, b, 0] + batch[DISCOUNT][t, b, 0] * values[chosen]).detach()
+            errors[t, b] = error.detach().abs()
+            huber = 0.5 * error**2 if error.abs() < 1 else error.abs() - 0.5
+            losses.append(batch[MASK][t, b, 0] * batch[WEIGHTS][b, 0] * huber)
+    loss = torch.stack(losses).sum() / batch[MASK].sum()
+    expected = torch.autograd.grad(loss, list(network.parameters()))
+    gradients, info = algorithm.compute_gradients(batch)
+    torch.testing.assert_close(info["loss"], loss.detach())
+    torch.testing.assert_close(info[ERRORS], errors)
+    for name, gradient in zip(dict(network.named_parameters()), expected, strict=True):
+        torch.testing.assert_close(gradients[f"q_values.{name}"], gradient, atol=1e-5, rtol=1e-4)
+    scheme.close()
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+@pytest.mark.parametrize("sequences", SEQUENCES)
+def test_sacs_critics_learn_what_a_slow_learner_would(sequences: str, kind: MemoryKind) -> None:
+    scheme = off_policy_scheme(prl.SAC, kind, *SEQUENCES[sequences])
+    batch, algorithm = batch_of(scheme), scheme.algorithm
+    assert isinstance(algorithm, prl.SAC)
+    actor = algorithm.actor
+    alpha, shape = algorithm.log_alpha.detach().exp(), batch[REW].shape
+    # The actions of the targets are random: the same numbers, in the same order, are drawn here.
+    algorithm.seed(3)
+    next_policy = torch.zeros(*shape[:2], 4)
+    for b in range(6):
+        _, states = states_by_hand(actor.policy_body, batch, b, stored=True)
+        for t in range(shape[0]):
+            next_policy[t, b] = next_features(actor.policy_body, batch, b, t, states)[0]
+    with torch.no_grad():
+        policy: Any = actor.policy_head(next_policy.flatten(0, 1))
+        action, log_prob = policy.sample_with_log_prob(algorithm._generator)
+    actions, log_probs = action.view(*shape[:2], -1), log_prob.view(shape)
+    loss = torch.zeros(())
+    errors = torch.zeros(shape)
+    for b in range(6):
+        of_targets = [states_by_hand(c.body, batch, b, stored=False)[1] for c in algorithm._target_critics]
+        of_critics = [states_by_hand(c.body, batch, b, stored=False)[0] for c in actor.critics]
+        for t in range(shape[0]):
+            values = [
+                critic(next_features(critic.body, batch, b, t, states), actions[t, b : b + 1])
+                for critic, states in zip(algorithm._target_critics, of_targets, strict=True)
+            ]
+            soft = torch.cat(values).min().detach() - alpha * log_probs[t, b]
+            target = batch[REW][t, b] + batch[DISCOUNT][t, b] * soft
+            stored = actor.scale.from_env(batch[ACT][t, b : b + 1])
+            for critic, features in zip(actor.critics, of_critics, strict=True):
+                error = critic(features[t], stored)[0] - target
+                errors[t, b] += error.detach().abs() / 2
+                loss = loss + 0.5 * (batch[MASK][t, b] * batch[WEIGHTS][b] * error**2)[0]
+    loss = loss / batch[MASK].sum()
+    critics = list(actor.critics.parameters())
+    expected = torch.autograd.grad(loss, critics)
+    algorithm.seed(3)
+    gradients, info = algorithm.compute_gradients(batch)
+    torch.testing.assert_close(info["critic_loss"], loss.detach(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(info[ERRORS], errors, rtol=1e-4, atol=1e-4)
+    for name, gradient in zip(dict(actor.critics.named_parameters()), expected, strict=True):
+        torch.testing.assert_close(gradients[f"critics.{name}"], gradient, rtol=1e-3, atol=1e-4)
+    scheme.close()
+
+
+@pytest.mark.parametrize("algorithm", [prl.DQN, prl.SAC])
+def test_what_is_masked_teaches_nothing(algorithm: Any) -> None:
+    scheme = off_policy_scheme(algorithm, "gru", prl.Sequences(40))
+    batch = batch_of(scheme)
+    if algorithm is prl.SAC:
+        batch[MASK][30:] = 0  # Pendulum's episodes are longer than this
+    padding = batch[MASK] == 0
+    assert padding.any()
+    scheme.algorithm.seed(0)
+    gradients, _ = scheme.algorithm.compute_gradients(batch)
+    changed = dict(batch)
+    changed[REW] = torch.where(padding, 1e3, batch[REW])
+    changed[OBS2] = torch.where(padding, batch[OBS2] + 7, batch[OBS2])
+    scheme.algorithm.seed(0)
+    same, _ = scheme.algorithm.compute_gradients(changed)
+    for name, gradient in gradients.items():
+        assert torch.equal(gradient, same[name]), name
+    scheme.close()
+
+
+@pytest.mark.parametrize("shared_body", [False, True])
+@pytest.mark.parametrize("sequence_length", [None, 8])
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_ppo_finds_in_sequences_the_probabilities_and_values_that_it_acted_with(
+    kind: MemoryKind, sequence_length: int | None, shared_body: bool
+) -> None:
+    scheme = Scheme(
+        algo_factory=prl.PPO.create_factory(num_epochs=1, num_mini_batch=2),
+        actor_factory=prl.OnPolicyActor.create_factory(
+            hidden_sizes=(5,), memory=kind, memory_size=4, shared_body=shared_body
+        ),
+        storage_factory=prl.GAEBuffer.create_factory(size=64, sequence_length=sequence_length),
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+    )
+    actor, storage = scheme.algorithm.actor, scheme.storage
+    assert isinstance(actor, prl.OnPolicyActor)
+    for _ in range(2):
+        scheme.collect(10**6)
+        storage.before_gradients()
+        seen = 0
+        for batch in storage.generate_batches(2, None):
+            assert batch[DONE].any(), "the test is of rollouts that cross the ends of episodes"
+            policy, value = actor.policy_and_value_of_sequences(batch[OBS], batch[RHS], batch[DONE])
+            torch.testing.assert_close(policy.log_prob(batch[ACT].flatten(0, 1)), batch[LOGP].flatten(0, 1))
+            torch.testing.assert_close(value, batch[VAL].flatten(0, 1), atol=1e-5, rtol=1e-4)
+            seen += batch[REW].numel()
+            info = scheme.algorithm.compute_gradients(batch)[1]
+            assert info["kl"].abs() < 1e-6
+        assert seen == 128
+        storage.reset()
+    scheme.close()

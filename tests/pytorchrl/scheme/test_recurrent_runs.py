@@ -1,0 +1,85 @@
+"""Actors with memory train with every storage that makes sequences, and nothing else is composed with them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compositions import assert_equal
+
+import pytorchrl as prl
+
+SEQUENCES = prl.Sequences(6, burn_in=2)
+STORAGES = {
+    "replay": prl.ReplayBuffer.create_factory(size=150, sequences=SEQUENCES),
+    "n steps": prl.NStepReplayBuffer.create_factory(size=150, n_step=3, sequences=SEQUENCES),
+    "priorities": prl.PERBuffer.create_factory(size=150, n_step=2, alpha=0.6, epsilon=0.01, sequences=SEQUENCES),
+    "recency": prl.EREBuffer.create_factory(
+        size=150, alpha=0.6, epsilon=0.01, eta=0.99, cmin=50, sequences=prl.Sequences(6, overlap=3)
+    ),
+}
+
+
+def scheme_of(algorithm: Any, memory: Any, storage: Any, seed: int = 0) -> prl.Scheme:
+    env = "Pendulum-v1" if algorithm is prl.SAC else "CartPole-v1"
+    if algorithm is prl.PPO:
+        return prl.Scheme(
+            prl.PPO.create_factory(num_epochs=2, num_mini_batch=2),
+            prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+            storage,
+            prl.VecEnv.create_factory(env, num_envs=2),
+            seed=seed,
+        )
+    return prl.Scheme(
+        algorithm.create_factory(start_steps=40, mini_batch_size=8, update_every=8),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        storage,
+        prl.VecEnv.create_factory(env, num_envs=2),
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+@pytest.mark.parametrize("algorithm", [prl.DQN, prl.SAC, prl.PPO])
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_run_stopped_and_resumed_ends_where_its_state_says(
+    algorithm: Any, memory: Any, storage: str, tmp_path: Path
+) -> None:
+    factory: Any = STORAGES[storage]
+    if algorithm is prl.PPO:
+        if storage != "replay":
+            pytest.skip("PPO learns on-policy")
+        factory = prl.GAEBuffer.create_factory(size=16, sequence_length=8)
+    learner = prl.Learner(scheme_of(algorithm, memory, factory), target_steps=120, log_dir=tmp_path / "run")
+    learner.run()
+    resumed = prl.Learner.resume(tmp_path / "run", target_steps=160)
+    assert_equal(learner.scheme.state_dict(), resumed.scheme.state_dict())
+    resumed.run()
+    assert resumed.scheme.steps >= 160
+
+
+@pytest.mark.parametrize(
+    ("memory", "sequences", "message"),
+    [
+        ("gru", None, r"OffPolicyActor has a memory \(gru\), which learns from sequences, but ReplayBuffer"),
+        (None, SEQUENCES, r"ReplayBuffer makes batches of Sequences\(length=6.*, but OffPolicyActor has no memory"),
+    ],
+)
+def test_memory_without_sequences_and_sequences_without_memory_are_refused(
+    memory: Any, sequences: Any, message: str
+) -> None:
+    with pytest.raises(prl.CompositionError, match=message):
+        scheme_of(prl.DQN, memory, prl.ReplayBuffer.create_factory(size=50, sequences=sequences))
+
+
+def test_sequences_that_do_not_divide_a_rollout_are_refused_when_the_factory_is_made() -> None:
+    with pytest.raises(ValueError, match="GAEBuffer: sequence_length must divide size=16, got 5"):
+        prl.GAEBuffer.create_factory(size=16, sequence_length=5)
+
+
+def test_more_batches_than_there_are_sequences_are_refused_with_the_way_out() -> None:
+    scheme = scheme_of(prl.PPO, "gru", prl.GAEBuffer.create_factory(size=16))
+    scheme.collect(10**6)
+    scheme.storage.before_gradients()
+    with pytest.raises(ValueError, match="16 steps of 2 environments make no 4 batches of sequences of 16 steps"):
+        scheme.storage.generate_batches(4, None)
+    scheme.close()
