@@ -8,7 +8,7 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import DQN, PPO, SAC, ActingStep, Algorithm
-from pytorchrl.agent.envs import BitFlipping, UnsupportedSpaceError, VecEnv, VecStep
+from pytorchrl.agent.envs import BitFlipping, SelectObservation, UnsupportedSpaceError, VecEnv, VecStep
 from pytorchrl.experiments import CheckpointError
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
@@ -29,6 +29,7 @@ from storages import (
     Sequences,
     Storage,
     VanillaOnPolicyBuffer,
+    VTraceBuffer,
 )
 
 __all__ = [
@@ -58,9 +59,11 @@ __all__ = [
     "SampleError",
     "Schedule",
     "Scheme",
+    "SelectObservation",
     "Sequences",
     "Storage",
     "UnsupportedSpaceError",
+    "VTraceBuffer",
     "VanillaOnPolicyBuffer",
     "VecEnv",
     "VecStep",

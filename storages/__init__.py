@@ -13,6 +13,7 @@ from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
+from storages.on_policy.vtrace_buffer import VTraceBuffer
 from storages.schedule import LinearSchedule, Schedule
 from storages.sequences import Sequences
 from storages.storage import EmptyStorageError, Storage
@@ -32,5 +33,6 @@ __all__ = [
     "Schedule",
     "Sequences",
     "Storage",
+    "VTraceBuffer",
     "VanillaOnPolicyBuffer",
 ]

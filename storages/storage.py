@@ -43,6 +43,18 @@ class ValueFunction(Protocol):
         """(B, 1): the value of observations (B, *obs), on the storage's device, without a gradient."""
 
 
+class PolicyEvaluation(ValueFunction, Protocol):
+    """What a storage that corrects for older policies asks of the actor."""
+
+    def evaluate_actions(
+        self, obs: Any, rhs: Any, done: torch.Tensor, action: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
+
+        ``rhs`` (B, *hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
+        """
+
+
 class EmptyStorageError(RuntimeError):
     """A batch was asked of a storage that holds nothing."""
 

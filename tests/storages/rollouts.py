@@ -67,7 +67,7 @@ def step(obs: Any, obs2: Any, reward: Any, *, terminated: Any = 0, truncated: An
 def by_observation(storage: Any, key: str) -> dict[float, float]:
     storage.before_gradients()
     (batch,) = storage.generate_batches(1)
-    return dict(zip(batch[OBS][:, 0].tolist(), batch[key][:, 0].tolist(), strict=True))
+    return dict(zip(batch[OBS].flatten().tolist(), batch[key].flatten().tolist(), strict=True))
 
 
 def expected(steps: list[Sample], t: int, env: int, gamma: float, gae_lambda: float | None) -> dict[str, float]:

@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.actor import Actor, Spaces
 from pytorchrl.agent.actors.bodies import Activation, Body, Initialisation
 from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian
 from pytorchrl.agent.actors.heads import CategoricalHead, GaussianHead, ValuesHead
-from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody
+from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from storages.hyper_parameters import Count
 
 
@@ -92,6 +92,17 @@ class OnPolicyActor(Actor):
             features, _ = self.value_body(obs, self._value_state(rhs), done)
         value: Tensor = self.value_head(features)
         return value
+
+    def evaluate_actions(self, obs: Any, rhs: Any, done: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Log probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
+
+        ``rhs`` (B, hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
+        """
+        if self.memory is None:
+            policy, value = self.policy_and_value(flat(obs))
+        else:
+            policy, value = self.policy_and_value_of_sequences(obs, rhs, done)
+        return policy.log_prob(flat(action)).view(done.shape), value.view(done.shape)
 
     # With a memory
 

@@ -1,7 +1,8 @@
 """Environments: vectors of them, their spaces."""
 
 from pytorchrl.agent.envs.bit_flipping import BitFlipping
+from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv, VecStep
 
-__all__ = ["BitFlipping", "UnsupportedSpaceError", "VecEnv", "VecStep"]
+__all__ = ["BitFlipping", "SelectObservation", "UnsupportedSpaceError", "VecEnv", "VecStep"]

@@ -10,6 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
+from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from storages.factory import Component
 from storages.hyper_parameters import Count
@@ -39,9 +40,10 @@ class VecEnv(Component):
         env: a gymnasium id, or a callable that makes an environment.
         num_envs: copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
-        wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``), pairs
-            of such a name and its arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an
-            environment to an environment. A composition of names alone can be resumed from its run folder.
+        wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
+            ``SelectObservation``, pairs of such a name and its arguments (``("FrameStackObservation", {"stack_size":
+            4})``), or callables from an environment to an environment. A composition of names alone can be resumed from
+            its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
@@ -99,7 +101,7 @@ class VecEnv(Component):
                 raise ValueError(f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error}") from None
         for wrapper in hyper_parameters["wrappers"]:
             name = wrapper if isinstance(wrapper, str) else wrapper[0] if _is_named(wrapper) else None
-            if name is not None and not hasattr(gym.wrappers, name):
+            if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
                 raise ValueError(f"{cls.__name__}: wrappers: gymnasium.wrappers has no {name!r}")
             if name is None and not callable(wrapper):
                 raise ValueError(
@@ -156,6 +158,9 @@ class VecEnv(Component):
         self._envs.close()
 
 
+_OUR_WRAPPERS = {"SelectObservation": SelectObservation}
+
+
 def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
     if not isinstance(env, str):
         return env(**arguments)
@@ -176,7 +181,9 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
     if isinstance(wrapper, str):
         wrapper = (wrapper, {})
     if _is_named(wrapper):
-        wrapped: gym.Env[Any, Any] = getattr(gym.wrappers, wrapper[0])(env, **wrapper[1])
+        name, arguments = wrapper
+        make: Any = _OUR_WRAPPERS[name] if name in _OUR_WRAPPERS else getattr(gym.wrappers, name)
+        wrapped: gym.Env[Any, Any] = make(env, **arguments)
         return wrapped
     made: gym.Env[Any, Any] = wrapper(env)
     return made

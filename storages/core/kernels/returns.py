@@ -56,3 +56,114 @@ def generalized_advantages(
             delta = rewards[t, e] + gamma * next_values[t, e] - values[t, e]
             following = delta + gamma * gae_lambda * following
             advantages[t, e] = following
+
+
+@numba.njit(cache=True, nogil=True)
+def lambda_returns(
+    rewards: NDArray[np.floating],
+    next_values: NDArray[np.floating],
+    ends: NDArray[np.bool_],
+    gamma: float,
+    trace_lambda: float,
+    returns: NDArray[np.floating],
+) -> None:
+    """Write the lambda return of every row into ``returns``.
+
+    Sutton and Barto, "Reinforcement Learning" (2018), equation 12.2, recursively:
+    ``G_t = r_t + gamma * ((1 - lambda) * v'_t + lambda * G_{t+1})``, and ``v'_t`` alone at an end and in the last row.
+    """
+    steps, num_envs = rewards.shape
+    for e in range(num_envs):
+        following = 0.0
+        for t in range(steps - 1, -1, -1):
+            value = next_values[t, e]
+            if t == steps - 1 or ends[t, e]:
+                following = value
+            following = rewards[t, e] + gamma * ((1 - trace_lambda) * value + trace_lambda * following)
+            returns[t, e] = following
+
+
+@numba.njit(cache=True, nogil=True)
+def vtrace(
+    rewards: NDArray[np.floating],
+    values: NDArray[np.floating],
+    next_values: NDArray[np.floating],
+    ends: NDArray[np.bool_],
+    ratios: NDArray[np.floating],
+    gamma: float,
+    rho_bar: float,
+    c_bar: float,
+    trace_lambda: float,
+    targets: NDArray[np.floating],
+    advantages: NDArray[np.floating],
+) -> None:
+    """Write the V-trace target and policy-gradient advantage of every row into ``targets`` and ``advantages``.
+
+    Espeholt et al., "IMPALA" (arXiv 1802.01561), remark 1 and section 4.2: with ``rho_t = min(rho_bar, ratio_t)`` and
+    ``c_t = lambda * min(c_bar, ratio_t)``, ``v_t = V_t + delta_t + gamma * c_t * (v_{t+1} - V_{t+1})``, where
+    ``delta_t = rho_t * (r_t + gamma * V_{t+1} - V_t)``; the advantage is ``rho_t * (r_t + gamma * v_{t+1} - V_t)``. At
+    an end, and in the last row, ``V_{t+1}`` is ``v'_t`` and so is ``v_{t+1}``.
+
+    Args:
+        rewards: (T, E).
+        values: (T, E), V of what each row saw.
+        next_values: (T, E), V of what followed; 0 where the environment terminated.
+        ends: (T, E), where the next row does not continue this one.
+        ratios: (T, E), probability of the action under the current policy over that under the one that acted.
+        gamma: discount factor of one step.
+        rho_bar: largest weight of an error.
+        c_bar: largest weight of what follows.
+        trace_lambda: what follows is weighed down by it.
+        targets: (T, E), written.
+        advantages: (T, E), written.
+    """
+    steps, num_envs = rewards.shape
+    for e in range(num_envs):
+        correction = 0.0
+        for t in range(steps - 1, -1, -1):
+            if t == steps - 1 or ends[t, e]:
+                correction = 0.0
+            rho, c = min(rho_bar, ratios[t, e]), trace_lambda * min(c_bar, ratios[t, e])
+            error = rewards[t, e] + gamma * next_values[t, e] - values[t, e]
+            advantages[t, e] = rho * (error + gamma * correction)
+            correction = rho * error + gamma * c * correction
+            targets[t, e] = values[t, e] + correction
+
+
+@numba.njit(cache=True, nogil=True)
+def retrace(
+    rewards: NDArray[np.floating],
+    action_values: NDArray[np.floating],
+    next_values: NDArray[np.floating],
+    ends: NDArray[np.bool_],
+    ratios: NDArray[np.floating],
+    gamma: float,
+    trace_lambda: float,
+    targets: NDArray[np.floating],
+) -> None:
+    """Write the Retrace target of Q(s, a) of every row into ``targets``.
+
+    Munos et al., "Safe and Efficient Off-Policy Reinforcement Learning" (arXiv 1606.02647), equations 3 and 4: with
+    ``c_t = lambda * min(1, ratio_t)``, ``Q*_t = r_t + gamma * (v'_t + c_{t+1} * (Q*_{t+1} - Q_{t+1}))``, ``v'_t`` alone
+    at an end and in the last row.
+
+    Args:
+        rewards: (T, E).
+        action_values: (T, E), Q of what each row saw and did.
+        next_values: (T, E), the mean of Q under the current policy in what followed; 0 where the environment
+            terminated.
+        ends: (T, E), where the next row does not continue this one.
+        ratios: (T, E), probability of the action under the current policy over that under the one that acted.
+        gamma: discount factor of one step.
+        trace_lambda: 0 trusts the action values, 1 the rewards.
+        targets: (T, E), written.
+    """
+    steps, num_envs = rewards.shape
+    for e in range(num_envs):
+        correction = 0.0
+        for t in range(steps - 1, -1, -1):
+            if t == steps - 1 or ends[t, e]:
+                correction = 0.0
+            target = rewards[t, e] + gamma * (next_values[t, e] + correction)
+            targets[t, e] = target
+            correction = trace_lambda * min(1.0, ratios[t, e]) * (target - action_values[t, e])

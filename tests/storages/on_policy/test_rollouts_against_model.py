@@ -12,7 +12,7 @@ from model import KINDS, Sample, Stream, assert_slice_is, equal, map_leaves
 from rollouts import SummingActor, buffer, expected, summed
 
 from storages import GAEBuffer, VanillaOnPolicyBuffer
-from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS, VAL
+from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
 
 
 def valued(sample: Sample, number: int) -> Sample:
@@ -70,12 +70,16 @@ def test_returns_and_advantages_are_what_their_definitions_say(
                 assert_prepared(storage, steps, gamma, gae_lambda)
         storage.before_gradients()
         assert_prepared(storage, steps, gamma, gae_lambda)
-        batches = list(storage.generate_batches(min(3, len(storage)), None, 2))
+        pieces = num_envs if recurrent else len(storage)
+        batches = list(storage.generate_batches(min(3, pieces), None, 2))
         own_numbers = sorted(float(value) for sample in steps for value in sample[LOGP][:, 0])
         half = len(batches) // 2
         for epoch in (batches[:half], batches[half:]):
-            assert sorted(torch.cat([batch[LOGP] for batch in epoch])[:, 0].tolist()) == own_numbers
-        _assert_rows_are_whole(storage, batches)
+            assert sorted(torch.cat([batch[LOGP].flatten() for batch in epoch]).tolist()) == own_numbers
+        if recurrent:
+            assert_sequences_are_whole(storage, batches, len(steps))
+        else:
+            _assert_rows_are_whole(storage, batches)
         storage.reset()
         assert len(storage) == 0
 
@@ -87,6 +91,32 @@ def _assert_rows_are_whole(storage: Any, batches: list[Sample]) -> None:
     for batch in batches:
         rows = torch.tensor([place[number] for number in batch[LOGP][:, 0].tolist()])
         assert equal(batch, map_leaves(flat, lambda leaf, rows=rows: leaf[rows]))
+
+
+def assert_sequences_are_whole(storage: Any, batches: list[Sample], length: int) -> None:
+    flat = map_leaves(storage.get_all_buffer_data(), lambda leaf: leaf.flatten(0, 1))
+    place = {number: row for row, number in enumerate(flat[LOGP][:, 0].tolist())}
+    for batch in batches:
+        assert RHS2 not in batch
+        rows = torch.tensor([[place[number] for number in step] for step in batch[LOGP][..., 0].tolist()])
+        assert len(rows) == length
+        assert (rows[1:] - rows[:-1] == storage.num_envs).all(), "each sequence is of one environment, in its order"
+        assert torch.equal(batch[RHS], flat[RHS][rows[0]])
+        for key in batch.keys() - {RHS}:
+            assert equal(batch[key], map_leaves(flat[key], lambda leaf, rows=rows: leaf[rows])), key
+
+
+@pytest.mark.parametrize("sequence_length", [1, 2, 4, 8])
+def test_a_rollout_of_an_actor_with_memory_divides_into_sequences(sequence_length: int) -> None:
+    storage = buffer(GAEBuffer, 8, actor=SummingActor(), sequence_length=sequence_length)
+    stream = Stream(3, "dict", True, np.random.default_rng(0))
+    for number in range(8):
+        storage.insert_transition(valued(stream.step(), number))
+    storage.before_gradients()
+    batches = list(storage.generate_batches(3, None))
+    assert_sequences_are_whole(storage, batches, sequence_length)
+    assert sum(batch[REW].numel() for batch in batches) == 24
+    assert len(list(storage.generate_batches(3, 8))) == 3
 
 
 @pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
