@@ -28,13 +28,24 @@ from pytorchrl.scheme import evaluate
 
 _ROOT = Path(__file__).resolve().parents[1]
 
-ExampleName: TypeAlias = Literal["dqn_cartpole", "dqn_her_bitflipping", "ppo_cartpole", "sac_pendulum"]
+ExampleName: TypeAlias = Literal[
+    "dqn_cartpole",
+    "dqn_her_bitflipping",
+    "dqn_memory_cartpole",
+    "ppo_cartpole",
+    "ppo_memory_cartpole",
+    "sac_memory_pendulum",
+    "sac_pendulum",
+]
 
 THRESHOLDS: dict[ExampleName, float] = {
     "ppo_cartpole": 475.0,
     "dqn_cartpole": 450.0,
     "sac_pendulum": -160.0,
     "dqn_her_bitflipping": -11.5,
+    "ppo_memory_cartpole": 400.0,
+    "dqn_memory_cartpole": 400.0,
+    "sac_memory_pendulum": -300.0,
 }
 """Mean return that every seed of an example is to reach."""
 

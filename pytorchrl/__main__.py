@@ -1,12 +1,15 @@
-"""``python -m pytorchrl``: continue a run, draw learning curves."""
+"""``python -m pytorchrl``: continue a run, draw learning curves, look into a run's storage."""
 
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.console import Console
 
+from pytorchrl.experiments.inspection import inspect_storage
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
+from pytorchrl.logging.storage_report import plot_storage, storage_report
 
 
 def resume(run: tyro.conf.Positional[Path], target_steps: int | None = None) -> None:
@@ -38,11 +41,27 @@ def plot(
     print(plot_runs(runs, output))
 
 
+def inspect(
+    path: tyro.conf.Positional[Path],
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+) -> None:
+    """Tell what a checkpoint's storage holds, and draw its returns, lengths, priorities and ages into a PNG file.
+
+    Args:
+        path: a run folder, or a checkpoint.
+        output: the picture; storage.png beside the checkpoint where left out.
+    """
+    inspection = inspect_storage(path)
+    Console().print(storage_report(inspection))
+    if inspection.episodes is not None:
+        print(f"Histograms: {plot_storage(inspection, output or inspection.path.parent / 'storage.png')}")
+
+
 def main() -> None:
     """Run the command that the command line names; an error that says what to do needs no traceback."""
     try:
         tyro.extras.subcommand_cli_from_dict(
-            {"resume": resume, "plot": plot}, prog="python -m pytorchrl", description=__doc__
+            {"resume": resume, "plot": plot, "inspect": inspect}, prog="python -m pytorchrl", description=__doc__
         )
     except (OSError, RuntimeError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error

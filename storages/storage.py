@@ -266,6 +266,11 @@ class Storage(Component, ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} of {self.capacity} transitions, {self.num_envs} environments)"
 
+    @property
+    def ring(self) -> Ring:
+        """What holds the transitions; to be read, not written."""
+        return self._ring
+
     # Inside
 
     def _current(self, hyper_parameter: float | Schedule) -> float:

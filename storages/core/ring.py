@@ -248,6 +248,10 @@ class Ring:
         """
         return self._columns[(key,)].data
 
+    def bytes_each(self, path: Path) -> int:
+        """What a transition takes of a leaf; of stacked frames, one frame."""
+        return self._columns[path].width
+
     @property
     def aside_numbers(self) -> NDArray[np.int32]:
         """(rows * E, 1): for each row the number of what stands aside for it, -1 where the next row continues it."""

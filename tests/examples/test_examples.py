@@ -9,14 +9,25 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from examples import dqn_cartpole, dqn_her_bitflipping, ppo_cartpole, sac_pendulum
+from examples import (
+    dqn_cartpole,
+    dqn_her_bitflipping,
+    dqn_memory_cartpole,
+    ppo_cartpole,
+    ppo_memory_cartpole,
+    sac_memory_pendulum,
+    sac_pendulum,
+)
 from pytorchrl.scheme import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
     "dqn_cartpole": dqn_cartpole,
     "dqn_her_bitflipping": dqn_her_bitflipping,
+    "dqn_memory_cartpole": dqn_memory_cartpole,
     "ppo_cartpole": ppo_cartpole,
+    "ppo_memory_cartpole": ppo_memory_cartpole,
+    "sac_memory_pendulum": sac_memory_pendulum,
     "sac_pendulum": sac_pendulum,
 }
 

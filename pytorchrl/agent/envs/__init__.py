@@ -1,6 +1,7 @@
 """Environments: vectors of them, their spaces."""
 
 from pytorchrl.agent.envs.bit_flipping import BitFlipping
+from pytorchrl.agent.envs import partly_observed as _  # registers its environments
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv, VecStep

@@ -1,0 +1,102 @@
+"""DQN with a memory (R2D2's way of learning) balances CartPole's pole without seeing velocities.
+
+``python examples/dqn_memory_cartpole.py --help`` lists what can be set.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import tyro
+
+import pytorchrl as prl
+
+
+@dataclass
+class Arguments:
+    """Hyper-parameters of the run."""
+
+    env: str = "pytorchrl/CartPoleWithoutVelocities-v0"
+    """A gymnasium id with discrete actions."""
+    seed: int = 1
+    """All randomness of the run follows from it."""
+    target_steps: int = 40_000
+    """Environment steps to train for."""
+    hidden_sizes: tuple[int, ...] = (64,)
+    """Units of the hidden layers before the memory."""
+    memory: Literal["gru", "lstm"] | None = "gru"
+    """What the Q-function remembers with; None for nothing."""
+    memory_size: int = 64
+    """Features that the memory makes."""
+    sequence_length: int = 20
+    """Steps of the sequences that are learnt from."""
+    burn_in: int = 10
+    """Steps before them that warm the memory up."""
+    n_step: int = 3
+    """Rewards in a return."""
+    lr: float = 5e-4
+    """Learning rate at the start; it falls to 0, so that the policy settles."""
+    gamma: float = 0.99
+    """Discount factor."""
+    buffer_size: int = 50_000
+    """Transitions that the replay buffer keeps."""
+    start_steps: int = 1_000
+    """Random steps before learning starts."""
+    update_every: int = 4
+    """Environment steps between updates."""
+    mini_batch_size: int = 32
+    """Sequences of an update (transitions, without a memory)."""
+    exploration_fraction: float = 0.15
+    """Part of the run in which the probability of a random action falls from 1 to 0.02."""
+    polyak: float = 0.99
+    """How much of the target network stays at each update."""
+    test_every: int = 5_000
+    """Environment steps between evaluations."""
+    device: str = "cpu"
+    """Where to compute."""
+    log_to: tuple[str, ...] = ()
+    """Further places for metrics: wandb, tensorboard."""
+    log_dir: Path | None = None
+    """The run folder; a new one under runs/ where left out."""
+
+
+def train(arguments: Arguments) -> prl.Learner:
+    """Compose, train, and return the learner that did."""
+    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
+    actor = prl.OffPolicyActor.create_factory(
+        hidden_sizes=arguments.hidden_sizes, memory=arguments.memory, memory_size=arguments.memory_size
+    )
+    sequences = prl.Sequences(arguments.sequence_length, burn_in=arguments.burn_in)
+    storage = prl.NStepReplayBuffer.create_factory(
+        size=arguments.buffer_size, n_step=arguments.n_step, sequences=sequences if arguments.memory else None
+    )
+    algorithm = prl.DQN.create_factory(
+        lr=prl.LinearSchedule(arguments.lr, 0.0),
+        gamma=arguments.gamma,
+        epsilon=prl.LinearSchedule(1.0, 0.02, fraction=arguments.exploration_fraction),
+        start_steps=arguments.start_steps,
+        update_every=arguments.update_every,
+        mini_batch_size=arguments.mini_batch_size,
+        double=True,
+        polyak=arguments.polyak,
+        target_update_interval=1,
+        test_every=arguments.test_every,
+    )
+    scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
+    name = f"dqn-memory-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    log_dir = arguments.log_dir or Path("runs") / name
+    learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)
+    learner.run()
+    learner.close()
+    return learner
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # small networks run faster without a second thread
+    learner = train(tyro.cli(Arguments, description=__doc__))
+    learner.print_info()
+    print(f"Learning curve: {learner.curve_file}")
+    print(f"Run folder:     {learner.log_dir}")
+    print(f"Train further:  {learner.resume_command} --target-steps {2 * learner.target_steps}")
