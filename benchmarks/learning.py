@@ -19,6 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, TypeAlias
 
+# `import storages` is to find the package, not the benchmark beside this file.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 import numpy as np
 import torch
 import tyro

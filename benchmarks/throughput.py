@@ -9,11 +9,15 @@ import json
 import os
 import platform
 import statistics
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+# `import storages` is to find the package, not the benchmark beside this file.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 import tyro

@@ -1,9 +1,17 @@
 """Environments: vectors of them, their spaces."""
 
 from pytorchrl.agent.envs.bit_flipping import BitFlipping
-from pytorchrl.agent.envs import partly_observed as _  # registers its environments
+from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pendulum_without_velocity
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv, VecStep
 
-__all__ = ["BitFlipping", "SelectObservation", "UnsupportedSpaceError", "VecEnv", "VecStep"]
+__all__ = [
+    "BitFlipping",
+    "SelectObservation",
+    "UnsupportedSpaceError",
+    "VecEnv",
+    "VecStep",
+    "cartpole_without_velocities",
+    "pendulum_without_velocity",
+]

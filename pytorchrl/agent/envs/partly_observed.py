@@ -3,6 +3,7 @@
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium.wrappers import RescaleObservation
 
 from pytorchrl.agent.envs.select_observation import SelectObservation
@@ -11,7 +12,7 @@ from pytorchrl.agent.envs.select_observation import SelectObservation
 def cartpole_without_velocities(**arguments: Any) -> gym.Env[Any, Any]:
     """CartPole, of which only the cart's position and the pole's angle are seen, in [-1, 1]."""
     env = SelectObservation(gym.make("CartPole-v1", **arguments).unwrapped, [0, 2])
-    return RescaleObservation(env, min_obs=-1.0, max_obs=1.0)
+    return RescaleObservation(env, min_obs=np.float32(-1), max_obs=np.float32(1))
 
 
 def pendulum_without_velocity(**arguments: Any) -> gym.Env[Any, Any]:
@@ -20,6 +21,12 @@ def pendulum_without_velocity(**arguments: Any) -> gym.Env[Any, Any]:
 
 
 gym.register(
-    id="pytorchrl/CartPoleWithoutVelocities-v0", entry_point=cartpole_without_velocities, max_episode_steps=500
+    id="pytorchrl/CartPoleWithoutVelocities-v0",
+    entry_point=f"{__name__}:{cartpole_without_velocities.__name__}",
+    max_episode_steps=500,
 )
-gym.register(id="pytorchrl/PendulumWithoutVelocity-v0", entry_point=pendulum_without_velocity, max_episode_steps=200)
+gym.register(
+    id="pytorchrl/PendulumWithoutVelocity-v0",
+    entry_point=f"{__name__}:{pendulum_without_velocity.__name__}",
+    max_episode_steps=200,
+)
