@@ -33,11 +33,22 @@ from storages.transition import (
 SIZE = 16
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
+
+
+def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
+    return obs, rhs, obs2, rhs2, rew
+
+
 WAYS: dict[str, Any] = {
     "uniform": lambda **kwargs: NStepReplayBuffer.create_factory(**kwargs),
     "priority": lambda **kwargs: PERBuffer.create_factory(**PRIORITIES, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(**RECENCY, **kwargs),
     "both": lambda **kwargs: EREBuffer.create_factory(**PRIORITIES, **RECENCY, **kwargs),
+    # Relabelled as what they were, so that every step must be what was inserted all the same.
+    "hindsight": lambda **kwargs: HERBuffer.create_factory(her_function=unchanged, her_ratio=0.6, **kwargs),
+    "all": lambda **kwargs: HERBuffer.create_factory(
+        her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
+    ),
 }
 
 
@@ -158,7 +169,7 @@ def assert_step(model: Model, batch: Any, position: tuple[int, int], step: int, 
     across_episodes=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_every_step_of_every_sequence_is_what_went_in(
     way: str,
     kind: str,

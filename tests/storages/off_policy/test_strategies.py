@@ -7,7 +7,7 @@ import pytest
 import torch
 from model import ALGORITHM, GAMMA, Model, Stream, contents, environments, equal, through_a_file
 
-from storages import EREBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Storage
+from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Storage
 from storages.transition import (
     DISCOUNT,
     DONE2,
@@ -25,12 +25,25 @@ from storages.transition import (
 
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
+
+
+def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
+    assert len(rew) == len(initial_state if not isinstance(initial_state, dict) else next(iter(initial_state.values())))
+    return obs, rhs, obs2, rhs2, rew
+
+
 WAYS: dict[str, Any] = {
     "plain": lambda **kwargs: ReplayBuffer.create_factory(**kwargs),
     "uniform": lambda n_step, **kwargs: NStepReplayBuffer.create_factory(n_step=n_step, **kwargs),
     "priority": lambda n_step, **kwargs: PERBuffer.create_factory(n_step=n_step, **PRIORITIES, **kwargs),
     "recency": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **RECENCY, **kwargs),
     "both": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **PRIORITIES, **RECENCY, **kwargs),
+} | {
+    # Relabelled as what they were, so that every row must be what was inserted all the same.
+    f"{name} and hindsight": lambda n_step, own=own, **kwargs: HERBuffer.create_factory(
+        her_function=unchanged, her_ratio=0.7, n_step=n_step, **own, **kwargs
+    )
+    for name, own in {"uniform": {}, "priority": PRIORITIES, "recency": RECENCY, "both": PRIORITIES | RECENCY}.items()
 }
 
 

@@ -1,0 +1,128 @@
+"""Rows are drawn as often as they should be: after wrap-around, and after thousands of updates of priorities."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model import ALGORITHM, Stream
+from numpy.typing import NDArray
+
+from storages import EREBuffer, PERBuffer, ReplayBuffer, Sequences
+from storages.transition import ERRORS, INDICES, WEIGHTS
+
+SIZE, ENVS, DRAWS, BATCH = 75, 3, 200_000, 500
+ALPHA, EPSILON, BETA = 0.7, 0.05, 1.0
+PRIORITIES: dict[str, Any] = {"alpha": ALPHA, "epsilon": EPSILON, "beta": BETA, "default_error": 0.5}
+
+
+class Drawn:
+    """A storage that has wrapped, updated thousands of times, with the errors that it was told last."""
+
+    def __init__(self, factory: Any) -> None:
+        self.storage = factory("cpu", None, ALGORITHM, None)
+        self.storage.seed(1)
+        self.errors: dict[int, float] = {}
+        self.random = np.random.default_rng(2)
+        stream, number = Stream(ENVS, "vector", False, self.random), 0
+        for step in range(4 * SIZE + 17):
+            self.storage.insert_transition(stream.step())
+            for env in range(ENVS):
+                self.errors[number + env] = 0.5
+            number += ENVS
+            for batch in self.storage.generate_batches(12 if step > SIZE else 1, 20):
+                self.update(batch)
+        self.end = number
+        self.begin = number - SIZE * ENVS
+
+    def update(self, batch: Any) -> None:
+        shape = (*batch["Reward"].shape[:-1], 1)
+        errors = self.random.exponential(size=shape) * self.random.choice([0.01, 1, 5], size=shape)
+        self.storage.after_gradients(batch, {ERRORS: torch.from_numpy(errors)})
+        # Of a transition that is there twice, the last counts.
+        for row, number in enumerate(batch[INDICES][:, 0].tolist()):
+            of_row = np.abs(errors[..., row, 0])
+            self.errors[number] = float(of_row if of_row.ndim == 0 else 0.9 * of_row.max() + 0.1 * of_row.mean())
+
+    def priorities(self) -> NDArray[np.float64]:
+        errors = np.array([self.errors[number] for number in range(self.begin, self.end)])
+        priorities: NDArray[np.float64] = (errors + EPSILON) ** ALPHA
+        return priorities
+
+    def counts(self, update: int = 1, updates: int = 1) -> NDArray[np.int64]:
+        """How often each live transition was drawn, oldest first, in one of the updates of a phase."""
+        found = np.zeros(self.end - self.begin, np.int64)
+        for _ in range(DRAWS // BATCH):
+            batches = list(self.storage.generate_batches(updates, BATCH))
+            found += np.bincount(batches[update - 1][INDICES][:, 0].numpy() - self.begin, minlength=len(found))
+        return found
+
+
+def assert_drawn_by(counts: NDArray[np.int64], masses: NDArray[np.float64]) -> None:
+    """Pearson's test, five standard deviations of it."""
+    expected = masses / masses.sum() * counts.sum()
+    assert (counts[expected == 0] == 0).all()
+    alive = expected > 0
+    statistic = ((counts - expected)[alive] ** 2 / expected[alive]).sum()
+    freedom = np.count_nonzero(alive) - 1
+    assert statistic < freedom + 5 * math.sqrt(2 * freedom)
+
+
+def test_uniform_draws_are_uniform() -> None:
+    drawn = Drawn(ReplayBuffer.create_factory(size=SIZE))
+    assert_drawn_by(drawn.counts(), np.ones(SIZE * ENVS))
+
+
+@pytest.mark.parametrize("stratified", [True, False])
+def test_draws_by_priority_are_in_proportion_to_it(stratified: bool) -> None:
+    drawn = Drawn(PERBuffer.create_factory(size=SIZE, stratified=stratified, **PRIORITIES))
+    assert_drawn_by(drawn.counts(), drawn.priorities())
+
+
+@pytest.mark.parametrize("by_priority", [False, True])
+def test_draws_by_recency_are_of_the_newest_and_fewer_the_later_the_update(by_priority: bool) -> None:
+    own = PRIORITIES if by_priority else {}
+    drawn = Drawn(EREBuffer.create_factory(size=SIZE, eta=0.999, cmin=40, **own))
+    live = SIZE * ENVS
+    for update, updates in ((1, 2), (2, 2)):
+        newest = max(int(live * 0.999 ** (1000 * update / updates)), 40)
+        masses = drawn.priorities() if by_priority else np.ones(live)
+        masses[: live - newest] = 0
+        assert_drawn_by(drawn.counts(update, updates), masses)
+
+
+@pytest.mark.parametrize("overlap", [None, 2])
+@pytest.mark.parametrize("by_priority", [False, True])
+def test_sequences_are_drawn_like_transitions_where_they_may_begin(by_priority: bool, overlap: int | None) -> None:
+    sequences = Sequences(5, overlap=overlap)
+    drawn = Drawn(PERBuffer.create_factory(size=SIZE, sequences=sequences, **(PRIORITIES if by_priority else {})))
+    masses = np.zeros(SIZE * ENVS)
+    steps = np.arange(drawn.begin, drawn.end) // ENVS
+    may_begin = (steps % sequences.stride == 0) & (steps <= steps[-1] - 4)
+    masses[may_begin] = (_sequence_priorities(drawn) if by_priority else np.ones(SIZE * ENVS))[may_begin]
+    assert_drawn_by(drawn.counts(), masses)
+
+
+def _sequence_priorities(drawn: Drawn) -> NDArray[np.float64]:
+    # What the storage holds: masks shorten some sequences, which the errors noted here do not know of.
+    errors = drawn.storage.state_dict()["priorities"]["errors"].numpy().astype(np.float64)
+    priorities: NDArray[np.float64] = (errors + EPSILON) ** ALPHA
+    return priorities
+
+
+@pytest.mark.parametrize("weights_over", ["stored", "batch"])
+def test_importance_weights_make_the_weighted_mean_that_of_uniform_draws(weights_over: Any) -> None:
+    drawn = Drawn(PERBuffer.create_factory(size=SIZE, weights_over=weights_over, **PRIORITIES))
+    value = np.random.default_rng(0).normal(size=SIZE * ENVS) + drawn.priorities()
+    sums, weights = 0.0, 0.0
+    for batch in drawn.storage.generate_batches(DRAWS // BATCH, BATCH):
+        rows, own = batch[INDICES][:, 0].numpy() - drawn.begin, batch[WEIGHTS][:, 0].double().numpy()
+        if weights_over == "batch":
+            assert own.max() == pytest.approx(1)
+            # Each batch has a largest weight of its own; the smallest priority in it undoes that.
+            own = own / drawn.priorities()[rows].min()
+        sums, weights = sums + (own * value[rows]).sum(), weights + own.sum()
+    unweighted = np.average(value, weights=drawn.priorities())
+    assert abs(unweighted - value.mean()) > 0.2, "the test could not tell the difference"
+    assert sums / weights == pytest.approx(value.mean(), abs=0.02)
