@@ -15,7 +15,8 @@ from storages.core.column import Column
 from storages.core.fields import Layout, LeafLayout, Path, nest, text
 from storages.core.frames import FrameColumn
 from storages.core.kernels import gather as kernel
-from storages.transition import DONE2, FLAGS, SUCCESSORS, TRUNC2, Array
+from storages.core.kernels.insert import insert_step
+from storages.transition import DONE2, FLAGS, IREW, OBS, OBS2, REW, SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
 
@@ -53,10 +54,13 @@ class Columns:
             self._columns[path] = Column(leaf, data, _successor_of(path, layout), own)
         for path in stacked:
             self._columns[path] = FrameColumn(layout[path], rows, num_envs, _successor_of(path, layout))
+        self.stacked = {path: column for path, column in self._columns.items() if isinstance(column, FrameColumn)}
+        """The columns of stacked frames."""
         self._computed: dict[Path, Column] = {}
         self.aside = Aside(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
         for path, column in self.chained():
             self.aside.add(text(path), column.width)
+        self._inlets: tuple[NDArray[np.int64], NDArray[np.int64], list[Path]] | None = None
         self._plans: dict[frozenset[Path] | None, _Plan] = {}
         self._places_of_plans = self.aside.places
 
@@ -79,10 +83,6 @@ class Columns:
     def chained(self) -> Iterable[tuple[Path, Column]]:
         """The columns whose next row is what followed."""
         return ((path, column) for path, column in self._columns.items() if column.successor)
-
-    def stacked(self) -> Iterable[tuple[Path, FrameColumn]]:
-        """The columns of stacked frames."""
-        return ((path, column) for path, column in self._columns.items() if isinstance(column, FrameColumn))
 
     @property
     def nbytes(self) -> int:
@@ -107,6 +107,57 @@ class Columns:
         """What is stored has changed."""
         if self._computed:
             self._computed, self._plans = {}, {}
+
+    # In
+
+    def insert(
+        self,
+        arrays: Mapping[Path, Array],
+        slot: int,
+        following: int,
+        ended: NDArray[np.bool_],
+        *,
+        continues: bool,
+        check: bool,
+    ) -> int:
+        """Store a step in all columns but those of stacked frames, unless something is wrong with it.
+
+        Args:
+            arrays: (E, ...), by leaf.
+            slot: the step's row.
+            following: the row after it.
+            ended: (E,), which environments' episodes ended in the step before.
+            continues: whether the others have to begin with what that led to.
+            check: whether NaN and infinity are refused.
+
+        Returns:
+            What :func:`storages.core.kernels.insert.insert_step` says.
+        """
+        if self._inlets is None:
+            self._inlets = self._made_inlets()
+        fields, sources, paths = self._inlets
+        # Held on to until they are copied.
+        whole = [np.ascontiguousarray(arrays[path]) for path in paths]
+        for position, array in enumerate(whole):
+            sources[position] = array.__array_interface__["data"][0]
+        envs = self._num_envs
+        return insert_step(fields, sources, slot * envs, following * envs, ended, continues, check)
+
+    def _made_inlets(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Path]]:
+        fields: list[tuple[int, ...]] = []
+        paths: list[Path] = []
+        for path, column in self.inserted():
+            if isinstance(column, FrameColumn):
+                continue
+            follower = -1
+            source = len(paths)
+            paths.append(path)
+            if column.successor:
+                follower = len(paths)
+                paths.append(column.successor)
+            float_bytes = column.data.itemsize if must_be_finite(path, column.data.dtype) else 0
+            fields.append((_address(column.data), column.data.strides[1], column.width, source, follower, float_bytes))
+        return np.array(fields, np.int64), np.empty(len(paths), np.int64), paths
 
     # Out
 
@@ -208,6 +259,7 @@ class Columns:
         Columns.__init__(self, *state["arguments"])
         self._records[...] = state["records"]
         self._columns.update(state["apart"])
+        self.stacked = {path: column for path, column in self._columns.items() if isinstance(column, FrameColumn)}
         self._computed = state["computed"]
         self.aside.__dict__.update(state["aside"])
 
@@ -263,6 +315,11 @@ class _Regions:
         """(regions, 3): address, stride, bytes."""
         regions = [(begin, stride, end - begin) for begin, (stride, end) in self._begins.items()]
         return np.array(regions, np.int64).reshape(-1, 3)
+
+
+def must_be_finite(path: Path, dtype: np.dtype[Any]) -> bool:
+    """Whether NaN and infinity are refused in a leaf, unless they are allowed."""
+    return path[0] in (REW, IREW, OBS, OBS2) and dtype.kind == "f"
 
 
 def _record(leaves: Mapping[Path, LeafLayout]) -> tuple[dict[Path, int], int]:

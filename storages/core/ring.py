@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.column import Column, bytes_of
-from storages.core.columns import SUCCESSORS_OF, Columns
+from storages.core.columns import SUCCESSORS_OF, Columns, must_be_finite
 from storages.core.fields import (
     Layout,
     LeafLayout,
@@ -29,7 +29,8 @@ from storages.core.fields import (
     text,
 )
 from storages.core.kernels.finite import all_finite
-from storages.transition import DONE, DONE2, FLAGS, IREW, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array, Sample
+from storages.core.kernels.insert import STORED
+from storages.transition import DONE, DONE2, FLAGS, OBS, OBS2, RHS, SUCCESSORS, TRUNC2, Array, Sample
 
 
 class Ring:
@@ -69,6 +70,8 @@ class Ring:
         self._stacked_frames = stacked_frames
         self._columns = _no_columns()
         self._ended: NDArray[np.bool_] = np.empty((0,), np.bool_)
+        self._checked_apart: list[Path] = []
+        """Leaves whose numbers no compiled check knows."""
         self._set_rows()
 
     @property
@@ -130,20 +133,30 @@ class Ring:
         """
         layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
         arrays = fit(sample, layout, num_envs, self.owner)
-        if not self.allow_nonfinite:
-            self._refuse_nonfinite(arrays)
         if not self.layout:
+            self._refuse_nonfinite(arrays)
             self._make_columns(layout, num_envs)
-        columns, stacked = self._columns, bool(self._stacked_frames)
-        if stacked:
+        columns = self._columns
+        if columns.stacked:
             self._refuse_what_is_no_stack(arrays)
+        if self._checked_apart:
+            self._refuse_nonfinite({path: arrays[path] for path in self._checked_apart})
         slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
-        broken_off = self._keep_what_is_not_continued(arrays) if self.steps > self.first else None
-        starts = self._starts(broken_off) if stacked else None
+        broken_off: NDArray[np.bool_] | None = None
+        # As a rule a step continues the one before it, and all that is to be done is done by one compiled call.
+        usual = (
+            self._seems_to_continue(arrays)
+            and columns.insert(arrays, slot, following, self._ended, continues=True, check=not self.allow_nonfinite)
+            == STORED
+        )
+        if not usual:
+            self._refuse_nonfinite(arrays)
+            if self.steps > self.first:
+                broken_off = self._keep_what_is_not_continued(arrays)
+            columns.insert(arrays, slot, following, self._ended, continues=False, check=False)
+        for path, column in columns.stacked.items():
+            column.insert(slot, following, arrays[path], arrays[(OBS2, *path[1:])], self._starts(broken_off))
         columns.aside.free(following)
-        for path, column in columns.inserted():
-            follows = arrays[column.successor] if column.successor else None
-            column.insert(slot, following, arrays[path], follows, starts)
         ended = (arrays[(DONE2,)] | arrays[(TRUNC2,)])[:, 0]
         if ended.any():
             columns.put_aside(slot, following, np.flatnonzero(ended))
@@ -197,7 +210,7 @@ class Ring:
                 f"{self.owner}: steps {start} to {start + len(values)} of {text(path)} are not all among the "
                 f"{self.live_steps} that are stored"
             )
-        if not self.allow_nonfinite and _must_be_finite(path, values) and not _finite(values):
+        if not self.allow_nonfinite and must_be_finite(path, values.dtype) and not _finite(values):
             step, *position = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
             raise SampleError(
                 f"{self.owner}: {text(path)} of environment {position[0]} is {values[(step, *position)]} at step "
@@ -383,9 +396,14 @@ class Ring:
         self.layout, self.num_envs = layout, num_envs
         self._columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
         self._ended = np.zeros((num_envs,), np.bool_)
+        self._checked_apart = [
+            path
+            for path, leaf in layout.items()
+            if must_be_finite(path, leaf.dtype) and (leaf.dtype.itemsize not in (4, 8) or _of_stack(path, stacked))
+        ]
 
     def _refuse_what_is_no_stack(self, arrays: Mapping[Path, Array]) -> None:
-        for path, column in self._columns.stacked():
+        for path, column in self._columns.stacked.items():
             assert column.successor is not None
             begins, follows = arrays[path], arrays[column.successor]
             if not column.are_stacks(begins, follows):
@@ -395,6 +413,15 @@ class Ring:
                     f"{self.steps} is not {text(path)} moved on by one of its {column.depth} frames; nothing of this "
                     f"step was stored. {_NO_STACKS}"
                 )
+
+    def _seems_to_continue(self, arrays: Mapping[Path, Array]) -> bool:
+        if self.steps == self.first or arrays[(DONE,)].tobytes() != self._ended.tobytes():
+            return False
+        return not self._columns.stacked or all(
+            differs is None or not (differs & ~self._ended).any()
+            for path, column in self._columns.stacked.items()
+            for differs in (column.differs(self.steps % self.rows, arrays[path]),)
+        )
 
     def _starts(self, broken_off: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
         """(E,): where the step to be inserted begins a stream."""
@@ -423,8 +450,10 @@ class Ring:
         return differs
 
     def _refuse_nonfinite(self, arrays: Mapping[Path, Array]) -> None:
+        if self.allow_nonfinite:
+            return
         for path, array in arrays.items():
-            if _must_be_finite(path, array) and not _finite(array):
+            if must_be_finite(path, array.dtype) and not _finite(array):
                 position = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(array)))
                 raise SampleError(
                     f"{self.owner}: {text(path)} of environment {position[0]} is {array[position]} at step "
@@ -440,8 +469,8 @@ def _no_columns() -> Columns:
     return Columns({}, 0, 0, in_records=True)
 
 
-def _must_be_finite(path: Path, array: Array) -> bool:
-    return path[0] in (REW, IREW, OBS, OBS2) and array.dtype.kind == "f"
+def _of_stack(path: Path, stacked: frozenset[Path]) -> bool:
+    return path in stacked or (SUCCESSORS.get(path[0], ""), *path[1:]) in stacked
 
 
 def _finite(array: Array) -> bool:

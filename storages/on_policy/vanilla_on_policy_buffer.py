@@ -25,8 +25,7 @@ class VanillaOnPolicyBuffer(Storage):
 
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
-        sequence_length: of an actor with memory, steps of the sequences that batches are made of, a divisor of
-            ``size``; None makes them as long as the rollout.
+        sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 

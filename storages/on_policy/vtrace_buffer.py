@@ -25,8 +25,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         rho_bar: truncation level of an error's importance weight: what the value function converges to.
         c_bar: truncation level of the weight of what follows: how fast it does.
         trace_lambda: 0 trusts the value function, 1 the rewards.
-        sequence_length: of an actor with memory, steps of the sequences that batches are made of, a divisor of
-            ``size``; None makes them as long as the rollout.
+        sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 

@@ -51,7 +51,9 @@ def test_factories_of_equal_values_are_equal_however_they_were_written() -> None
 
 def test_a_factory_reads_as_the_line_that_makes_it() -> None:
     factory = GAEBuffer.create_factory(5, gae_lambda=0.9)
-    assert repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, allow_nonfinite=False)"
+    assert (
+        repr(factory) == "GAEBuffer.create_factory(size=5, gae_lambda=0.9, sequence_length=None, allow_nonfinite=False)"
+    )
 
 
 def test_a_factory_survives_pickling() -> None:
