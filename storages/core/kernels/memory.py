@@ -8,6 +8,7 @@ holds on to.
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -85,7 +86,7 @@ def _storer(number: Any, stored: ir.Type) -> Any:
 
 
 # Intrinsics are called without the context that their definitions take.
-prefetch_at: Callable[[int], None] = _prefetch_at  # type: ignore[assignment]
+prefetch_at: Callable[[int | np.signedinteger], None] = _prefetch_at  # type: ignore[assignment]
 """Ask for the cache line of an address."""
 copy_bytes: Callable[[int, int, int], None] = _copy_bytes  # type: ignore[assignment]
 """Copy to an address, from an address, so many bytes; the two do not overlap."""

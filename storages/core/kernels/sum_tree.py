@@ -20,10 +20,9 @@ from typing import Any, Self
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import ArrayLike, NDArray
+
+from storages.core.kernels.memory import address_of, prefetch_at
 
 LARGEST_MASS = 1e280
 """No leaf may be heavier, so that no sum of masses overflows."""
@@ -32,7 +31,7 @@ LARGEST_MASS = 1e280
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _FAN_OUT, _YOUNGEST, _SHIFT = np.uint64(8), np.uint64(7), np.uint64(3)
 _SUMS, _MAXIMA, _GROUP = np.uint64(8), np.uint64(8), np.uint64(16)
-_CACHE_LINE = 64
+_CACHE_LINE, _ITEM_BYTES = 64, 8
 _NO_MASS = -2
 
 
@@ -243,22 +242,10 @@ def _aligned_zeros(length: int) -> NDArray[np.float64]:
     return memory[skipped : skipped + length]
 
 
-def _type_prefetch(context: Any, nodes: Any, index: Any) -> Any:
-    def compiled(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        function = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        # To be read, to be kept as near as possible, data.
-        how = [number(0), number(3), number(1)]
-        builder.call(builder.module.declare_intrinsic("llvm.prefetch", [byte], function), [address, *how])
-        return context.get_dummy_value()
-
-    return types.void(nodes, index), compiled
-
-
-_prefetch: Any = intrinsic(_type_prefetch)
-"""``_prefetch(nodes, index)`` has the cache line of ``nodes[index]`` fetched; nothing waits for it."""
+@numba.njit(cache=True, nogil=True, inline="always")
+def _prefetch(nodes: NDArray[np.float64], index: np.uint64) -> None:
+    """Have the cache line of ``nodes[index]`` fetched; nothing waits for it."""
+    prefetch_at(address_of(nodes) + np.int64(index) * _ITEM_BYTES)
 
 
 @numba.njit(cache=True, nogil=True)
