@@ -24,8 +24,9 @@ bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside c
 	$(BIN)/python benchmarks/storages.py $(BENCH)
 	$(BIN)/python benchmarks/sum_tree.py
 
-learning: $(ENV)  ## docs/learning.md: three seeds of every example
+learning: $(ENV)  ## docs/learning.md and docs/prioritised.md: several seeds of every example, and of kinds of replay
 	$(BIN)/python benchmarks/learning.py
+	$(BIN)/python benchmarks/prioritised.py
 
 format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff format .

@@ -24,19 +24,19 @@ class Arguments:
     """All randomness of the run follows from it."""
     target_steps: int = 40_000
     """Environment steps to train for."""
-    hidden_sizes: tuple[int, ...] = (64,)
+    hidden_sizes: tuple[int, ...] = (128,)
     """Units of the hidden layers before the memory."""
     memory: Literal["gru", "lstm"] | None = "gru"
     """What the Q-function remembers with; None for nothing."""
-    memory_size: int = 64
+    memory_size: int = 128
     """Features that the memory makes."""
-    sequence_length: int = 20
+    sequence_length: int = 16
     """Steps of the sequences that are learnt from."""
-    burn_in: int = 10
+    burn_in: int = 4
     """Steps before them that warm the memory up."""
     n_step: int = 3
     """Rewards in a return."""
-    lr: float = 5e-4
+    lr: float = 1e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
     """Discount factor."""
@@ -44,12 +44,12 @@ class Arguments:
     """Transitions that the replay buffer keeps."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
-    update_every: int = 4
+    update_every: int = 2
     """Environment steps between updates."""
-    mini_batch_size: int = 32
+    mini_batch_size: int = 16
     """Sequences of an update (transitions, without a memory)."""
-    exploration_fraction: float = 0.15
-    """Part of the run in which the probability of a random action falls from 1 to 0.02."""
+    exploration_fraction: float = 0.2
+    """Part of the run in which the probability of a random action falls from 1 to 0.05."""
     polyak: float = 0.99
     """How much of the target network stays at each update."""
     test_every: int = 5_000
@@ -75,7 +75,7 @@ def train(arguments: Arguments) -> prl.Learner:
     algorithm = prl.DQN.create_factory(
         lr=prl.LinearSchedule(arguments.lr, 0.0),
         gamma=arguments.gamma,
-        epsilon=prl.LinearSchedule(1.0, 0.02, fraction=arguments.exploration_fraction),
+        epsilon=prl.LinearSchedule(1.0, 0.05, fraction=arguments.exploration_fraction),
         start_steps=arguments.start_steps,
         update_every=arguments.update_every,
         mini_batch_size=arguments.mini_batch_size,
