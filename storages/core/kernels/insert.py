@@ -4,7 +4,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.memory import copy_bytes, load_byte, load_int32, load_int64
+from storages.core.kernels.memory import copy_bytes, int32s_at, int64s_at, load_byte
 
 TARGET, STRIDE, WIDTH, SOURCE, FOLLOWER, FLOAT_BYTES = range(6)
 """Columns of ``fields``: where row 0 lies, bytes from row to row, bytes of a value; which source has the values of the
@@ -14,7 +14,7 @@ be finite."""
 STORED, BROKEN_OFF, NOT_FINITE = range(3)
 """What became of a step: only the first stored it."""
 
-_EXPONENT_32, _EXPONENT_64 = 0x7F800000, 0x7FF0000000000000
+_EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -64,15 +64,13 @@ def insert_step(
 @numba.njit(cache=True, nogil=True, inline="always")
 def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: NDArray[np.bool_]) -> bool:
     width, stride = fields[field, WIDTH], fields[field, STRIDE]
-    target = fields[field, TARGET] + row * stride
+    target, words = fields[field, TARGET] + row * stride, width // 4
     for env in range(ended.shape[0]):
-        different = np.int64(0)
-        if width % 4 == 0:
-            for k in range(0, width, 4):
-                different |= load_int32(source + k) ^ load_int32(target + k)
-        else:
-            for k in range(width):
-                different |= load_byte(source + k) ^ load_byte(target + k)
+        begins, stored, different = int32s_at(source, words), int32s_at(target, words), np.int32(0)
+        for k in range(words):
+            different |= begins[k] ^ stored[k]
+        for k in range(4 * words, width):
+            different |= np.int32(load_byte(source + k) ^ load_byte(target + k))
         if different != 0 and not ended[env]:
             return False
         source, target = source + width, target + stride
@@ -82,14 +80,14 @@ def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
     # All bits of the exponent are set in NaN and infinity, and in nothing else.
-    not_finite = 0
+    not_finite = np.int32(0)
     if float_bytes == 4:
-        for k in range(0, size_bytes, 4):
-            not_finite |= (load_int32(source + k) & _EXPONENT_32) == _EXPONENT_32
+        for number in int32s_at(source, size_bytes // 4):
+            not_finite |= np.int32((number & _EXPONENT_32) == _EXPONENT_32)
     elif float_bytes == 8:
-        for k in range(0, size_bytes, 8):
-            not_finite |= (load_int64(source + k) & _EXPONENT_64) == _EXPONENT_64
-    return not_finite == 0
+        for number in int64s_at(source, size_bytes // 8):
+            not_finite |= np.int32((number & _EXPONENT_64) == _EXPONENT_64)
+    return bool(not_finite == 0)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

@@ -8,11 +8,13 @@ holds on to.
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
 _READ, _KEEP_IN_ALL_CACHES, _DATA = 0, 3, 1
@@ -53,6 +55,15 @@ def _address_of(typing_context: Any, array: Any) -> Any:
         return builder.ptrtoint(made.data, ir.IntType(64))
 
     return types.int64(array), generate
+
+
+@intrinsic
+def _pointer_to(typing_context: Any, address: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), generate
 
 
 def _loader(number: Any, stored: ir.Type) -> Any:
@@ -99,3 +110,18 @@ store_byte: Callable[[int, int], None] = _storer(types.uint8, ir.IntType(8))
 store_int32: Callable[[int, int], None] = _storer(types.int32, ir.IntType(32))
 store_int64: Callable[[int, int], None] = _storer(types.int64, ir.IntType(64))
 store_float32: Callable[[int, float], None] = _storer(types.float32, ir.FloatType())
+_pointer: Callable[[int], Any] = _pointer_to  # type: ignore[assignment]
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def int32s_at(address: int, count: int) -> NDArray[np.int32]:
+    """An array over so many int32: a loop over it is compiled to vector instructions, one over addresses is not."""
+    array: NDArray[np.int32] = carray(_pointer(address), count, np.int32)
+    return array
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def int64s_at(address: int, count: int) -> NDArray[np.int64]:
+    """As :func:`int32s_at`, of int64."""
+    array: NDArray[np.int64] = carray(_pointer(address), count, np.int64)
+    return array
