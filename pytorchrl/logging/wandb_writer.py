@@ -1,11 +1,9 @@
 """Weights & Biases: offline unless the user's own settings say otherwise, and never in the way of a run."""
 
 import logging
-import math
 import os
 import secrets
 import ssl
-import time
 from collections.abc import Mapping
 from http.client import HTTPException
 from netrc import NetrcParseError, netrc
@@ -23,7 +21,6 @@ _Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
 _SECONDS_TO_ANSWER = 3.0
 _SECONDS_TO_START = 10.0
 _SECONDS_TO_FINISH = 30.0
-_SECONDS_TO_LET_GO = 1.0
 
 _logger = logging.getLogger(__name__)
 
@@ -73,7 +70,6 @@ class WandbWriter:
         """Finish the wandb run."""
         _open_runs.pop(self._run.id, None)
         self._run.finish()
-        _finished_at[self._run.id] = time.monotonic()
 
     def _start(self, mode: _Mode) -> "wandb.Run":
         import wandb
@@ -81,10 +77,7 @@ class WandbWriter:
         run_id = self._id_file.read_text().strip()
         if run_id in _open_runs:
             # Resumed where the first writer of the folder was not closed; wandb refuses an id twice at a time.
-            return _open_runs[run_id]
-        # wandb's service lets go of a finished run a little later, and of what was begun under its id meanwhile too:
-        # those records would be lost.
-        time.sleep(max(0.0, _finished_at.get(run_id, -math.inf) + _SECONDS_TO_LET_GO - time.monotonic()))
+            _open_runs.pop(run_id).finish()
         settings = wandb.Settings(
             silent=True,
             console="off",
@@ -105,8 +98,6 @@ class WandbWriter:
 
 
 _open_runs: dict[str, "wandb.Run"] = {}
-_finished_at: dict[str, float] = {}
-"""When this process finished runs, by their ids, on the monotonic clock."""
 
 
 def _mode(settings: "wandb.Settings") -> _Mode:
