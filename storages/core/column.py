@@ -1,4 +1,4 @@
-"""One leaf of a ring's transitions: an array (rows, E, ...), and how a step is put into it."""
+"""One leaf of a ring's transitions: an array (rows, E, ...)."""
 
 import math
 from collections.abc import Mapping
@@ -48,22 +48,6 @@ class Column:
         """
         stored = self.data[slot]
         return None if stored.tobytes() == begins.tobytes() else (bytes_of(stored) != bytes_of(begins)).any(axis=1)
-
-    def insert(
-        self, slot: int, following: int, begins: Array, follows: Array | None, starts: NDArray[np.bool_] | None
-    ) -> None:
-        """Store a step.
-
-        Args:
-            slot: the step's row.
-            following: the row after it.
-            begins: (E, *shape), what the step holds.
-            follows: (E, *shape), of the successor; None where there is none.
-            starts: (E,), where the step begins a stream; only columns of stacked frames ask for it.
-        """
-        self.data[slot] = begins
-        if follows is not None:
-            self.data[following] = follows
 
     def bytes_in(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.uint8]:
         """(environments, width): a copy of what lies in a row, to be put aside."""

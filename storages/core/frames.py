@@ -58,12 +58,16 @@ class FrameColumn(Column):
         different: NDArray[np.bool_] = (bytes_of(self._newest) != bytes_of(begins)).any(axis=1)
         return different
 
-    def insert(
-        self, slot: int, following: int, begins: Array, follows: Array | None, starts: NDArray[np.bool_] | None
-    ) -> None:
-        """Store a step; where a stream starts, all its frames, else its newest."""
-        assert follows is not None
-        assert starts is not None
+    def insert(self, slot: int, following: int, begins: Array, follows: Array, starts: NDArray[np.bool_]) -> None:
+        """Store a step; where a stream starts, all its frames, else its newest.
+
+        Args:
+            slot: the step's row.
+            following: the row after it.
+            begins: (E, depth, *frame), what the step saw.
+            follows: (E, depth, *frame), what it led to.
+            starts: (E,), where the step does not continue the one before it.
+        """
         self._padding.free(following)
         self._before[slot] = np.where(starts, 0, np.minimum(self._before[slot - 1] + 1, self.depth - 1))
         if starts.any():
