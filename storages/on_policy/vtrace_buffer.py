@@ -1,12 +1,13 @@
 """A rollout that an older policy may have made: V-trace corrects for the difference."""
 
-from typing import Any
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from storages.core.fields import SampleError
 from storages.core.kernels.returns import vtrace
+from storages.core.sequences import in_time
+from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count, Positive, UnitInterval
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, PolicyEvaluation
@@ -74,19 +75,15 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         """
         self._refuse_if_empty()
         ring = self._ring
+        ratios, values = self._as_the_current_actor_sees_it()
+        next_values = self._next_values(values)
         for key in (RET, ADV):
             ring.add_computed(key, (1,), np.dtype(np.float32))
-        rollout = self._slice(0, ring.live_steps, self.device)
-        rhs: Any = rollout[RHS][0] if RHS in rollout else None
-        with torch.no_grad():
-            log_probs, estimates = self.actor.evaluate_actions(rollout[OBS], rhs, rollout[DONE], rollout[ACT])
-        values = estimates.cpu().numpy()[..., 0]
-        ratios = (log_probs - rollout[LOGP]).exp().cpu().numpy()[..., 0]
         returns, advantages = ring.rollout(RET)[..., 0], ring.rollout(ADV)[..., 0]
         vtrace(
             ring.rollout(REW)[..., 0],
             values,
-            self._next_values(values),
+            next_values,
             ring.broken(),
             ratios,
             self.algorithm.gamma,
@@ -96,3 +93,27 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
             returns,
             advantages,
         )
+
+    def _as_the_current_actor_sees_it(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(T, E) each: the importance ratio of what was done, and the value of what was seen."""
+        ring, envs = self._ring, self.num_envs
+        remembers = (RHS,) in ring.layout
+        # A memory runs through the whole rollout; else parts bound what an actor's layers take.
+        steps = ring.live_steps if remembers else max(1, _EVALUATED_AT_ONCE // envs)
+        ratios, values = np.empty((2, ring.live_steps, envs), np.float32)
+        for start in range(0, ring.live_steps, steps):
+            part = slice(start, min(start + steps, ring.live_steps))
+            transitions = np.arange((ring.oldest + part.start) * envs, (ring.oldest + part.stop) * envs)
+            shape = (part.stop - part.start, envs)
+            seen = ring.gather(transitions, {OBS, DONE, ACT, LOGP})
+            fields = {key: in_time(value, shape) for key, value in seen.items()}
+            batch = to_batch(fields | ring.gather(transitions[:envs], {RHS}), self.device)
+            with torch.no_grad():
+                log_probs, estimates = self.actor.evaluate_actions(batch[OBS], batch.get(RHS), batch[DONE], batch[ACT])
+            ratios[part] = (log_probs - batch[LOGP]).exp().cpu().numpy()[..., 0]
+            values[part] = estimates.cpu().numpy()[..., 0]
+        return ratios, values
+
+
+_EVALUATED_AT_ONCE = 512
+"""Transitions; so many stacks of four frames of 84 x 84 are 58 MB as float32."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from storages.transition import DONE, LOGP, RET, VAL
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
@@ -23,3 +24,33 @@ def test_ppo_learns_cartpole_from_v_trace(memory: Any, tmp_path: Path) -> None:
     learner.run()
     assert scheme.evaluate(10).mean_return > (150 if memory is None else 60)
     scheme.close()
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
+@pytest.mark.parametrize("shared_body", [False, True])
+def test_before_the_first_update_its_returns_are_those_of_gae(env: str, memory: Any, shared_body: bool) -> None:
+    torch.set_num_threads(1)
+    rollouts = []
+    for storage in (
+        prl.VTraceBuffer.create_factory(size=80, trace_lambda=0.9),
+        prl.GAEBuffer.create_factory(size=80, gae_lambda=0.9),
+    ):
+        scheme = prl.Scheme(
+            prl.PPO.create_factory(),
+            prl.OnPolicyActor.create_factory(
+                hidden_sizes=(16,), memory=memory, memory_size=16, shared_body=shared_body
+            ),
+            storage,
+            prl.VecEnv.create_factory(env, num_envs=3, env_kwargs={"max_episode_steps": 18}),
+            seed=3,
+        )
+        scheme.collect(240)
+        scheme.storage.before_gradients()
+        rollouts.append(scheme.storage.get_all_buffer_data())
+        scheme.close()
+    corrected, plain = rollouts
+    assert plain[DONE][1:].any(), "episodes end within the rollout"
+    assert torch.equal(corrected[LOGP], plain[LOGP])
+    assert torch.equal(corrected[VAL], plain[VAL])
+    torch.testing.assert_close(corrected[RET], plain[RET], rtol=1e-4, atol=1e-4)

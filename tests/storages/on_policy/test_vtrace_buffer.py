@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from storages import EmptyStorageError, GAEBuffer, SampleError, VTraceBuffer
-from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, TRUNC2, VAL
+from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, TRUNC2, VAL
 
 ALGORITHM = SimpleNamespace(gamma=0.9)
 
@@ -91,6 +91,63 @@ def test_of_the_policy_that_acted_it_makes_the_returns_of_gae(trace_lambda: floa
     torch.testing.assert_close(one.get_all_buffer_data()[RET], two.get_all_buffer_data()[RET])
     (batch,) = one.generate_batches(1)
     assert {RET, ADV} <= batch.keys()
+
+
+@pytest.mark.parametrize("of_one", [0.2, 0.5, 0.9])
+def test_a_reward_of_one_for_ever_is_worth_one_over_one_less_gamma_whoever_acted(of_one: float) -> None:
+    inserted = samples(20, 2, Actor(0.5))
+    constant = {REW: np.ones((2, 1), np.float32)} | {key: np.zeros((2, 1), bool) for key in (DONE, DONE2, TRUNC2)}
+    for sample in inserted:
+        sample |= constant | {OBS: np.ones((2, 1), np.float32), OBS2: np.ones((2, 1), np.float32)}
+    storage = filled(VTraceBuffer.create_factory(size=20)("cpu", Actor(of_one, 10.0), ALGORITHM, None), inserted)
+    data = storage.get_all_buffer_data()
+    torch.testing.assert_close(data[RET], torch.full((20, 2, 1), 10.0))
+    torch.testing.assert_close(data[ADV], torch.zeros(20, 2, 1), rtol=0, atol=1e-5)
+
+
+class Attentive(Actor):
+    """Keeps what it was asked to evaluate."""
+
+    def __init__(self) -> None:
+        super().__init__(0.5)
+        self.asked: list[tuple[torch.Tensor, Any, torch.Tensor]] = []
+
+    def evaluate_actions(self, obs: Any, rhs: Any, done: torch.Tensor, action: torch.Tensor) -> Any:
+        assert not torch.is_grad_enabled()
+        assert len(obs) == len(done) == len(action)
+        self.asked.append((obs, rhs, done))
+        return super().evaluate_actions(obs, rhs, done, action)
+
+
+def test_long_rollouts_are_evaluated_in_parts_that_make_the_whole() -> None:
+    actor, inserted = Attentive(), samples(700, 3, Actor(0.5))
+    filled(VTraceBuffer.create_factory(size=700)("cpu", actor, ALGORITHM, None), inserted)
+    parts = [obs for obs, rhs, _ in actor.asked if rhs is None]
+    assert max(len(part) for part in parts) * 3 <= 512
+    assert np.array_equal(torch.cat(parts), [sample[OBS] for sample in inserted])
+
+
+def test_a_memory_runs_through_the_whole_rollout_from_its_first_state() -> None:
+    actor, inserted = Attentive(), samples(700, 3, Actor(0.5))
+    for number, sample in enumerate(inserted):
+        sample |= {RHS: np.full((3, 4), number, np.float32), RHS2: np.full((3, 4), number + 1, np.float32)}
+    filled(VTraceBuffer.create_factory(size=700)("cpu", actor, ALGORITHM, None), inserted)
+    ((obs, rhs, done),) = actor.asked
+    assert np.array_equal(obs, [sample[OBS] for sample in inserted])
+    assert np.array_equal(done, [sample[DONE] for sample in inserted])
+    assert torch.equal(rhs, torch.zeros(3, 4))
+
+
+def test_an_actor_that_fails_leaves_no_returns_behind() -> None:
+    class Broken(Actor):
+        def evaluate_actions(self, *_: Any) -> Any:
+            raise ArithmeticError
+
+    storage = VTraceBuffer.create_factory(size=5)("cpu", Broken(0.5), ALGORITHM, None)
+    with pytest.raises(ArithmeticError):
+        filled(storage, samples(5, 2, Actor(0.5)))
+    with pytest.raises(RuntimeError, match="call before_gradients"):
+        storage.generate_batches(1)
 
 
 def test_what_the_acting_policy_thought_must_be_there() -> None:

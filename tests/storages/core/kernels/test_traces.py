@@ -115,13 +115,14 @@ def test_lambda_returns_are_the_mean_of_n_step_returns(rollout: Rollout, trace_l
 @pytest.mark.parametrize("trace_lambda", [0.0, 0.9, 1.0])
 def test_of_its_own_policy_all_three_say_what_gae_says(trace_lambda: float) -> None:
     r = Rollout(40, 3, seed=1, dtype=np.float64)
-    # Where V of what followed is not that of the next row, nothing is to follow.
-    ones, (returns, targets, advantages, gae) = np.ones_like(r.rewards), np.empty((4, *r.rewards.shape))
+    ones, (returns, others, targets, advantages, gae) = np.ones_like(r.rewards), np.empty((5, *r.rewards.shape))
     lambda_returns(r.rewards, r.next_values, r.ends, GAMMA, trace_lambda, returns)
+    # With V for Q, Retrace leans on the same values.
+    retrace(r.rewards, r.values, r.next_values, r.ends, ones, GAMMA, trace_lambda, others)
     vtrace(r.rewards, r.values, r.next_values, r.ends, ones, GAMMA, 1.0, 1.0, trace_lambda, targets, advantages)
     generalized_advantages(r.rewards, r.values, r.next_values, r.ends, GAMMA, trace_lambda, gae)
-    np.testing.assert_allclose(targets, r.values + gae)
-    np.testing.assert_allclose(returns, r.values + gae)
+    for found in (returns, others, targets):
+        np.testing.assert_allclose(found, r.values + gae)
 
 
 def test_a_constant_reward_of_one_is_worth_one_over_one_less_gamma() -> None:
