@@ -74,10 +74,12 @@ class VanillaOnPolicyBuffer(Storage):
             EmptyStorageError: nothing is stored yet.
         """
         self._refuse_if_empty()
+        values = self._ring.rollout(VAL)[..., 0]
+        next_values = self._next_values(values)
+        # Not before the actor has answered: what it raises must leave no returns behind that nobody made.
         for key in (RET, ADV):
             self._ring.add_computed(key, (1,), np.dtype(np.float32))
-        values = self._ring.rollout(VAL)[..., 0]
-        self._make_returns(self._ring.rollout(REW)[..., 0], values, self._next_values(values), self._ring.broken())
+        self._make_returns(self._ring.rollout(REW)[..., 0], values, next_values, self._ring.broken())
 
     def _make_returns(
         self,

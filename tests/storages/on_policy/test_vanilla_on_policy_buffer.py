@@ -349,3 +349,16 @@ def test_a_batch_size_that_a_rollout_makes_anyway_may_be_said(make: Make) -> Non
         storage.insert_transition(step(obs, obs + 1, reward=1))
     storage.before_gradients()
     assert [len(batch[OBS]) for batch in storage.generate_batches(3, 1)] == [1, 1, 1]
+
+
+def test_an_actor_that_fails_leaves_no_returns_behind(make: Make) -> None:
+    class Broken:
+        def value(self, obs: torch.Tensor, rhs: torch.Tensor, done: torch.Tensor) -> torch.Tensor:
+            raise ArithmeticError
+
+    storage = make(size=1, actor=Broken())
+    storage.insert_transition(step(1, 2, reward=1))
+    with pytest.raises(ArithmeticError):
+        storage.before_gradients()
+    with pytest.raises(RuntimeError, match="call before_gradients"):
+        storage.generate_batches(1)
