@@ -9,7 +9,8 @@ from rich.console import Console
 from pytorchrl.experiments.inspection import inspect_storage
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
-from pytorchrl.logging.storage_report import plot_storage, storage_report
+from pytorchrl.logging.storage_plot import plot_storage
+from pytorchrl.logging.storage_report import storage_report
 
 
 def resume(run: tyro.conf.Positional[Path], target_steps: int | None = None) -> None:

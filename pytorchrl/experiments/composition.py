@@ -66,14 +66,19 @@ def _made(config: Any) -> Any:
     if set(config) != {"name", "hyper_parameters"}:
         return {key: _made(value) for key, value in config.items()}
     hyper_parameters = {name: _made(value) for name, value in config["hyper_parameters"].items()}
-    cls = _class_named(config["name"])
+    cls = class_named(config["name"])
     if issubclass(cls, Component):
         factory: Factory[Any] = cls.create_factory(**hyper_parameters)
         return factory
     return cls(**hyper_parameters)
 
 
-def _class_named(name: str) -> type:
+def class_named(name: str) -> type:
+    """The component or schedule of that name, of those that are imported.
+
+    Raises:
+        CompositionError: there is none, or more than one.
+    """
     # By identity: a module path to a class gives the same class.
     known = {Sequences, *_subclasses(Component), *_subclasses(Schedule)}
     candidates = {cls for cls in known if cls.__name__ == name}

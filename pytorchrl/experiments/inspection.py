@@ -10,9 +10,26 @@ from numpy.typing import NDArray
 
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.composition import class_named
 from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.scheme.scheme import CompositionError
+from storages.core.priorities import Priorities
 from storages.core.ring import Ring
 from storages.core.summary import Episodes, Field, episodes_of, fields_of
+from storages.schedule import LinearSchedule
+from storages.sequences import Sequences
+
+
+@dataclass(frozen=True)
+class PriorityList:
+    """The priorities of all transitions that may be drawn, oldest first; arrays (N,)."""
+
+    values: NDArray[np.float64]
+    """``(|error| + epsilon)**alpha``; where ``alpha`` follows a schedule, with what it was worth at the checkpoint."""
+    ages: NDArray[np.int64]
+    """Steps since."""
+    nbytes: int
+    """Memory of the priorities of the whole storage, free room included."""
 
 
 @dataclass(frozen=True)
@@ -30,27 +47,20 @@ class Inspection:
     """Steps that are stored."""
     capacity_steps: int
     inserted_steps: int
-    """Steps that ever came in."""
+    """Steps that ever came in, those that are gone included."""
     nbytes: int
-    """Memory of the transitions, free room included."""
+    """Memory of the transitions once loaded, free room included."""
     episodes: Episodes | None
     """None where nothing is stored."""
-    errors: NDArray[np.float32] | None
-    """(transitions,), oldest first: what priorities follow from; None where there are none."""
+    priorities: PriorityList | None
+    """None where there are none, or, see :attr:`lacks_alpha`, they are not known."""
+    lacks_alpha: bool
+    """Whether there are priorities, and what ``alpha`` was worth at the checkpoint cannot be told."""
 
     @property
     def transitions(self) -> int:
         """How many are stored."""
         return self.steps * self.num_envs
-
-    @property
-    def priorities(self) -> NDArray[np.float64] | None:
-        """(transitions,), oldest first; None where there are none, or ``alpha`` follows a schedule."""
-        alpha, epsilon = self.hyper_parameters.get("alpha"), self.hyper_parameters.get("epsilon", 0.0)
-        if self.errors is None or not isinstance(alpha, int | float):
-            return None
-        priorities: NDArray[np.float64] = (np.abs(self.errors.astype(np.float64)) + epsilon) ** alpha
-        return priorities
 
 
 def inspect_storage(path: Path) -> Inspection:
@@ -65,9 +75,16 @@ def inspect_storage(path: Path) -> Inspection:
     try:
         storage, config = state["scheme"]["storage"], state["config"]["storage"]
         saved = storage["ring"]
-        ring = Ring(saved["size"], config["name"], stacked_frames=_stacked_frames(saved))
+        ring = Ring(
+            saved["size"],
+            config["name"],
+            in_records=not _on_policy(config["name"]),
+            stacked_frames=_stacked_frames(saved),
+        )
         ring.load_state_dict(saved)
-        priorities = storage.get("priorities")
+        inserted = state["scheme"]["collector"]["steps"]
+        errors = storage.get("priorities")
+        alpha = _alpha(config["hyper_parameters"], inserted, file) if errors is not None else None
         return Inspection(
             path=file,
             name=config["name"],
@@ -76,13 +93,56 @@ def inspect_storage(path: Path) -> Inspection:
             num_envs=ring.num_envs or 0,
             steps=ring.live_steps,
             capacity_steps=ring.size,
-            inserted_steps=ring.steps,
+            # The ring's own counter jumps where a rollout begins.
+            inserted_steps=inserted // ring.num_envs if ring.num_envs else 0,
             nbytes=ring.nbytes,
             episodes=episodes_of(ring) if ring.live_steps else None,
-            errors=None if priorities is None else priorities["errors"].numpy(),
+            priorities=_priorities(ring, errors, config["hyper_parameters"], alpha) if alpha is not None else None,
+            lacks_alpha=errors is not None and alpha is None,
         )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{file} holds no storage that can be read ({type(error).__name__}: {error})") from error
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise CheckpointError(
+            f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
+            f"{RunFolder(path).checkpoint_file.name} in one"
+        ) from error
+
+
+def _priorities(
+    ring: Ring, saved: Mapping[str, Any], hyper_parameters: Mapping[str, Any], alpha: float
+) -> PriorityList:
+    sequences = hyper_parameters.get("sequences")
+    stride = 1 if sequences is None else Sequences(**sequences["hyper_parameters"]).stride
+    priorities = Priorities(ring, hyper_parameters.get("epsilon", 0.0), alpha, stride)
+    priorities.load_state_dict(saved)
+    steps = np.arange(ring.start, ring.end) // ring.envs
+    drawn = steps % stride == 0
+    return PriorityList(
+        values=priorities.priority(saved["errors"].numpy()[drawn]),
+        ages=ring.steps - 1 - steps[drawn],
+        nbytes=priorities.nbytes,
+    )
+
+
+def _alpha(hyper_parameters: Mapping[str, Any], transitions: int, file: Path) -> float | None:
+    """What ``alpha`` was worth at the checkpoint; None where that cannot be told.
+
+    How far along its schedule a run had come follows from its target, which is kept beside the checkpoint.
+    """
+    alpha = hyper_parameters.get("alpha")
+    if isinstance(alpha, int | float):
+        return float(alpha)
+    folder = RunFolder(file.parent)
+    if not isinstance(alpha, Mapping) or alpha["name"] != LinearSchedule.__name__ or not folder.config_file.is_file():
+        return None
+    return LinearSchedule(**alpha["hyper_parameters"]).at(transitions, folder.read_config()["target_steps"])
+
+
+def _on_policy(name: str) -> bool:
+    try:
+        return bool(class_named(name).on_policy)  # type: ignore[attr-defined]
+    except CompositionError:
+        # A class of the user's script can be looked at without the script; how its columns lie is of no weight.
+        return False
 
 
 def _stacked_frames(saved: Mapping[str, Any]) -> int | dict[str, int]:

@@ -11,6 +11,7 @@ from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.inspection import Inspection, inspect_storage
 
@@ -62,10 +63,82 @@ def test_fields_sizes_and_priorities_are_told(tmp_path: Path) -> None:
     assert fields["Observation"].bytes_each == 8
     assert fields["NextObservation"].bytes_each == 0
     assert (fields["Action"].dtype, fields["Action"].shape) == ("int64", (1,))
-    assert inspection.errors is not None
-    assert inspection.priorities is not None
-    np.testing.assert_allclose(inspection.priorities, (np.abs(inspection.errors) + 0.25) ** 0.5)
     assert inspection.nbytes > 40 * 22
+
+
+def test_priorities_are_the_ones_that_the_storage_draws_by(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(envs=COUNTER, storage=PER), 200, tmp_path / "run")
+    learner.run()
+    learner.close()
+    inspection = inspect_storage(tmp_path / "run")
+    priorities, storage = inspection.priorities, learner.scheme.storage
+    assert priorities is not None
+    assert priorities.ages.tolist() == [age for age in range(19, -1, -1) for _ in range(2)]
+    errors = storage.state_dict()["priorities"]["errors"].numpy()
+    np.testing.assert_allclose(priorities.values, np.sqrt(np.abs(errors) + 0.25), rtol=1e-6)
+    assert len(np.unique(priorities.values)) > 2
+    assert inspection.nbytes + priorities.nbytes == storage.nbytes
+
+
+def test_where_sequences_overlap_by_a_fixed_number_only_where_they_begin_has_a_priority(tmp_path: Path) -> None:
+    sequences = prl.Sequences(length=4, overlap=1)
+    storage = prl.PERBuffer.create_factory(size=20, alpha=0.5, epsilon=0.25, default_error=2.0, sequences=sequences)
+    scheme = prl.Scheme(
+        algo_factory=prl.DQN.create_factory(start_steps=40, mini_batch_size=8, update_every=8, test_every=0),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4),
+        storage_factory=storage,
+        train_envs_factory=COUNTER,
+        seed=0,
+    )
+    priorities = inspect_storage(saved(tmp_path / "run", scheme)).priorities
+    assert priorities is not None
+    # Of steps 80 to 99, sequences begin at those that 3 divides.
+    assert priorities.ages.tolist() == [99 - step for step in range(81, 100, 3) for _ in range(2)]
+    assert (priorities.values > 0).all()
+
+
+def test_priorities_follow_a_schedule_of_alpha_as_far_as_the_run_had_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alpha = prl.LinearSchedule(0.25, 1.0, fraction=0.5)
+    storage = prl.PERBuffer.create_factory(size=20, alpha=alpha, epsilon=0.25)
+    learner = prl.Learner(dqn_scheme(envs=COUNTER, storage=storage), 400, tmp_path / "run")
+    while learner.scheme.steps < 100:
+        learner.step()
+    learner.save_checkpoint()
+    learner.close()
+    assert learner.scheme.steps == 100
+    priorities = inspect_storage(tmp_path / "run").priorities
+    assert priorities is not None
+    errors = learner.scheme.storage.state_dict()["priorities"]["errors"].numpy()
+    np.testing.assert_allclose(priorities.values, (np.abs(errors) + 0.25) ** (0.25 + 0.75 * 100 / 200), rtol=1e-6)
+    capsys.readouterr()
+    alone = tmp_path / "checkpoint.pt"
+    alone.write_bytes((tmp_path / "run" / "checkpoint.pt").read_bytes())
+    command(monkeypatch, alone)
+    assert "Priorities: not known" in capsys.readouterr().out
+
+
+def test_steps_that_came_in_are_counted_across_rollouts(tmp_path: Path) -> None:
+    inspection = inspect_storage(saved(tmp_path / "run", ppo_scheme(), steps=206))
+    # Rollouts of 16 steps of 2 environments: 6 were learnt from, 7 steps of the next are stored.
+    assert (inspection.inserted_steps, inspection.steps) == (103, 7)
+
+
+def test_returns_that_are_not_finite_are_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = saved(tmp_path / "run", dqn_scheme(envs=COUNTER))
+    state = checkpoint.load(folder / "checkpoint.pt")
+    (rewards,) = (leaf for leaf in state["scheme"]["storage"]["ring"]["leaves"] if leaf["path"] == ["Reward"])
+    rewards["rows"][2, 0] = np.nan
+    checkpoint.save(folder / "checkpoint.pt", state)
+    capsys.readouterr()
+    command(monkeypatch, folder)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "40 of them whole" in printed
+    assert "1 of the whole ones have a return that is not finite" in printed
+    assert (folder / "storage.png").is_file()
 
 
 @pytest.mark.parametrize(
@@ -75,9 +148,13 @@ def test_fields_sizes_and_priorities_are_told(tmp_path: Path) -> None:
         lambda: sac_scheme(storage=prl.NStepReplayBuffer.create_factory(size=90, n_step=3)),
         lambda: dqn_scheme(storage=PER),
         lambda: sac_scheme(storage=prl.EREBuffer.create_factory(size=90, alpha=0.6, epsilon=0.1, eta=0.99, cmin=20)),
+        lambda: dqn_scheme(
+            envs=prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0", num_envs=2),
+            storage=prl.HERBuffer.create_factory(size=90, alpha=0.6, epsilon=0.1),
+        ),
         lambda: ppo_scheme(),
     ],
-    ids=["replay", "n steps", "priorities", "recency", "on policy"],
+    ids=["replay", "n steps", "priorities", "recency", "hindsight", "on policy"],
 )
 def test_every_storage_can_be_inspected_and_nothing_but_the_picture_is_written(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -123,6 +200,26 @@ def test_what_holds_no_storage_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         command(monkeypatch, folder)
     with pytest.raises(CheckpointError):
         inspect_storage(folder / "config.json")
+    checkpoint.save(tmp_path / "other.pt", {"scheme": {}})
+    with pytest.raises(CheckpointError, match=r"other\.pt holds no storage that can be read .* name a run folder"):
+        inspect_storage(tmp_path / "other.pt")
+
+
+@pytest.mark.parametrize("make", [dqn_scheme, ppo_scheme], ids=["off policy", "on policy"])
+def test_the_bytes_are_those_of_the_storage_once_loaded(make: Any, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "run", make(), steps=206)
+    resumed = prl.Learner.resume(folder)
+    resumed.close()
+    assert inspect_storage(folder).nbytes == resumed.scheme.storage.nbytes
+
+
+def test_a_storage_of_a_class_that_is_not_imported_can_be_inspected(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "run", dqn_scheme(envs=COUNTER))
+    state = checkpoint.load(folder / "checkpoint.pt")
+    state["config"]["storage"]["name"] = "OfSomeScript"
+    checkpoint.save(folder / "checkpoint.pt", state)
+    inspection = inspect_storage(folder)
+    assert (inspection.name, inspection.transitions) == ("OfSomeScript", 200)
 
 
 def test_an_empty_storage_is_said_to_be_empty(
