@@ -142,7 +142,11 @@ class Priorities:
     def state_dict(self) -> dict[str, Any]:
         """The errors of all live transitions, oldest first; priorities follow from them."""
         live = np.arange(self._ring.start, self._ring.end) % self._leaves
-        return {"errors": torch.from_numpy(self._errors[live]), "largest_error": self.largest_error}
+        return {
+            "errors": torch.from_numpy(self._errors[live]),
+            "largest_error": self.largest_error,
+            "alpha": self.alpha,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved; the ring must be already."""

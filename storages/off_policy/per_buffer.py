@@ -171,6 +171,9 @@ class PERBuffer(NStepReplayBuffer):
         if state["priorities"] is not None:
             self._priorities = self._new_priorities()
             self._priorities.load_state_dict(state["priorities"])
+            if isinstance(self.alpha, Schedule):
+                # Schedules are followed in steps: what priorities were made with is not what the schedule says now.
+                self._priorities.rescale(self.epsilon, state["priorities"]["alpha"])
 
     # Inside
 
