@@ -1,11 +1,67 @@
 """Gathered rows as tensors on the device where the algorithm computes."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from storages.transition import Batch
+
+_ALIGNED_BYTES = 64
+_CPU = torch.device("cpu")
+
+
+class Sent(NamedTuple):
+    """A batch on its way to a device."""
+
+    batch: Batch
+    arrived: torch.cuda.Event | None
+    """When it has come there; None where it is there."""
+
+
+class Transfer:
+    """The way of batches to a device.
+
+    On the CPU the tensors are the gathered arrays themselves. To a CUDA device they go in one piece, out of pinned
+    memory, on a stream of their own: neither the CPU waits for the copy, nor what the device computes meanwhile. Pinned
+    memory is torch's, which hands a piece out again only when the copy out of it is done.
+
+    Args:
+        device: where batches land.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def send(self, fields: Mapping[str, Any]) -> Sent:
+        """Begin a batch's transfer, on any thread.
+
+        Args:
+            fields: arrays (B, ...), or dicts of such, the caller's alone.
+        """
+        if self._stream is None:
+            return Sent(to_batch(fields, self.device), None)
+        with torch.cuda.stream(self._stream):
+            batch = unpacked(packed(fields, pin_memory=True).to(self._stream.device))
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record(self._stream)
+        return Sent(batch, arrived)
+
+    def receive(self, sent: Sent) -> Batch:
+        """The batch, for the thread and the stream that compute with it: what they do next waits until it is there."""
+        if sent.arrived is not None:
+            stream = torch.cuda.current_stream(self.device)
+            stream.wait_event(sent.arrived)
+            for leaf in _tensors(sent.batch):
+                # Memory of another stream's is not given to anybody else before this one has done with it.
+                leaf.record_stream(stream)
+        return sent.batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has a stream of its own.
+        return Transfer, (self.device,)
 
 
 def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
@@ -22,8 +78,78 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     return batch if device.type == "cpu" else _on(device, batch)
 
 
+class Place(NamedTuple):
+    """Where, in a piece of memory, an array is."""
+
+    begin: int
+    """In bytes."""
+    end: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class Packed(NamedTuple):
+    """Arrays in one piece of memory."""
+
+    memory: torch.Tensor
+    """(bytes,) uint8."""
+    places: dict[str, Any]
+    """A :class:`Place` for each array, in dicts as the arrays were."""
+
+    def to(self, device: torch.device) -> "Packed":
+        """The same on another device; out of pinned memory this is not waited for."""
+        return Packed(self.memory.to(device, non_blocking=True), self.places)
+
+
+def packed(fields: Mapping[str, Any], pin_memory: bool) -> Packed:
+    """Copies of arrays, in one piece."""
+    places, size = _places(fields, 0)
+    memory = torch.empty(size, dtype=torch.uint8, pin_memory=pin_memory)
+    _write(fields, places, memory.numpy())
+    return Packed(memory, places)
+
+
+def unpacked(one: Packed) -> Batch:
+    """Tensors that are parts of the one piece."""
+    return _parts(one.memory, one.places)
+
+
+def _places(fields: Mapping[str, Any], begin: int) -> tuple[dict[str, Any], int]:
+    places: dict[str, Any] = {}
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            places[key], begin = _places(value, begin)
+        else:
+            places[key] = Place(begin, begin + value.nbytes, value.shape, torch.from_numpy(value[:0]).dtype)
+            begin += -(-value.nbytes // _ALIGNED_BYTES) * _ALIGNED_BYTES
+    return places, begin
+
+
+def _write(fields: Mapping[str, Any], places: Mapping[str, Any], memory: np.ndarray[Any, Any]) -> None:
+    for key, value in fields.items():
+        place = places[key]
+        if isinstance(place, Place):
+            np.copyto(memory[place.begin : place.end].view(value.dtype).reshape(value.shape), value)
+        else:
+            _write(value, place, memory)
+
+
+def _parts(memory: torch.Tensor, places: Mapping[str, Any]) -> Batch:
+    return {
+        key: memory[place.begin : place.end].view(place.dtype).view(place.shape)
+        if isinstance(place, Place)
+        else _parts(memory, place)
+        for key, place in places.items()
+    }
+
+
+def _tensors(batch: Batch) -> Iterator[torch.Tensor]:
+    for value in batch.values():
+        if isinstance(value, dict):
+            yield from _tensors(value)
+        else:
+            yield value
+
+
 def _on(device: torch.device, batch: Batch) -> Batch:
     return {key: _on(device, value) if isinstance(value, dict) else value.to(device) for key, value in batch.items()}
-
-
-_CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from storages.core.recency import Improvement, newest_count
-from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.per_buffer import PERBuffer
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
@@ -33,6 +33,8 @@ class EREBuffer(PERBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        prefetch: how many batches a thread makes ahead while the learner computes with one; where ``alpha`` is not 0,
+            each is drawn before the errors of the last ``prefetch`` updates are known.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -55,6 +57,7 @@ class EREBuffer(PERBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | None = None,
+        prefetch: CountOrZero = 0,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -71,6 +74,7 @@ class EREBuffer(PERBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            prefetch=prefetch,
             allow_nonfinite=allow_nonfinite,
         )
         self.eta = eta
@@ -94,6 +98,7 @@ class EREBuffer(PERBuffer):
             info: "train/return" is the mean return of the training episodes since the last call; without it, eta stays.
         """
         if "train/return" in info:
+            self._before_change()
             self._improvement.observe(float(info["train/return"]))
         return {**info, "storage/eta": self.current_eta}
 

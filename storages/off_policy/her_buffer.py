@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from storages.core.episodes import Episodes
 from storages.core.relabel import (
     GoalReward,
+    Goals,
     HerFunction,
     Strategy,
     check_goals,
@@ -19,8 +20,9 @@ from storages.core.relabel import (
     steps_of,
 )
 from storages.core.windows import windows_of
-from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.ere_buffer import EREBuffer
+from storages.off_policy.replay_buffer import Draw
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 from storages.transition import Sample
@@ -52,6 +54,8 @@ class HERBuffer(EREBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        prefetch: how many batches a thread makes ahead while the learner computes with one; where ``alpha`` is not 0,
+            each is drawn before the errors of the last ``prefetch`` updates are known.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
@@ -80,6 +84,7 @@ class HERBuffer(EREBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | None = None,
+        prefetch: CountOrZero = 0,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -99,6 +104,7 @@ class HERBuffer(EREBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            prefetch=prefetch,
             allow_nonfinite=allow_nonfinite,
         )
         self.her_function = her_function
@@ -129,34 +135,38 @@ class HERBuffer(EREBuffer):
 
     def handle_end_of_episode(self) -> None:
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
+        self._before_change()
         self._ring.break_off()
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
-    ) -> dict[str, Any]:
-        fields = super()._fields(transitions, keys, apart)
+    def _choose_goals(self, transitions: NDArray[np.int64], apart: int) -> Goals | None:
         # All steps of a sequence are given one goal.
-        apart = apart or len(transitions)
         rows = np.flatnonzero(self._generator.random(apart) < self.her_ratio)
         if not len(rows):
-            return fields
-        ring, episodes, gamma = self._ring, self._episodes, self.algorithm.gamma
-        assert episodes is not None
+            return None
+        assert self._episodes is not None
         steps_each = len(transitions) // apart
         meant = rows
         if steps_each > 1:
             # One that any of its steps may have led to.
             meant = rows + apart * self._generator.integers(0, steps_each, len(rows))
             rows = (apart * np.arange(steps_each)[:, None] + rows).ravel()
-        chosen = transitions[rows]
-        goals = np.tile(choose_goals(self.strategy, self._generator, ring, episodes, transitions[meant]), steps_each)
+        reached = choose_goals(self.strategy, self._generator, self._ring, self._episodes, transitions[meant])
+        return Goals(rows, np.tile(reached, steps_each))
+
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
+        fields = super()._fields(draw, keys)
+        if draw.goals is None:
+            return fields
+        ring, (rows, reached), gamma = self._ring, draw.goals, draw.gamma
+        chosen = draw.transitions[rows]
         steps = steps_of(windows_of(ring, chosen, self.n_step, gamma), ring.envs)
         if self.her_function is not None:
-            initial = episodes.first_of(chosen)
-            relabel_by_function(ring, fields, rows, steps, goals, gamma, self.her_function, initial)
+            assert self._episodes is not None
+            initial = self._episodes.first_of(chosen)
+            relabel_by_function(ring, fields, rows, steps, reached, gamma, self.her_function, initial)
         else:
             assert self._reward is not None
-            relabel_goals(ring, fields, rows, steps, goals, gamma, self._reward)
+            relabel_goals(ring, fields, rows, steps, reached, gamma, self._reward)
         return fields
 
     def _refuse_without_goals(self) -> None:

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from storages.core import windows
-from storages.hyper_parameters import Count
-from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.hyper_parameters import Count, CountOrZero
+from storages.off_policy.replay_buffer import Draw, ReplayBuffer
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 
@@ -23,6 +21,7 @@ class NStepReplayBuffer(ReplayBuffer):
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         n_step: rewards in a return.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        prefetch: how many batches a thread makes ahead while the learner computes with one; the batches stay the same.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -36,14 +35,22 @@ class NStepReplayBuffer(ReplayBuffer):
         n_step: Count = 1,
         *,
         sequences: Sequences | None = None,
+        prefetch: CountOrZero = 0,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, sequences=sequences, allow_nonfinite=allow_nonfinite)
+        super().__init__(
+            device,
+            actor,
+            algorithm,
+            envs,
+            size,
+            sequences=sequences,
+            prefetch=prefetch,
+            allow_nonfinite=allow_nonfinite,
+        )
         self.n_step = n_step
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
-    ) -> dict[str, Any]:
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
         if self.n_step == 1:
-            return super()._fields(transitions, keys, apart)
-        return windows.n_steps(self._ring, transitions, self.n_step, self.algorithm.gamma, keys)
+            return super()._fields(draw, keys)
+        return windows.n_steps(self._ring, draw.transitions, self.n_step, draw.gamma, keys)

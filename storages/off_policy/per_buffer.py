@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from storages.core.kernels.priorities import effective_sample_size, first_not_finite
 from storages.core.kernels.sequences import sequence_errors
 from storages.core.priorities import InitialError, Priorities, importance_weights
-from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.schedule import Schedule
@@ -36,6 +36,8 @@ class PERBuffer(NStepReplayBuffer):
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        prefetch: how many batches a thread makes ahead while the learner computes with one. A batch is then drawn
+            before the errors of the last ``prefetch`` updates are known, however fast the learner is.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -55,10 +57,19 @@ class PERBuffer(NStepReplayBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | None = None,
+        prefetch: CountOrZero = 0,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
-            device, actor, algorithm, envs, size, n_step, sequences=sequences, allow_nonfinite=allow_nonfinite
+            device,
+            actor,
+            algorithm,
+            envs,
+            size,
+            n_step,
+            sequences=sequences,
+            prefetch=prefetch,
+            allow_nonfinite=allow_nonfinite,
         )
         self.epsilon = epsilon
         self.alpha = alpha

@@ -8,9 +8,11 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core import samplers, windows
-from storages.core.sequences import keys_of_steps, laid_out, put_together
-from storages.core.transfer import to_batch
-from storages.hyper_parameters import Count
+from storages.core.ahead import Ahead
+from storages.core.relabel import Goals
+from storages.core.sequences import Layout, keys_of_steps, laid_out, put_together
+from storages.core.transfer import Sent, Transfer
+from storages.hyper_parameters import Count, CountOrZero
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments, Storage
 from storages.transition import INDICES, WEIGHTS, Batch, Sample
@@ -25,12 +27,31 @@ class Rows(NamedTuple):
     """(B, 1): their importance weights."""
 
 
+class Draw(NamedTuple):
+    """All that a batch follows from, but what is stored."""
+
+    rows: Rows
+    layout: Layout | None
+    """Of the sequences that begin with the rows; None where each row is one transition."""
+    goals: Goals | None
+    """Other goals for some rows; None for none."""
+    gamma: float
+    before: Any
+    """Where the random generator stood before; None where nobody will ask."""
+
+    @property
+    def transitions(self) -> NDArray[np.int64]:
+        """(N,): numbers of all transitions, of sequences one step after the other."""
+        return self.rows.transitions if self.layout is None else self.layout.transitions.ravel()
+
+
 class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        prefetch: how many batches a thread makes ahead while the learner computes with one; the batches stay the same.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -47,10 +68,14 @@ class ReplayBuffer(Storage):
         size: Count,
         *,
         sequences: Sequences | None = None,
+        prefetch: CountOrZero = 0,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequences = sequences
+        self.prefetch = prefetch
+        self._transfer = Transfer(self.device)
+        self._ahead: Ahead[Draw, Sent] = Ahead(self._put_back)
         self._inserted = 0
         self._sampled = 0
 
@@ -78,7 +103,9 @@ class ReplayBuffer(Storage):
     ) -> Iterator[Batch]:
         """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn with replacement.
 
-        Each is drawn when it is asked for. Beside what was inserted, a batch holds DISCOUNT, WEIGHTS and INDICES.
+        Each is drawn when it is asked for, or ``prefetch`` batches before. Where something is stored or changed before
+        all were asked for, the others are drawn anew from what is stored then. Beside what was inserted, a batch holds
+        DISCOUNT, WEIGHTS and INDICES.
 
         Of ``sequences``, a batch holds ``mini_batch_size``: fields are (T, B, ...), RHS (B, *hidden) is the memory
         before the first step, RHS2 is not there; DONE says where memory starts anew. MASK, WINDOW, BURN_IN (where
@@ -101,7 +128,7 @@ class ReplayBuffer(Storage):
             if number < 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {number}")
         updates = num_epochs * num_mini_batch
-        return (self._batch(mini_batch_size, update, updates) for update in range(1, updates + 1))
+        return self._batches(mini_batch_size, updates)
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
@@ -111,25 +138,44 @@ class ReplayBuffer(Storage):
         age = self._ring.steps - 1 - mean / self._ring.envs
         return {**info, "storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
 
-    def _batch(self, batch_size: int, update: int, updates: int) -> Batch:
-        rows = self._choose(batch_size, update, updates)
-        if self.sequences is None:
-            fields = self._fields(rows.transitions)
-            self._sampled += batch_size
+    def _batches(self, batch_size: int, updates: int) -> Iterator[Batch]:
+        ahead = self.prefetch
+
+        def draw(update: int) -> Draw:
+            before = self._generator.bit_generator.state if ahead else None
+            return self._draw(self._choose(batch_size, update, updates), before)
+
+        steps = 1 if self.sequences is None else self.sequences.length
+        for _, sent in self._ahead.batches(draw, self._send, updates, ahead):
+            self._sampled += batch_size * steps
+            yield self._transfer.receive(sent)
+
+    def _draw(self, rows: Rows, before: Any) -> Draw:
+        layout = None
+        if self.sequences is not None:
+            layout = laid_out(self._ring, rows.transitions, self.sequences, self.n_step - 1)
+        drawn = Draw(rows, layout, None, self.algorithm.gamma, before)
+        return drawn._replace(goals=self._choose_goals(drawn.transitions, len(rows.transitions)))
+
+    def _put_back(self, draw: Draw) -> None:
+        self._generator.bit_generator.state = draw.before
+
+    def _before_change(self) -> None:
+        self._ahead.take_back()
+
+    def _send(self, draw: Draw) -> Sent:
+        """Make a batch; on another thread where there is a ``prefetch``, which no change of anything reaches."""
+        rows, ring = draw.rows, self._ring
+        if draw.layout is None:
+            fields = self._fields(draw)
         else:
-            fields = self._fields_of_sequences(rows.transitions, self.sequences)
-            self._sampled += batch_size * self.sequences.length
+            assert self.sequences is not None
+            fields = self._fields(draw, keys_of_steps(ring))
+            lengths = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma).lengths
+            fields = put_together(ring, draw.layout, fields, lengths, self.sequences)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
-        return to_batch(fields, self.device)
-
-    def _fields_of_sequences(self, first: NDArray[np.int64], sequences: Sequences) -> dict[str, Any]:
-        ring = self._ring
-        layout = laid_out(ring, first, sequences, self.n_step - 1)
-        transitions = layout.transitions.ravel()
-        fields = self._fields(transitions, keys_of_steps(ring), len(first))
-        lengths = windows.windows_of(ring, transitions, self.n_step, self.algorithm.gamma).lengths
-        return put_together(ring, layout, fields, lengths, sequences)
+        return self._transfer.send(fields)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""
@@ -154,21 +200,31 @@ class ReplayBuffer(Storage):
         multiple = max(ring.oldest, latest - latest % self.sequences.stride)
         return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
-    ) -> dict[str, Any]:
-        """What the batch holds of rows, DISCOUNT too.
+    def _choose_goals(self, transitions: NDArray[np.int64], apart: int) -> Goals | None:
+        """Other goals for some rows of a batch.
 
         Args:
-            transitions: (N,), their numbers.
-            keys: fields to fetch; all of them where None.
-            apart: how many rows further the next step of a sequence is; None where each row is for itself.
+            transitions: (N,), numbers of the transitions of all rows.
+            apart: how many rows further the next step of a sequence is.
         """
-        return windows.one_step(self._ring, transitions, self.algorithm.gamma, keys)
+        return None
+
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
+        """What the batch holds of its transitions (N, ...), DISCOUNT too; all fields where ``keys`` is None."""
+        return windows.one_step(self._ring, draw.transitions, draw.gamma, keys)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
-        return super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled}
+        state = super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled}
+        if self._ahead.oldest is not None:
+            # As if nothing had been drawn that nobody has asked for yet.
+            state["generator"] = self._ahead.oldest.before
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A thread is not copied.
+        self._ahead.take_back()
+        return self.__dict__
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved.
