@@ -1,6 +1,7 @@
 """Gathered rows as tensors on the device where the algorithm computes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,21 +34,33 @@ class Transfer:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream: Any = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            # With its number, which other threads would take for that of another device.
+            self.device = self._stream.device
 
-    def send(self, fields: Mapping[str, Any]) -> Sent:
+    def send(self, fields: Mapping[str, Any], finish: Callable[[Batch], Batch] | None = None) -> Sent:
         """Begin a batch's transfer, on any thread.
 
         Args:
             fields: arrays (B, ...), or dicts of such, the caller's alone.
+            finish: what the device makes of them before they are a batch; nothing where None.
         """
         if self._stream is None:
-            return Sent(to_batch(fields, self.device), None)
-        with torch.cuda.stream(self._stream):
-            batch = unpacked(packed(fields, pin_memory=True).to(self._stream.device))
+            batch = to_batch(fields, self.device)
+            return Sent(batch if finish is None else finish(batch), None)
+        with self.stream():
+            batch = unpacked(packed(fields, pin_memory=True).to(self.device))
+            if finish is not None:
+                batch = finish(batch)
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
             arrived.record(self._stream)
         return Sent(batch, arrived)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """Within it, what is done on the device is done in the order of the transfers."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def receive(self, sent: Sent) -> Batch:
         """The batch, for the thread and the stream that compute with it: what they do next waits until it is there."""

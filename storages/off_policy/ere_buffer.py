@@ -35,6 +35,7 @@ class EREBuffer(PERBuffer):
         sequences: make batches of sequences of steps, time first, instead of single transitions.
         prefetch: how many batches a thread makes ahead while the learner computes with one; where ``alpha`` is not 0,
             each is drawn before the errors of the last ``prefetch`` updates are known.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -58,6 +59,7 @@ class EREBuffer(PERBuffer):
         stratified: bool = True,
         sequences: Sequences | None = None,
         prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -75,6 +77,7 @@ class EREBuffer(PERBuffer):
             stratified=stratified,
             sequences=sequences,
             prefetch=prefetch,
+            keep_on_device=keep_on_device,
             allow_nonfinite=allow_nonfinite,
         )
         self.eta = eta

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from storages.core.episodes import Episodes
 from storages.core.relabel import (
+    DESIRED,
     GoalReward,
     Goals,
     HerFunction,
@@ -25,7 +26,7 @@ from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.replay_buffer import Draw
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import Sample
+from storages.transition import OBS, Sample
 
 
 class HERBuffer(EREBuffer):
@@ -56,11 +57,14 @@ class HERBuffer(EREBuffer):
         sequences: make batches of sequences of steps, time first, instead of single transitions.
         prefetch: how many batches a thread makes ahead while the learner computes with one; where ``alpha`` is not 0,
             each is drawn before the errors of the last ``prefetch`` updates are known.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
         ValueError: there is no ``her_function``, and the environments have no ``compute_reward``.
     """
+
+    _on_host = frozenset({(OBS, DESIRED)})
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class HERBuffer(EREBuffer):
         stratified: bool = True,
         sequences: Sequences | None = None,
         prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -105,6 +110,7 @@ class HERBuffer(EREBuffer):
             stratified=stratified,
             sequences=sequences,
             prefetch=prefetch,
+            keep_on_device=keep_on_device,
             allow_nonfinite=allow_nonfinite,
         )
         self.her_function = her_function
@@ -116,6 +122,16 @@ class HERBuffer(EREBuffer):
             raise ValueError(
                 f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
                 f"give a her_function that says what a reward would have been"
+            )
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse what cannot be relabelled where it is, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        if hyper_parameters["keep_on_device"] and hyper_parameters["her_function"] is not None:
+            raise ValueError(
+                f"{cls.__name__}: keep_on_device must be False with a her_function, which changes observations as "
+                f"arrays; goals of dict observations (her_function=None) are relabelled with either"
             )
 
     def insert_transition(self, sample: Sample) -> None:

@@ -22,6 +22,7 @@ class NStepReplayBuffer(ReplayBuffer):
         n_step: rewards in a return.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
         prefetch: how many batches a thread makes ahead while the learner computes with one; the batches stay the same.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -36,6 +37,7 @@ class NStepReplayBuffer(ReplayBuffer):
         *,
         sequences: Sequences | None = None,
         prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -46,6 +48,7 @@ class NStepReplayBuffer(ReplayBuffer):
             size,
             sequences=sequences,
             prefetch=prefetch,
+            keep_on_device=keep_on_device,
             allow_nonfinite=allow_nonfinite,
         )
         self.n_step = n_step
@@ -53,4 +56,4 @@ class NStepReplayBuffer(ReplayBuffer):
     def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
         if self.n_step == 1:
             return super()._fields(draw, keys)
-        return windows.n_steps(self._ring, draw.transitions, self.n_step, draw.gamma, keys)
+        return windows.n_steps(self._ring, self._gather, draw.transitions, self.n_step, draw.gamma, keys)

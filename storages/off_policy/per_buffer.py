@@ -38,6 +38,7 @@ class PERBuffer(NStepReplayBuffer):
         sequences: make batches of sequences of steps, time first, instead of single transitions.
         prefetch: how many batches a thread makes ahead while the learner computes with one. A batch is then drawn
             before the errors of the last ``prefetch`` updates are known, however fast the learner is.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -58,6 +59,7 @@ class PERBuffer(NStepReplayBuffer):
         stratified: bool = True,
         sequences: Sequences | None = None,
         prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -69,6 +71,7 @@ class PERBuffer(NStepReplayBuffer):
             n_step,
             sequences=sequences,
             prefetch=prefetch,
+            keep_on_device=keep_on_device,
             allow_nonfinite=allow_nonfinite,
         )
         self.epsilon = epsilon

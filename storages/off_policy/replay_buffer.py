@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from storages.core import samplers, windows
 from storages.core.ahead import Ahead
+from storages.core.fields import Path
+from storages.core.on_device import DeviceMemoryError, OnDevice
 from storages.core.relabel import Goals
 from storages.core.sequences import Layout, keys_of_steps, laid_out, put_together
 from storages.core.transfer import Sent, Transfer
@@ -52,12 +54,15 @@ class ReplayBuffer(Storage):
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
         prefetch: how many batches a thread makes ahead while the learner computes with one; the batches stay the same.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
     on_policy = False
-    unchangeable = frozenset({"size", "sequences"})
+    unchangeable = frozenset({"size", "sequences", "keep_on_device"})
     n_step = 1
+    _on_host: frozenset[Path] = frozenset()
+    """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""
 
     def __init__(
         self,
@@ -69,12 +74,15 @@ class ReplayBuffer(Storage):
         *,
         sequences: Sequences | None = None,
         prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequences = sequences
         self.prefetch = prefetch
+        self.keep_on_device = keep_on_device
         self._transfer = Transfer(self.device)
+        self._on_device: OnDevice | None = None
         self._ahead: Ahead[Draw, Sent] = Ahead(self._put_back)
         self._inserted = 0
         self._sampled = 0
@@ -94,7 +102,10 @@ class ReplayBuffer(Storage):
 
         Raises:
             SampleError: the sample does not fit; nothing of it was stored.
+            DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
         """
+        if self.keep_on_device and self._on_device is None:
+            self._begin_on_device(sample)
         super().insert_transition(sample)
         self._inserted += self.num_envs
 
@@ -165,17 +176,19 @@ class ReplayBuffer(Storage):
 
     def _send(self, draw: Draw) -> Sent:
         """Make a batch; on another thread where there is a ``prefetch``, which no change of anything reaches."""
-        rows, ring = draw.rows, self._ring
+        rows, ring, kept = draw.rows, self._ring, self._on_device
+        if kept is not None:
+            kept.bring_up()
         if draw.layout is None:
             fields = self._fields(draw)
         else:
             assert self.sequences is not None
             fields = self._fields(draw, keys_of_steps(ring))
             lengths = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma).lengths
-            fields = put_together(ring, draw.layout, fields, lengths, self.sequences)
+            fields = put_together(ring, self._gather, draw.layout, fields, lengths, self.sequences)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
-        return self._transfer.send(fields)
+        return self._transfer.send(fields, None if kept is None else kept.look_up)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""
@@ -211,7 +224,30 @@ class ReplayBuffer(Storage):
 
     def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
         """What the batch holds of its transitions (N, ...), DISCOUNT too; all fields where ``keys`` is None."""
-        return windows.one_step(self._ring, draw.transitions, draw.gamma, keys)
+        return windows.one_step(self._gather, draw.transitions, draw.gamma, keys)
+
+    def _gather(
+        self,
+        transitions: NDArray[np.int64],
+        keys: set[str] | None = None,
+        last: NDArray[np.int64] | None = None,
+    ) -> dict[str, Any]:
+        return (self._on_device or self._ring).gather(transitions, keys, last)
+
+    def _begin_on_device(self, sample: Sample) -> None:
+        first_of_all = not self._ring.layout
+        self._ring.init_columns(sample)
+        try:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
+        except DeviceMemoryError:
+            if first_of_all:
+                self._ring.forget_columns()
+            raise
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the stored fields take, free room and what is kept on the device included."""
+        return super().nbytes + (self._on_device.nbytes if self._on_device is not None else 0)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
@@ -222,9 +258,14 @@ class ReplayBuffer(Storage):
         return state
 
     def __getstate__(self) -> dict[str, Any]:
-        # A thread is not copied.
+        # Neither is a thread copied, nor what follows from the rest.
         self._ahead.take_back()
-        return self.__dict__
+        return self.__dict__ | {"_on_device": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.keep_on_device and self._ring.layout:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved.
@@ -233,4 +274,7 @@ class ReplayBuffer(Storage):
             ValueError: it was saved with another size or number of environments.
         """
         super().load_state_dict(state)
+        self._on_device = None
+        if self.keep_on_device and self._ring.layout:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
         self._inserted, self._sampled = state["inserted"], state["sampled"]

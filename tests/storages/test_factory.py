@@ -74,7 +74,13 @@ def test_the_configuration_is_plain_complete_and_enough_to_make_it_again() -> No
             "mode": "fast",
             "part": {
                 "name": "ReplayBuffer",
-                "hyper_parameters": {"size": 5, "sequences": None, "prefetch": 0, "allow_nonfinite": False},
+                "hyper_parameters": {
+                    "size": 5,
+                    "sequences": None,
+                    "prefetch": 0,
+                    "keep_on_device": False,
+                    "allow_nonfinite": False,
+                },
             },
             "function": {"callable": "len"},
         },
