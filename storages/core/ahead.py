@@ -8,18 +8,12 @@ hold the interpreter's lock, so that it overlaps with the learner's own Python.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, NamedTuple, TypeVar
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Generic, TypeVar
 
 Draw = TypeVar("Draw")
 Made = TypeVar("Made")
-
-
-class _Pending(NamedTuple, Generic[Draw, Made]):
-    """A batch that nobody has asked for yet."""
-
-    draw: Draw
-    made: "Future[Made]"
 
 
 class Ahead(Generic[Draw, Made]):
@@ -31,15 +25,16 @@ class Ahead(Generic[Draw, Made]):
 
     def __init__(self, put_back: Callable[[Draw], None]) -> None:
         self._put_back = put_back
-        self._pending: deque[_Pending[Draw, Made]] = deque()
-        self._thread: ThreadPoolExecutor | None = None
+        self._begun: deque[Draw] = deque()
+        """What is being made, or was, and nobody has asked for yet."""
+        self._maker: _Maker[Draw, Made] | None = None
         self._turn: object | None = None
-        """Stands for the iterator that the pending batches are of."""
+        """Stands for the iterator whose batches these are."""
 
     def batches(
         self, draw: Callable[[int], Draw], make: Callable[[Draw], Made], count: int, ahead: int
-    ) -> Iterator[tuple[Draw, Made]]:
-        """``count`` batches and what they were drawn as, each when it is asked for.
+    ) -> Iterator[Made]:
+        """``count`` batches, each when it is asked for.
 
         Args:
             draw: called with 1 to ``count``, on the caller's thread; the batch after ``ahead`` others is drawn when the
@@ -57,13 +52,15 @@ class Ahead(Generic[Draw, Made]):
                     self.take_back()
                     self._turn = turn
                 if ahead == 0:
-                    drawn = draw(number)
-                    yield drawn, make(drawn)
+                    yield make(draw(number))
                     continue
-                while len(self._pending) <= min(ahead, count - number):
-                    self._begin(draw(number + len(self._pending)), make)
-                drawn, made = self._pending.popleft()
-                yield drawn, made.result()
+                if self._maker is None:
+                    self._maker = _Maker(make)
+                while len(self._begun) <= min(ahead, count - number):
+                    self._begun.append(draw(number + len(self._begun)))
+                    self._maker.begin(self._begun[-1])
+                self._begun.popleft()
+                yield self._maker.finished()
         finally:
             if self._turn is turn:
                 self.take_back()
@@ -71,18 +68,56 @@ class Ahead(Generic[Draw, Made]):
     @property
     def oldest(self) -> Draw | None:
         """What the next batch was drawn as, if it was already."""
-        return self._pending[0].draw if self._pending else None
+        return self._begun[0] if self._begun else None
 
     def take_back(self) -> None:
         """Be as if no batch had been begun that nobody has asked for; the thread is gone when this returns."""
-        pending, self._pending, self._turn = self._pending, deque(), None
-        if self._thread is not None:
-            self._thread.shutdown(cancel_futures=True)
-            self._thread = None
-        if pending:
-            self._put_back(pending[0].draw)
+        begun, self._begun, self._turn = self._begun, deque(), None
+        if self._maker is not None:
+            self._maker.stop()
+            self._maker = None
+        if begun:
+            self._put_back(begun[0])
 
-    def _begin(self, draw: Draw, make: Callable[[Draw], Made]) -> None:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "batches ahead")
-        self._pending.append(_Pending(draw, self._thread.submit(make, draw)))
+
+class _Maker(Generic[Draw, Made]):
+    """A thread that makes one thing after the other.
+
+    Two plain queues: an executor's futures take as long as a batch of small observations.
+
+    Args:
+        make: what it calls.
+    """
+
+    def __init__(self, make: Callable[[Draw], Made]) -> None:
+        self._make = make
+        self._draws: SimpleQueue[Draw | None] = SimpleQueue()
+        self._finished: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._stopped = False
+        self._thread = Thread(target=self._run, name="batches ahead", daemon=True)
+        self._thread.start()
+
+    def begin(self, draw: Draw) -> None:
+        """Have something made, after all that was begun before."""
+        self._draws.put(draw)
+
+    def finished(self) -> Made:
+        """The oldest thing that was begun and not fetched yet, as soon as it is made; or what went wrong with it."""
+        made, error = self._finished.get()
+        if error is not None:
+            raise error
+        finished: Made = made
+        return finished
+
+    def stop(self) -> None:
+        """Wait until nothing is being made; what was not begun never is."""
+        self._stopped = True
+        self._draws.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (draw := self._draws.get()) is not None and not self._stopped:
+            try:
+                self._finished.put((self._make(draw), None))
+            except BaseException as error:
+                self._finished.put((None, error))

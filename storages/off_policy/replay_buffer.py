@@ -157,7 +157,7 @@ class ReplayBuffer(Storage):
             return self._draw(self._choose(batch_size, update, updates), before)
 
         steps = 1 if self.sequences is None else self.sequences.length
-        for _, sent in self._ahead.batches(draw, self._send, updates, ahead):
+        for sent in self._ahead.batches(draw, self._send, updates, ahead):
             self._sampled += batch_size * steps
             yield self._transfer.receive(sent)
 
