@@ -30,21 +30,18 @@ class Rows(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """All that a batch follows from, but what is stored."""
+    """All that decides of a batch, but what is stored."""
 
     rows: Rows
     layout: Layout | None
     """Of the sequences that begin with the rows; None where each row is one transition."""
+    transitions: NDArray[np.int64]
+    """(N,): numbers of all transitions, of sequences one step after the other."""
     goals: Goals | None
     """Other goals for some rows; None for none."""
     gamma: float
     before: Any
     """Where the random generator stood before; None where nobody will ask."""
-
-    @property
-    def transitions(self) -> NDArray[np.int64]:
-        """(N,): numbers of all transitions, of sequences one step after the other."""
-        return self.rows.transitions if self.layout is None else self.layout.transitions.ravel()
 
 
 class ReplayBuffer(Storage):
@@ -162,11 +159,12 @@ class ReplayBuffer(Storage):
             yield self._transfer.receive(sent)
 
     def _draw(self, rows: Rows, before: Any) -> Draw:
-        layout = None
+        layout, transitions = None, rows.transitions
         if self.sequences is not None:
             layout = laid_out(self._ring, rows.transitions, self.sequences, self.n_step - 1)
-        drawn = Draw(rows, layout, None, self.algorithm.gamma, before)
-        return drawn._replace(goals=self._choose_goals(drawn.transitions, len(rows.transitions)))
+            transitions = layout.transitions.ravel()
+        goals = self._choose_goals(transitions, len(rows.transitions))
+        return Draw(rows, layout, transitions, goals, self.algorithm.gamma, before)
 
     def _put_back(self, draw: Draw) -> None:
         self._generator.bit_generator.state = draw.before
@@ -175,7 +173,7 @@ class ReplayBuffer(Storage):
         self._ahead.take_back()
 
     def _send(self, draw: Draw) -> Sent:
-        """Make a batch; on another thread where there is a ``prefetch``, which no change of anything reaches."""
+        """Make a batch; on another thread where there is a ``prefetch``: what changes what is read here waits."""
         rows, ring, kept = draw.rows, self._ring, self._on_device
         if kept is not None:
             kept.bring_up()
