@@ -18,7 +18,7 @@ from storages.core.fields import Path, nest, text
 from storages.core.frames import PADDING, FrameColumn
 from storages.core.kernels.places import following_places, stack_places
 from storages.core.ring import Ring
-from storages.core.transfer import Transfer, packed, unpacked
+from storages.core.transfer import Transfer, packed, torch_dtype, unpacked
 from storages.transition import BURN_IN, LEAD_OUT, Array, Batch
 
 _LARGEST_PIECE_BYTES = 2**26
@@ -230,8 +230,8 @@ class _Table:
 
     def allocate(self, device: torch.device) -> None:
         """Take the memory."""
-        dtype = torch.from_numpy(self.column.data[:0]).dtype
-        self.values = torch.empty((self._queues[-1].end, *self._shape), dtype=dtype, device=device)
+        shape, dtype = (self._queues[-1].end, *self._shape), torch_dtype(self.column.data.dtype)
+        self.values = torch.empty(shape, dtype=dtype, device=device)
         self.values[self._rows].zero_()
 
     def bring_up_aside(self, to_device: Any) -> None:
