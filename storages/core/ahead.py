@@ -4,6 +4,9 @@ What a batch is made of is drawn on the learner's own thread, in the order of th
 follows from it (gathering, relabelling, the way to the device) is left to the thread. So nothing depends on which of
 the two is faster: the same random numbers make the same batches as without the thread. Copying is compiled and does not
 hold the interpreter's lock, so that it overlaps with the learner's own Python.
+
+It pays where a batch takes longer to make than to hand over, some 0.05 ms: frames and long sequences, beside a learner
+that leaves a processor idle, as one on a GPU does.
 """
 
 from collections import deque

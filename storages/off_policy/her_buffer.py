@@ -55,8 +55,9 @@ class HERBuffer(EREBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
-        prefetch: how many batches a thread makes ahead while the learner computes with one; where ``alpha`` is not 0,
-            each is drawn before the errors of the last ``prefetch`` updates are known.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
+            ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known. Functions
+            that relabel are called by that thread, also for batches that nobody asks for in the end.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 

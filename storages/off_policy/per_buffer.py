@@ -36,8 +36,8 @@ class PERBuffer(NStepReplayBuffer):
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
-        prefetch: how many batches a thread makes ahead while the learner computes with one. A batch is then drawn
-            before the errors of the last ``prefetch`` updates are known, however fast the learner is.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one. A batch
+            is then drawn before the errors of the last ``prefetch`` updates are known, however fast the learner is.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """

@@ -50,7 +50,7 @@ class ReplayBuffer(Storage):
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
-        prefetch: how many batches a thread makes ahead while the learner computes with one; the batches stay the same.
+        prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
