@@ -112,10 +112,9 @@ class Columns:
     # In
 
     def inlet(self) -> Inlet:
-        """The way of steps into all columns but those of stacked frames."""
+        """The way of steps into all columns."""
         if self._inlet is None:
-            apart = [(path, column) for path, column in self.inserted() if not isinstance(column, FrameColumn)]
-            self._inlet = Inlet(self._arguments[0], self._num_envs, apart, self.aside)
+            self._inlet = Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside)
         return self._inlet
 
     # Out
@@ -125,13 +124,6 @@ class Columns:
         places = self.aside.reserve(slot, envs)
         for path, column in self.chained():
             self.aside.values(text(path))[places] = column.bytes_in(following, envs)
-
-    def put_frames_aside(self, slot: int, following: int, envs: NDArray[np.int64]) -> None:
-        """Keep the newest frames of what some transitions led to, beside what was put aside of them already."""
-        places = self.aside.numbers[slot, envs] % self.aside.places
-        for path, column in self.stacked.items():
-            if column.successor:
-                self.aside.values(text(path))[places] = column.bytes_in(following, envs)
 
     def gather(
         self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[Path] | None = None

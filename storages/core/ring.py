@@ -31,7 +31,7 @@ from storages.core.fields import (
 from storages.core.inlet import must_be_finite
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.insert import STORED
-from storages.transition import DONE, FLAGS, OBS, OBS2, RHS, SUCCESSORS, Array, Sample
+from storages.transition import DONE, FLAGS, OBS, RHS, SUCCESSORS, Array, Sample
 
 
 class Ring:
@@ -71,8 +71,6 @@ class Ring:
         self._stacked_frames = stacked_frames
         self._columns = _no_columns()
         self._ended: NDArray[np.bool_] = np.empty((0,), np.bool_)
-        self._one_call_suffices = False
-        """Whether compiled code can check and store all leaves."""
         self._set_rows()
 
     @property
@@ -319,14 +317,13 @@ class Ring:
 
     def _insert_usual(self, sample: Sample) -> bool:
         """Store a step that looks like the ones before it and continues the last; False for any other."""
-        if self.steps == self.first or not self._one_call_suffices:
+        if self.steps == self.first:
             return False
         inlet = self._columns.inlet()
-        arrays = inlet.usual(sample)
-        if arrays is None:
+        if not inlet.take_usual(sample):
             return False
         slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
-        return inlet.insert(slot, following, self._ended, continues=True, check=not self.allow_nonfinite) == STORED
+        return inlet.store_usual(slot, following, self._ended, check=not self.allow_nonfinite) == STORED
 
     def _insert_any(self, sample: Sample) -> None:
         layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
@@ -334,21 +331,14 @@ class Ring:
         self._refuse_nonfinite(arrays)
         if not self.layout:
             self._make_columns(layout, num_envs)
-        columns = self._columns
         self._refuse_what_is_no_stack(arrays)
         slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
         starts = np.ones((num_envs,), np.bool_)
         if self.steps > self.first:
             starts = self._ended | self._keep_what_is_not_continued(arrays)
-        inlet = columns.inlet()
-        # Held on to until they are copied.
-        whole = inlet.unusual(arrays)
-        inlet.insert(slot, following, self._ended, continues=False, check=False)
-        del whole
-        for path, column in columns.stacked.items():
-            column.insert(slot, following, arrays[path], arrays[(OBS2, *path[1:])], starts)
-        if columns.stacked and self._ended.any():
-            columns.put_frames_aside(slot, following, np.flatnonzero(self._ended))
+        inlet = self._columns.inlet()
+        inlet.take(arrays)
+        inlet.store(slot, following, self._ended, starts)
 
     def _set_rows(self) -> None:
         depths = self._stacked_frames
@@ -403,15 +393,12 @@ class Ring:
         self.layout, self.num_envs = layout, num_envs
         self._columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
         self._ended = np.zeros((num_envs,), np.bool_)
-        # Compiled code knows no half precision.
-        self._one_call_suffices = not stacked and all(leaf.dtype != np.float16 for leaf in layout.values())
 
     def _refuse_what_is_no_stack(self, arrays: Mapping[Path, Array]) -> None:
         for path, column in self._columns.stacked.items():
             assert column.successor is not None
-            begins, follows = arrays[path], arrays[column.successor]
-            if not column.are_stacks(begins, follows):
-                differs = (bytes_of(begins[:, 1:]) != bytes_of(follows[:, :-1])).any(axis=1)
+            differs = (bytes_of(arrays[path][:, 1:]) != bytes_of(arrays[column.successor][:, :-1])).any(axis=1)
+            if differs.any():
                 raise SampleError(
                     f"{self.owner}: {text(column.successor)} of environment {np.flatnonzero(differs)[0]} at step "
                     f"{self.steps} is not {text(path)} moved on by one of its {column.depth} frames; nothing of this "
