@@ -44,6 +44,10 @@ class Priorities:
         self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
+        # What an insertion needs, made once: the rows of a step and of the next, and their priorities.
+        self._offsets = np.arange(2 * ring.envs)
+        self._masses = np.zeros(2 * ring.envs)
+        self._initial_error = np.float32(np.nan)
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first."""
@@ -52,13 +56,16 @@ class Priorities:
 
     def inserted(self, initial_error: float) -> None:
         """Give the newest step's transitions an error; the row that its next step will lie in holds none any more."""
-        envs = self._ring.envs
-        rows = np.arange(self._ring.end - envs, self._ring.end + envs) % self._leaves
-        errors, masses = np.full(envs, initial_error, np.float32), np.zeros(2 * envs)
-        if (self._ring.steps - 1) % self._stride == 0:
-            masses[:envs] = self.priority(errors)
-        self._errors[rows[:envs]] = errors
-        self._tree.set(rows, masses)
+        ring, envs = self._ring, self._ring.envs
+        rows = self._offsets + (ring.steps - 1) * envs
+        rows %= self._leaves
+        error = np.float32(initial_error)
+        self._errors[rows[0] : rows[0] + envs] = error
+        if error != self._initial_error:
+            self._initial_error = error
+            self._masses[:envs] = self.priority(np.array([error]))
+        drawn = (ring.steps - 1) % self._stride == 0
+        self._tree.set(rows, self._masses if drawn else 0.0)
 
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
         """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
@@ -81,6 +88,7 @@ class Priorities:
     def rescale(self, epsilon: float, alpha: float) -> None:
         """Make all priorities anew with another ``epsilon`` and ``alpha``."""
         self.epsilon, self.alpha = epsilon, alpha
+        self._initial_error = np.float32(np.nan)
         transitions = np.arange(self._ring.start, self._ring.end)
         live = transitions[transitions // max(1, self._ring.envs) % self._stride == 0] % self._leaves
         masses = np.zeros(self._leaves)
