@@ -44,12 +44,12 @@ class Aside:
     @property
     def oldest(self) -> int:
         """Number, counted without going round, of what has stood aside for longest."""
-        return self._oldest
+        return int(self.queue[OLDEST])
 
     @property
     def following(self) -> int:
         """Number, counted without going round, of what will be put aside next."""
-        return self._next
+        return int(self.queue[NEXT])
 
     @property
     def nbytes(self) -> int:
