@@ -7,8 +7,20 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.sequences import lay_out
 from storages.core.ring import Ring
+from storages.episodes import Episodes
 from storages.sequences import Sequences
 from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
+
+
+class Runs(NamedTuple):
+    """Steps of one environment each, one after the other, that the rows of a batch are of."""
+
+    of: NDArray[np.int64]
+    """(N,): which run each row is of."""
+    first: NDArray[np.int64]
+    """(B,): numbers of the transitions that they begin with."""
+    last: NDArray[np.int64]
+    """(B,): numbers of the transitions that they end with."""
 
 
 class Layout(NamedTuple):
@@ -22,25 +34,28 @@ class Layout(NamedTuple):
     """1 where a step does not continue the one before it."""
 
 
-def laid_out(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> Layout:
+def laid_out(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> tuple[Layout, Runs]:
     """The steps of the sequences that begin with some transitions (B,), and of ``lead_out`` steps after them."""
-    shape = (sequences.burn_in + sequences.length + lead_out, len(first))
-    layout = Layout(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
-    lay_out(
-        first,
-        sequences.burn_in,
-        ring.start,
-        ring.end,
-        ring.envs,
-        sequences.across_episodes,
-        ring.aside_numbers,
-        *layout,
-    )
-    return layout
+    steps = sequences.burn_in + sequences.length + lead_out
+    layout = _laid_out(ring, first, sequences.burn_in, steps, sequences.across_episodes)
+    return layout, Runs(_in_a_grid(*layout.real.shape), layout.transitions[0], layout.transitions[-1])
+
+
+def episodes_laid_out(
+    ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64], episodes: Episodes, lead_out: int
+) -> tuple[Layout, Runs]:
+    """As :func:`laid_out`, the steps of episodes, or pieces of such, of some lengths (B,).
+
+    What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
+    """
+    steps = int(lengths.max()) if episodes.longest is None else episodes.longest
+    layout = _laid_out(ring, first, 0, steps + lead_out, across_episodes=False)
+    layout.real[np.arange(steps + lead_out)[:, None] >= lengths] = 0
+    return layout, Runs(_in_a_grid(*layout.real.shape), first, first + (lengths - 1) * ring.envs)
 
 
 def put_together(
-    ring: Ring, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64], sequences: Sequences
+    ring: Ring, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64], burn_in: int, length: int
 ) -> dict[str, Any]:
     """A batch of sequences, of the fields of all their steps.
 
@@ -49,11 +64,12 @@ def put_together(
         layout: of the sequences.
         fields: of all steps, (steps * B, ...), in the layout's order; without hidden states.
         lengths: (steps * B,), steps in the n-step window of each.
-        sequences: how many steps warm up, and how many are learnt from.
+        burn_in: how many steps warm up.
+        length: how many are learnt from after them; the others lead out.
     """
     steps, batch_size = layout.transitions.shape
-    shape, burn_in = (steps, batch_size), sequences.burn_in
-    learnt = slice(burn_in, burn_in + sequences.length)
+    shape = (steps, batch_size)
+    learnt = slice(burn_in, burn_in + length)
     parts = {key: in_time(value, shape) for key, value in fields.items()}
     parts[DONE] = np.maximum(parts[DONE], layout.anew[..., None])
     batch = {key: _cut(value, learnt) for key, value in parts.items()}
@@ -81,6 +97,18 @@ def in_time(value: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(value, dict):
         return {name: leaf.reshape(*shape, *leaf.shape[1:]) for name, leaf in value.items()}
     return value.reshape(*shape, *value.shape[1:])
+
+
+def _laid_out(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> Layout:
+    shape = (steps, len(first))
+    layout = Layout(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
+    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.aside_numbers, *layout)
+    return layout
+
+
+def _in_a_grid(steps: int, batch_size: int) -> NDArray[np.int64]:
+    """(steps * B,): which sequence each row of (steps, B) is of."""
+    return np.tile(np.arange(batch_size), steps)
 
 
 def _cut(value: Any, steps: slice) -> Any:

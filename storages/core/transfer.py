@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 
-from storages.transition import Batch
+from storages.transition import BATCH_SIZES, Batch
 
 
 def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     """Tensors on ``device`` of the dtypes that the arrays have.
 
-    The tensors share the arrays' memory where ``device`` is the CPU, so the arrays must be the caller's alone.
+    The sizes of packed steps stay on the CPU, where torch wants them. The tensors share the arrays' memory where
+    ``device`` is the CPU, so the arrays must be the caller's alone.
     """
     batch: Batch = {}
     for key, value in fields.items():
@@ -23,7 +24,10 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
 
 
 def _on(device: torch.device, batch: Batch) -> Batch:
-    return {key: _on(device, value) if isinstance(value, dict) else value.to(device) for key, value in batch.items()}
+    return {
+        key: _on(device, value) if isinstance(value, dict) else value if key == BATCH_SIZES else value.to(device)
+        for key, value in batch.items()
+    }
 
 
 _CPU = torch.device("cpu")

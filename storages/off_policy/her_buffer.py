@@ -1,13 +1,12 @@
 """Hindsight: what was reached is taken for what was meant, so that failures teach too."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.episodes import Episodes
+from storages.core.episodes import EpisodeIndex
 from storages.core.relabel import (
     GoalReward,
     HerFunction,
@@ -18,7 +17,9 @@ from storages.core.relabel import (
     relabel_goals,
     steps_of,
 )
+from storages.core.sequences import Runs
 from storages.core.windows import windows_of
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.sequences import Sequences
@@ -51,7 +52,7 @@ class HERBuffer(EREBuffer):
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
@@ -79,7 +80,7 @@ class HERBuffer(EREBuffer):
         adapt_eta: bool = False,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -104,7 +105,6 @@ class HERBuffer(EREBuffer):
         self.her_function = her_function
         self.her_ratio = her_ratio
         self.strategy: Strategy = strategy
-        self._episodes: Episodes | None = None
         self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
         if her_function is None and self._reward is None:
             raise ValueError(
@@ -123,33 +123,35 @@ class HERBuffer(EREBuffer):
             self._ring.init_columns(sample)
             if self.her_function is None:
                 self._refuse_without_goals()
-            self._episodes = Episodes(self._ring)
         super().insert_transition(sample)
-        self._episodes.inserted()
 
     def handle_end_of_episode(self) -> None:
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
         self._ring.break_off()
 
     def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
+        self, transitions: NDArray[np.int64], keys: set[str] | None = None, runs: Runs | None = None
     ) -> dict[str, Any]:
-        fields = super()._fields(transitions, keys, apart)
-        # All steps of a sequence are given one goal.
-        apart = apart or len(transitions)
-        rows = np.flatnonzero(self._generator.random(apart) < self.her_ratio)
-        if not len(rows):
-            return fields
+        fields = super()._fields(transitions, keys, runs)
         ring, episodes, gamma = self._ring, self._episodes, self.algorithm.gamma
         assert episodes is not None
-        steps_each = len(transitions) // apart
-        meant = rows
-        if steps_each > 1:
-            # One that any of its steps may have led to.
-            meant = rows + apart * self._generator.integers(0, steps_each, len(rows))
-            rows = (apart * np.arange(steps_each)[:, None] + rows).ravel()
+        first = transitions if runs is None else runs.first
+        given = np.flatnonzero(self._generator.random(len(first)) < self.her_ratio)
+        if not len(given):
+            return fields
+        if runs is None:
+            rows = given
+            goals = self._goals(episodes, transitions[rows])
+        else:
+            # All steps of a sequence are given one goal: one that any of its steps may have led to.
+            steps_of_run = (runs.last - runs.first)[given] // ring.envs + 1
+            meant = runs.first[given] + ring.envs * self._generator.integers(0, steps_of_run)
+            goal_of = np.full(len(first), -1)
+            goal_of[given] = self._goals(episodes, meant)
+            goals = goal_of[runs.of]
+            rows = np.flatnonzero(goals >= 0)
+            goals = goals[rows]
         chosen = transitions[rows]
-        goals = np.tile(choose_goals(self.strategy, self._generator, ring, episodes, transitions[meant]), steps_each)
         steps = steps_of(windows_of(ring, chosen, self.n_step, gamma), ring.envs)
         if self.her_function is not None:
             initial = episodes.first_of(chosen)
@@ -159,6 +161,9 @@ class HERBuffer(EREBuffer):
             relabel_goals(ring, fields, rows, steps, goals, gamma, self._reward)
         return fields
 
+    def _goals(self, episodes: EpisodeIndex, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return choose_goals(self.strategy, self._generator, self._ring, episodes, transitions)
+
     def _refuse_without_goals(self) -> None:
         try:
             check_goals(self._ring)
@@ -167,15 +172,5 @@ class HERBuffer(EREBuffer):
             raise
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of memory that everything takes, free room included."""
-        return super().nbytes + (self._episodes.nbytes if self._episodes is not None else 0)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
-
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
-        self._episodes = Episodes(self._ring) if self._ring.layout else None
+    def _knows_episodes(self) -> bool:
+        return True

@@ -1,5 +1,6 @@
 """Replay of n steps at a time: rewards reach further back, at the price of what the policy then was."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core import windows
+from storages.core.sequences import Runs
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sequences import Sequences
@@ -22,7 +25,7 @@ class NStepReplayBuffer(ReplayBuffer):
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         n_step: rewards in a return.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -35,15 +38,39 @@ class NStepReplayBuffer(ReplayBuffer):
         size: Count,
         n_step: Count = 1,
         *,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, sequences=sequences, allow_nonfinite=allow_nonfinite)
         self.n_step = n_step
 
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse windows that reach beyond what a batch holds, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        cls._refuse_windows_beyond_packed_pieces(hyper_parameters["n_step"], hyper_parameters["sequences"])
+
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter while the storage is in use.
+
+        Raises:
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+        """
+        if name == "n_step":
+            self._refuse_windows_beyond_packed_pieces(value, self.sequences)
+        super().update_storage_parameter(name, value)
+
+    @classmethod
+    def _refuse_windows_beyond_packed_pieces(cls, n_step: Any, sequences: Any) -> None:
+        if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.longest is not None:
+            raise ValueError(
+                f"{cls.__name__}: with {sequences} n_step must be 1, got {n_step}: windows reach beyond a piece, and "
+                f"packed batches hold no steps that lead there; give packed=False or longest=None"
+            )
+
     def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
+        self, transitions: NDArray[np.int64], keys: set[str] | None = None, runs: Runs | None = None
     ) -> dict[str, Any]:
         if self.n_step == 1:
-            return super()._fields(transitions, keys, apart)
+            return super()._fields(transitions, keys, runs)
         return windows.n_steps(self._ring, transitions, self.n_step, self.algorithm.gamma, keys)

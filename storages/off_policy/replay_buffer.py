@@ -8,8 +8,12 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core import samplers, windows
-from storages.core.sequences import keys_of_steps, laid_out, put_together
+from storages.core.episode_starts import EpisodeStarts
+from storages.core.episodes import EpisodeIndex
+from storages.core.packed import packed, put_together_packed
+from storages.core.sequences import Runs, episodes_laid_out, keys_of_steps, laid_out, put_together
 from storages.core.transfer import to_batch
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments, Storage
@@ -30,7 +34,7 @@ class ReplayBuffer(Storage):
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -46,20 +50,28 @@ class ReplayBuffer(Storage):
         envs: Environments | None,
         size: Count,
         *,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequences = sequences
         self._inserted = 0
         self._sampled = 0
+        self._episodes: EpisodeIndex | None = None
+        """None where nothing is asked of episodes, or nothing was inserted yet."""
+        self._starts: EpisodeStarts | None = None
+        """As well where batches are not of episodes."""
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse sequences that do not fit."""
+        """Refuse sequences and episodes that do not fit."""
         super().check_hyper_parameters(hyper_parameters)
         size, sequences = hyper_parameters["size"], hyper_parameters["sequences"]
-        if sequences is not None and size < (needed := sequences.length + sequences.stride - 1):
+        if isinstance(sequences, Episodes) and sequences.longest is not None and size < sequences.longest:
+            raise ValueError(
+                f"{cls.__name__}: size must be at least {sequences.longest} to hold whole {sequences}, got {size}"
+            )
+        if isinstance(sequences, Sequences) and size < (needed := sequences.length + sequences.stride - 1):
             raise ValueError(
                 f"{cls.__name__}: size must be at least {needed} for {sequences} to begin anywhere, got {size}"
             )
@@ -72,6 +84,12 @@ class ReplayBuffer(Storage):
         """
         super().insert_transition(sample)
         self._inserted += self.num_envs
+        if self._episodes is not None:
+            self._episodes.inserted()
+            if self._starts is not None:
+                self._starts.inserted()
+        elif self._knows_episodes:
+            self._index_episodes()
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
@@ -84,6 +102,11 @@ class ReplayBuffer(Storage):
         before the first step, RHS2 is not there; DONE says where memory starts anew. MASK, WINDOW, BURN_IN (where
         there is a burn-in) and LEAD_OUT (where ``n_step`` is above 1) are there too; WEIGHTS and INDICES, of the first
         step, stay (B, 1). Sequences begin where all of their steps are stored, as soon as that is possible.
+
+        Of ``Episodes``, the same, T steps of each; LEAD_OUT is there only where longer episodes are cut. Where they are
+        ``packed``, fields are (N, ...), N the steps of all; instead of MASK there are EPISODE, BATCH_SIZES,
+        SORTED_INDICES and UNSORTED_INDICES, of which and of a field a ``PackedSequence`` is made. RHS, WEIGHTS and
+        INDICES are of the episodes in the order in which they were drawn.
 
         Raises:
             EmptyStorageError: nothing is stored yet.
@@ -113,34 +136,59 @@ class ReplayBuffer(Storage):
 
     def _batch(self, batch_size: int, update: int, updates: int) -> Batch:
         rows = self._choose(batch_size, update, updates)
-        if self.sequences is None:
-            fields = self._fields(rows.transitions)
+        sequences, first = self.sequences, rows.transitions
+        if sequences is None:
+            fields = self._fields(first)
             self._sampled += batch_size
+        elif isinstance(sequences, Sequences):
+            fields = self._fields_of_sequences(first, sequences)
+            self._sampled += batch_size * sequences.length
         else:
-            fields = self._fields_of_sequences(rows.transitions, self.sequences)
-            self._sampled += batch_size * self.sequences.length
+            assert self._starts is not None
+            lengths = self._starts.lengths(first)
+            fields = self._fields_of_episodes(first, lengths, sequences)
+            self._sampled += int(lengths.sum())
         fields[WEIGHTS] = rows.weights
-        fields[INDICES] = rows.transitions[:, None]
+        fields[INDICES] = first[:, None]
         return to_batch(fields, self.device)
 
     def _fields_of_sequences(self, first: NDArray[np.int64], sequences: Sequences) -> dict[str, Any]:
+        layout, runs = laid_out(self._ring, first, sequences, self.n_step - 1)
+        fields, lengths = self._fields_of_steps(layout.transitions.ravel(), runs)
+        return put_together(self._ring, layout, fields, lengths, sequences.burn_in, sequences.length)
+
+    def _fields_of_episodes(
+        self, first: NDArray[np.int64], lengths: NDArray[np.int64], episodes: Episodes
+    ) -> dict[str, Any]:
         ring = self._ring
-        layout = laid_out(ring, first, sequences, self.n_step - 1)
-        transitions = layout.transitions.ravel()
-        fields = self._fields(transitions, keys_of_steps(ring), len(first))
-        lengths = windows.windows_of(ring, transitions, self.n_step, self.algorithm.gamma).lengths
-        return put_together(ring, layout, fields, lengths, sequences)
+        if episodes.packed:
+            packing = packed(ring, first, lengths)
+            return put_together_packed(ring, packing, *self._fields_of_steps(packing.transitions, packing.runs))
+        # Windows do not reach beyond an episode, only beyond a piece of one.
+        lead_out = 0 if episodes.longest is None else self.n_step - 1
+        layout, runs = episodes_laid_out(ring, first, lengths, episodes, lead_out)
+        length = len(layout.transitions) - lead_out
+        return put_together(ring, layout, *self._fields_of_steps(layout.transitions.ravel(), runs), 0, length)
+
+    def _fields_of_steps(self, transitions: NDArray[np.int64], runs: Runs) -> tuple[dict[str, Any], NDArray[np.int64]]:
+        """The fields of all steps of sequences, and how many steps the n-step window of each has."""
+        fields = self._fields(transitions, keys_of_steps(self._ring), runs)
+        return fields, windows.windows_of(self._ring, transitions, self.n_step, self.algorithm.gamma).lengths
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""
         return self._choose_uniformly(batch_size, self._ring.start)
 
     def _choose_uniformly(self, batch_size: int, first: int) -> Rows:
-        first, end = self._where_to_begin(first)
-        if self.sequences is None or self.sequences.stride == 1:
-            transitions = samplers.uniform(self._generator, first, end, batch_size)
+        sequences = self.sequences
+        if isinstance(sequences, Episodes):
+            assert self._starts is not None
+            transitions = self._starts.uniform(self._generator, first, batch_size)
+        elif sequences is None or sequences.stride == 1:
+            transitions = samplers.uniform(self._generator, *self._where_to_begin(first), batch_size)
         else:
-            stride, envs = self.sequences.stride, self._ring.envs
+            first, end = self._where_to_begin(first)
+            stride, envs = sequences.stride, self._ring.envs
             transitions = samplers.uniform_in_steps(self._generator, first, end, envs, stride, batch_size)
         return Rows(transitions, np.ones((batch_size, 1), np.float32))
 
@@ -149,26 +197,46 @@ class ReplayBuffer(Storage):
         ring = self._ring
         if self.sequences is None:
             return first, ring.end
+        if isinstance(self.sequences, Episodes):
+            assert self._starts is not None
+            return self._starts.where_to_begin(first), ring.end
         latest = max(ring.oldest, ring.steps - self.sequences.length)
         # At least one step whose number is a multiple of the stride, if there is any.
         multiple = max(ring.oldest, latest - latest % self.sequences.stride)
         return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
 
     def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
+        self, transitions: NDArray[np.int64], keys: set[str] | None = None, runs: Runs | None = None
     ) -> dict[str, Any]:
         """What the batch holds of rows, DISCOUNT too.
 
         Args:
             transitions: (N,), their numbers.
             keys: fields to fetch; all of them where None.
-            apart: how many rows further the next step of a sequence is; None where each row is for itself.
+            runs: the sequences or episodes that rows are of; None where each row is for itself.
         """
         return windows.one_step(self._ring, transitions, self.algorithm.gamma, keys)
 
+    @property
+    def _knows_episodes(self) -> bool:
+        """Whether episodes are followed from the first insertion on."""
+        return isinstance(self.sequences, Episodes)
+
+    def _index_episodes(self, begun: NDArray[np.int64] | None = None) -> None:
+        """Follow the episodes of what is stored, and of what comes."""
+        self._episodes = EpisodeIndex(self._ring, begun)
+        if isinstance(self.sequences, Episodes):
+            self._starts = EpisodeStarts(self._ring, self._episodes, self.sequences)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the stored fields, and where episodes begin and end, take, free room included."""
+        return super().nbytes + sum(part.nbytes for part in (self._episodes, self._starts) if part is not None)
+
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
-        return super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled}
+        begun = None if self._episodes is None else torch.from_numpy(self._episodes.begun)
+        return super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled, "episodes_begun": begun}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved.
@@ -178,3 +246,7 @@ class ReplayBuffer(Storage):
         """
         super().load_state_dict(state)
         self._inserted, self._sampled = state["inserted"], state["sampled"]
+        begun = state["episodes_begun"]
+        self._episodes, self._starts = None, None
+        if begun is not None:
+            self._index_episodes(begun.numpy())
