@@ -26,12 +26,14 @@ from storages.sequences import Sequences
 
 @dataclass(frozen=True)
 class PriorityList:
-    """The priorities of all transitions that may be drawn, oldest first; arrays (N,)."""
+    """The priorities of all transitions or episodes that may be drawn, oldest first; arrays (N,)."""
 
     values: NDArray[np.float64]
     """``(|error| + epsilon)**alpha``; where ``alpha`` follows a schedule, with what it was worth at the checkpoint."""
     ages: NDArray[np.int64]
-    """Steps since."""
+    """Steps since, of an episode since its first one."""
+    of: str
+    """What they are of: "transition" or "episode"."""
     nbytes: int
     """Memory of the priorities of the whole storage, free room included."""
 
@@ -141,6 +143,7 @@ def _priorities(
     return PriorityList(
         values=priorities.priority(saved["errors"].numpy()[drawn - ring.start]),
         ages=ring.steps - 1 - drawn // ring.envs,
+        of="transition" if starts is None else "episode",
         nbytes=priorities.nbytes,
     )
 

@@ -34,7 +34,7 @@ def storage_report(inspection: "Inspection") -> Group:
     elif inspection.priorities is not None:
         values = inspection.priorities.values
         if len(values):
-            parts.append(_numbers("Priorities", {f"of {counted(len(values), 'transition')}": values}))
+            parts.append(_numbers("Priorities", {f"of {counted(len(values), inspection.priorities.of)}": values}))
         else:
             parts.append(Text("Priorities: none, because no episode is whole yet"))
     return Group(*parts)
