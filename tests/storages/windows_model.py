@@ -1,10 +1,10 @@
 """What batches of transitions, of sequences and of episodes must be, row by row, by the slow model."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from model import GAMMA, Model
 
@@ -247,9 +247,9 @@ def assert_step(model: Model, batch: Any, position: tuple[int, ...], step: int, 
             continue
         if key == REW and n_step > 1:
             rewards = sum(GAMMA**i * float(model.steps[s][REW][env, 0]) for i, s in enumerate(window))
-            assert batch[REW][position].item() == pytest.approx(rewards, rel=1e-5, abs=1e-6)
+            assert math.isclose(batch[REW][position].item(), rewards, rel_tol=1e-5, abs_tol=1e-6)
             continue
         value = row((last if key in (OBS2, RHS2, DONE2, TRUNC2) else first)[key], env)
         assert same(row(batch[key], *position), value.astype(np.float32) if key in FLAGS else value), key
     discount = 0.0 if last[DONE2][env, 0] else GAMMA ** len(window)
-    assert batch[DISCOUNT][position].item() == pytest.approx(discount, rel=1e-6)
+    assert math.isclose(batch[DISCOUNT][position].item(), discount, rel_tol=1e-6)

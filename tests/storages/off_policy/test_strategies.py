@@ -98,7 +98,7 @@ def test_every_strategy_with_every_window_gives_what_was_inserted(
         storage.insert_transition(sample)
         episodic.insert(sample)
         if step % 7 == 3:
-            for batch in storage.generate_batches(2, 6):
+            for batch in storage.generate_batches(2, 4):
                 assert_windows(episodic, batch, sequences, n_step)
                 errors = torch.from_numpy(random.exponential(size=batch[REW].shape))
                 storage.after_gradients(batch, {ERRORS: errors})
