@@ -14,9 +14,10 @@ from storages.core.aside import Aside
 from storages.core.column import Column
 from storages.core.fields import Layout, LeafLayout, Path, nest, text
 from storages.core.frames import FrameColumn
+from storages.core.inlet import Inlet
 from storages.core.kernels import gather as kernel
-from storages.core.kernels.insert import insert_step
-from storages.transition import DONE2, FLAGS, IREW, OBS, OBS2, REW, SUCCESSORS, TRUNC2, Array
+from storages.core.kernels.memory import data_address
+from storages.transition import DONE2, FLAGS, SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
 
@@ -60,7 +61,7 @@ class Columns:
         self.aside = Aside(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
         for path, column in self.chained():
             self.aside.add(text(path), column.width)
-        self._inlets: tuple[NDArray[np.int64], NDArray[np.int64], list[Path]] | None = None
+        self._inlet: Inlet | None = None
         self._plans: dict[frozenset[Path] | None, _Plan] = {}
         self._places_of_plans = self.aside.places
 
@@ -110,54 +111,11 @@ class Columns:
 
     # In
 
-    def insert(
-        self,
-        arrays: Mapping[Path, Array],
-        slot: int,
-        following: int,
-        ended: NDArray[np.bool_],
-        *,
-        continues: bool,
-        check: bool,
-    ) -> int:
-        """Store a step in all columns but those of stacked frames, unless something is wrong with it.
-
-        Args:
-            arrays: (E, ...), by leaf.
-            slot: the step's row.
-            following: the row after it.
-            ended: (E,), which environments' episodes ended in the step before.
-            continues: whether the others have to begin with what that led to.
-            check: whether NaN and infinity are refused.
-
-        Returns:
-            What :func:`storages.core.kernels.insert.insert_step` says.
-        """
-        if self._inlets is None:
-            self._inlets = self._made_inlets()
-        fields, sources, paths = self._inlets
-        # Held on to until they are copied.
-        whole = [np.ascontiguousarray(arrays[path]) for path in paths]
-        for position, array in enumerate(whole):
-            sources[position] = array.__array_interface__["data"][0]
-        envs = self._num_envs
-        return insert_step(fields, sources, slot * envs, following * envs, ended, continues, check)
-
-    def _made_inlets(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Path]]:
-        fields: list[tuple[int, ...]] = []
-        paths: list[Path] = []
-        for path, column in self.inserted():
-            if isinstance(column, FrameColumn):
-                continue
-            follower = -1
-            source = len(paths)
-            paths.append(path)
-            if column.successor:
-                follower = len(paths)
-                paths.append(column.successor)
-            float_bytes = column.data.itemsize if must_be_finite(path, column.data.dtype) else 0
-            fields.append((_address(column.data), column.data.strides[1], column.width, source, follower, float_bytes))
-        return np.array(fields, np.int64), np.empty(len(paths), np.int64), paths
+    def inlet(self) -> Inlet:
+        """The way of steps into all columns."""
+        if self._inlet is None:
+            self._inlet = Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside)
+        return self._inlet
 
     # Out
 
@@ -223,21 +181,21 @@ class Columns:
                 if paths is None or not paths.isdisjoint((path, column.successor)):
                     stacks.append((path, column))
                 continue
-            address, stride = _address(column.data), column.data.strides[1]
+            address, stride = data_address(column.data), column.data.strides[1]
             mask = self.aside.places - 1
             for wanted, follows in ((path, False), (column.successor, True)):
                 if wanted is None or (paths is not None and wanted not in paths):
                     continue
                 dtype = np.dtype(np.float32) if path[0] in FLAGS else column.layout.dtype
                 if follows:
-                    kind, aside = kernel.FOLLOWING, _address(self.aside.values(text(path)))
+                    kind, aside = kernel.FOLLOWING, data_address(self.aside.values(text(path)))
                     following.add(address, stride, column.width)
                 else:
                     kind, aside = _KINDS[path[0] in (DONE2, TRUNC2), path[0] in FLAGS], 0
                     here.add(address, stride, column.width)
                 fields.append((address, stride, column.width, kind, aside, mask))
                 leaves.append((wanted, column.layout.shape, dtype, column.layout.count * dtype.itemsize))
-        numbers = _address(self.aside.numbers)
+        numbers = data_address(self.aside.numbers)
         here.add(numbers, self._record_bytes, self.aside.numbers.itemsize)
         return _Plan(
             np.array(fields, np.int64).reshape(-1, 6), here.array(), following.array(), numbers, leaves, stacks
@@ -317,11 +275,6 @@ class _Regions:
         return np.array(regions, np.int64).reshape(-1, 3)
 
 
-def must_be_finite(path: Path, dtype: np.dtype[Any]) -> bool:
-    """Whether NaN and infinity are refused in a leaf, unless they are allowed."""
-    return path[0] in (REW, IREW, OBS, OBS2) and dtype.kind == "f"
-
-
 def _record(leaves: Mapping[Path, LeafLayout]) -> tuple[dict[Path, int], int]:
     """Where each leaf begins in a record, each aligned, and how long a record is."""
     offsets, end, alignment = {}, 0, 1
@@ -334,10 +287,6 @@ def _record(leaves: Mapping[Path, LeafLayout]) -> tuple[dict[Path, int], int]:
 
 def _size(leaf: LeafLayout) -> int:
     return leaf.count * leaf.dtype.itemsize
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def _successor_of(path: Path, layout: Layout) -> Path | None:

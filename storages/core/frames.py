@@ -17,6 +17,7 @@ from storages.core.aside import Aside
 from storages.core.column import Column, bytes_of
 from storages.core.fields import LeafLayout, Path
 from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
+from storages.core.kernels.stacks import compare_stacks, store_newest
 from storages.transition import Array
 
 _FRAMES = "frames"
@@ -47,9 +48,18 @@ class FrameColumn(Column):
         aside = self._padding.nbytes + self._padding.numbers.nbytes
         return super().nbytes + self._before.nbytes + aside + self._newest.nbytes
 
-    def are_stacks(self, begins: Array, follows: Array) -> bool:
-        """Whether what follows is what the step begins with, moved on by one frame."""
-        return begins[:, 1:].tobytes() == follows[:, :-1].tobytes()
+    def compare(self, begins: int, follows: int, differs: NDArray[np.bool_]) -> int:
+        """See whether a step can be stored.
+
+        Args:
+            begins: where the stacks (E, depth, *frame) lie that it begins with, in one piece.
+            follows: where those lie that it led to.
+            differs: (E,), written: where it begins with something else, to the bit, than what the step before led to.
+
+        Returns:
+            The first environment where what follows is not what it begins with moved on by one frame, or -1.
+        """
+        return compare_stacks(begins, follows, bytes_of(self._newest), self.depth, differs)
 
     def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
         """(E,): where a step begins with something else than what the step before led to; None for nowhere."""
@@ -58,22 +68,31 @@ class FrameColumn(Column):
         different: NDArray[np.bool_] = (bytes_of(self._newest) != bytes_of(begins)).any(axis=1)
         return different
 
-    def insert(self, slot: int, following: int, begins: Array, follows: Array, starts: NDArray[np.bool_]) -> None:
+    def insert(self, slot: int, following: int, begins: Array, follows: int, starts: NDArray[np.bool_]) -> None:
         """Store a step; where a stream starts, all its frames, else its newest.
 
         Args:
             slot: the step's row.
             following: the row after it.
             begins: (E, depth, *frame), what the step saw.
-            follows: (E, depth, *frame), what it led to.
+            follows: where the stacks (E, depth, *frame) lie that it led to, in one piece.
             starts: (E,), where the step does not continue the one before it.
         """
+        rows, envs = self._before.shape
         self._padding.free(following)
-        self._before[slot] = np.where(starts, 0, np.minimum(self._before[slot - 1] + 1, self.depth - 1))
+        store_newest(
+            follows,
+            self.depth,
+            slot * envs,
+            following * envs,
+            (slot - 1) % rows * envs,
+            starts,
+            self.data.reshape(rows * envs, -1).view(np.uint8),
+            self._before.reshape(-1),
+            bytes_of(self._newest),
+        )
         if starts.any():
             self._start(slot, begins, np.flatnonzero(starts))
-        self.data[following] = follows[:, -1]
-        self._newest[...] = follows
 
     def _start(self, slot: int, begins: Array, envs: NDArray[np.int64]) -> None:
         stacks = bytes_of(begins[envs]).reshape(len(envs), self.depth, -1)

@@ -49,6 +49,10 @@ class Priorities:
         self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
+        # What an insertion needs, made once: the rows of a step and of the next, and their priorities.
+        self._offsets = np.arange(2 * ring.envs)
+        self._masses = np.zeros(2 * ring.envs)
+        self._initial_error = np.float32(np.nan)
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first."""
@@ -57,19 +61,19 @@ class Priorities:
 
     def inserted(self, initial_error: float) -> None:
         """Give the newest step's transitions an error; the row that its next step will lie in holds none any more."""
-        envs, starts = self._ring.envs, self._starts
-        rows = np.arange(self._ring.end - envs, self._ring.end + envs) % self._leaves
-        errors, masses = np.full(envs, initial_error, np.float32), np.zeros(2 * envs)
-        if starts is None and (self._ring.steps - 1) % self._stride == 0:
-            masses[:envs] = self.priority(errors)
-        self._errors[rows[:envs]] = errors
+        ring, envs, starts = self._ring, self._ring.envs, self._starts
+        rows = self._offsets + (ring.steps - 1) * envs
+        rows %= self._leaves
+        error = np.float32(initial_error)
+        self._errors[rows[0] : rows[0] + envs] = error
         if starts is not None:
-            # What is left of an episode whose first step is gone keeps its error.
-            self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
-            self._errors[starts.added % self._leaves] = initial_error
-            drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
-            rows, masses = np.append(rows, drawn), np.append(masses, self.priority(self._errors[drawn]))
-        self._tree.set(rows, masses)
+            self._tree.set(*self._of_starts(starts, rows, error))
+            return
+        if error != self._initial_error:
+            self._initial_error = error
+            self._masses[:envs] = self.priority(np.array([error]))
+        drawn = (ring.steps - 1) % self._stride == 0
+        self._tree.set(rows, self._masses if drawn else 0.0)
 
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
         """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
@@ -95,6 +99,7 @@ class Priorities:
     def rescale(self, epsilon: float, alpha: float) -> None:
         """Make all priorities anew with another ``epsilon`` and ``alpha``."""
         self.epsilon, self.alpha = epsilon, alpha
+        self._initial_error = np.float32(np.nan)
         live = self.drawn % self._leaves
         masses = np.zeros(self._leaves)
         masses[live] = self.priority(self._errors[live])
@@ -173,6 +178,19 @@ class Priorities:
         self._errors[live] = state["errors"].numpy()
         self.largest_error = state["largest_error"]
         self.rescale(self.epsilon, self.alpha)
+
+    # Inside
+
+    def _of_starts(
+        self, starts: EpisodeStarts, rows: NDArray[np.int64], error: np.float32
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Leaves and masses that a step changes where episodes are drawn: of its rows there are none at first."""
+        envs = self._ring.envs
+        # What is left of an episode whose first step is gone keeps its error.
+        self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
+        self._errors[starts.added % self._leaves] = error
+        drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
+        return np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn]))
 
 
 def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:
