@@ -29,34 +29,39 @@ class Layout(NamedTuple):
     transitions: NDArray[np.int64]
     """Their numbers."""
     real: NDArray[np.float32]
-    """1, or 0 where a step repeats the last real one."""
+    """1, or 0 where a step repeats the last real one, or belongs to what follows."""
     anew: NDArray[np.float32]
     """1 where a step does not continue the one before it."""
+    learnt: slice
+    """Which steps are learnt from."""
+    runs: Runs
+    learnt_steps: int
+    """How many steps are learnt from, in all sequences."""
 
 
-def laid_out(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> tuple[Layout, Runs]:
+def laid_out(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> Layout:
     """The steps of the sequences that begin with some transitions (B,), and of ``lead_out`` steps after them."""
-    steps = sequences.burn_in + sequences.length + lead_out
-    layout = _laid_out(ring, first, sequences.burn_in, steps, sequences.across_episodes)
-    return layout, Runs(_in_a_grid(*layout.real.shape), layout.transitions[0], layout.transitions[-1])
+    burn_in, length = sequences.burn_in, sequences.length
+    steps = _steps(ring, first, burn_in, burn_in + length + lead_out, sequences.across_episodes)
+    runs = Runs(_in_a_grid(*steps.numbers.shape), steps.numbers[0], steps.numbers[-1])
+    return Layout(*steps, slice(burn_in, burn_in + length), runs, length * len(first))
 
 
 def episodes_laid_out(
     ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64], episodes: Episodes, lead_out: int
-) -> tuple[Layout, Runs]:
+) -> Layout:
     """As :func:`laid_out`, the steps of episodes, or pieces of such, of some lengths (B,).
 
     What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
     """
-    steps = int(lengths.max()) if episodes.longest is None else episodes.longest
-    layout = _laid_out(ring, first, 0, steps + lead_out, across_episodes=False)
-    layout.real[np.arange(steps + lead_out)[:, None] >= lengths] = 0
-    return layout, Runs(_in_a_grid(*layout.real.shape), first, first + (lengths - 1) * ring.envs)
+    length = int(lengths.max()) if episodes.longest is None else episodes.longest
+    steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
+    steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
+    runs = Runs(_in_a_grid(*steps.numbers.shape), first, first + (lengths - 1) * ring.envs)
+    return Layout(*steps, slice(0, length), runs, int(lengths.sum()))
 
 
-def put_together(
-    ring: Ring, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64], burn_in: int, length: int
-) -> dict[str, Any]:
+def put_together(ring: Ring, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64]) -> dict[str, Any]:
     """A batch of sequences, of the fields of all their steps.
 
     Args:
@@ -64,12 +69,10 @@ def put_together(
         layout: of the sequences.
         fields: of all steps, (steps * B, ...), in the layout's order; without hidden states.
         lengths: (steps * B,), steps in the n-step window of each.
-        burn_in: how many steps warm up.
-        length: how many are learnt from after them; the others lead out.
     """
     steps, batch_size = layout.transitions.shape
-    shape = (steps, batch_size)
-    learnt = slice(burn_in, burn_in + length)
+    shape, learnt = (steps, batch_size), layout.learnt
+    burn_in = learnt.start
     parts = {key: in_time(value, shape) for key, value in fields.items()}
     parts[DONE] = np.maximum(parts[DONE], layout.anew[..., None])
     batch = {key: _cut(value, learnt) for key, value in parts.items()}
@@ -99,11 +102,17 @@ def in_time(value: Any, shape: tuple[int, ...]) -> Any:
     return value.reshape(*shape, *value.shape[1:])
 
 
-def _laid_out(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> Layout:
+class _Steps(NamedTuple):
+    numbers: NDArray[np.int64]
+    real: NDArray[np.float32]
+    anew: NDArray[np.float32]
+
+
+def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:
     shape = (steps, len(first))
-    layout = Layout(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
-    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.aside_numbers, *layout)
-    return layout
+    found = _Steps(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
+    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.aside_numbers, *found)
+    return found
 
 
 def _in_a_grid(steps: int, batch_size: int) -> NDArray[np.int64]:

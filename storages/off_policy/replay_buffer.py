@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from storages.core import samplers, windows
 from storages.core.episode_starts import EpisodeStarts
 from storages.core.episodes import EpisodeIndex
-from storages.core.packed import packed, put_together_packed
-from storages.core.sequences import Runs, episodes_laid_out, keys_of_steps, laid_out, put_together
+from storages.core.packed_episodes import Packing, packing_of, put_together_packed
+from storages.core.sequences import Layout, Runs, episodes_laid_out, keys_of_steps, laid_out, put_together
 from storages.core.transfer import to_batch
 from storages.episodes import Episodes
 from storages.hyper_parameters import Count
@@ -136,44 +136,36 @@ class ReplayBuffer(Storage):
 
     def _batch(self, batch_size: int, update: int, updates: int) -> Batch:
         rows = self._choose(batch_size, update, updates)
-        sequences, first = self.sequences, rows.transitions
-        if sequences is None:
-            fields = self._fields(first)
+        if self.sequences is None:
+            fields = self._fields(rows.transitions)
             self._sampled += batch_size
-        elif isinstance(sequences, Sequences):
-            fields = self._fields_of_sequences(first, sequences)
-            self._sampled += batch_size * sequences.length
         else:
-            assert self._starts is not None
-            lengths = self._starts.lengths(first)
-            fields = self._fields_of_episodes(first, lengths, sequences)
-            self._sampled += int(lengths.sum())
+            layout = self._lay_out(rows.transitions, self.sequences)
+            fields = self._fields_of_steps(layout)
+            self._sampled += layout.learnt_steps
         fields[WEIGHTS] = rows.weights
-        fields[INDICES] = first[:, None]
+        fields[INDICES] = rows.transitions[:, None]
         return to_batch(fields, self.device)
 
-    def _fields_of_sequences(self, first: NDArray[np.int64], sequences: Sequences) -> dict[str, Any]:
-        layout, runs = laid_out(self._ring, first, sequences, self.n_step - 1)
-        fields, lengths = self._fields_of_steps(layout.transitions.ravel(), runs)
-        return put_together(self._ring, layout, fields, lengths, sequences.burn_in, sequences.length)
-
-    def _fields_of_episodes(
-        self, first: NDArray[np.int64], lengths: NDArray[np.int64], episodes: Episodes
-    ) -> dict[str, Any]:
-        ring = self._ring
-        if episodes.packed:
-            packing = packed(ring, first, lengths)
-            return put_together_packed(ring, packing, *self._fields_of_steps(packing.transitions, packing.runs))
+    def _lay_out(self, first: NDArray[np.int64], sequences: Sequences | Episodes) -> Layout | Packing:
+        """The steps of the sequences or episodes that begin with some transitions (B,)."""
+        if isinstance(sequences, Sequences):
+            return laid_out(self._ring, first, sequences, self.n_step - 1)
+        assert self._starts is not None
+        lengths = self._starts.lengths(first)
+        if sequences.packed:
+            return packing_of(self._ring, first, lengths)
         # Windows do not reach beyond an episode, only beyond a piece of one.
-        lead_out = 0 if episodes.longest is None else self.n_step - 1
-        layout, runs = episodes_laid_out(ring, first, lengths, episodes, lead_out)
-        length = len(layout.transitions) - lead_out
-        return put_together(ring, layout, *self._fields_of_steps(layout.transitions.ravel(), runs), 0, length)
+        lead_out = 0 if sequences.longest is None else self.n_step - 1
+        return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
 
-    def _fields_of_steps(self, transitions: NDArray[np.int64], runs: Runs) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """The fields of all steps of sequences, and how many steps the n-step window of each has."""
-        fields = self._fields(transitions, keys_of_steps(self._ring), runs)
-        return fields, windows.windows_of(self._ring, transitions, self.n_step, self.algorithm.gamma).lengths
+    def _fields_of_steps(self, layout: Layout | Packing) -> dict[str, Any]:
+        ring, transitions = self._ring, layout.transitions.ravel()
+        fields = self._fields(transitions, keys_of_steps(ring), layout.runs)
+        lengths = windows.windows_of(ring, transitions, self.n_step, self.algorithm.gamma).lengths
+        if isinstance(layout, Layout):
+            return put_together(ring, layout, fields, lengths)
+        return put_together_packed(ring, layout, fields, lengths)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""

@@ -294,6 +294,15 @@ def test_a_packed_batch_goes_through_a_memory_like_a_padded_one() -> None:
     assert torch.equal(two[WEIGHTS][two[EPISODE][:, 0]], _packed(one[WEIGHTS].expand_as(one[MASK]), two))
 
 
+def test_the_sizes_of_packed_steps_stay_on_the_cpu_where_torch_wants_them() -> None:
+    factory = ReplayBuffer.create_factory(size=40, sequences=Episodes(packed=True))
+    storage = factory("meta", None, ALGORITHM, None)
+    stored(storage, 3, 9, 5)
+    (batch,) = storage.generate_batches(1, 12)
+    assert batch[BATCH_SIZES].device.type == "cpu"
+    assert {batch[key].device.type for key in (OBS, SORTED_INDICES, UNSORTED_INDICES, EPISODE)} == {"meta"}
+
+
 def _packed(padded: Any, batch: Any) -> Any:
     order = batch[SORTED_INDICES]
     return torch.cat([padded[t, order[:size]] for t, size in enumerate(batch[BATCH_SIZES].tolist())])

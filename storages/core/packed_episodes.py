@@ -28,8 +28,13 @@ class Packing(NamedTuple):
     order: NDArray[np.int64]
     """(B,): the episodes, the longest first."""
 
+    @property
+    def learnt_steps(self) -> int:
+        """How many steps are learnt from."""
+        return len(self.transitions)
 
-def packed(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64]) -> Packing:
+
+def packing_of(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64]) -> Packing:
     """The steps of episodes that begin with some transitions (B,) and have some lengths (B,)."""
     order = np.argsort(-lengths, kind="stable")
     shortest_first = lengths[order[::-1]]
@@ -41,7 +46,7 @@ def packed(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64]) -> 
 
 
 def put_together_packed(
-    ring: Ring, packing: Packing, fields: dict[str, Any], windows: NDArray[np.int64]
+    ring: Ring, packing: Packing, fields: dict[str, Any], lengths: NDArray[np.int64]
 ) -> dict[str, Any]:
     """A batch of packed episodes, of the fields of all their steps, (N, ...), without hidden states.
 
@@ -49,12 +54,12 @@ def put_together_packed(
         ring: what holds the transitions.
         packing: of the episodes.
         fields: of all steps, in the packing's order.
-        windows: (N,), steps in the n-step window of each.
+        lengths: (N,), steps in the n-step window of each.
     """
     unsorted = np.empty_like(packing.order)
     unsorted[packing.order] = np.arange(len(unsorted))
     batch = fields | {
-        WINDOW: windows[:, None],
+        WINDOW: lengths[:, None],
         EPISODE: packing.runs.of[:, None],
         BATCH_SIZES: packing.sizes,
         SORTED_INDICES: packing.order,
