@@ -12,6 +12,7 @@ from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, Algorithm, Info
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.evaluation import Evaluation, evaluate
+from storages.episodes import Episodes
 from storages.factory import Factory
 from storages.storage import Storage
 
@@ -200,10 +201,15 @@ def _check_composition(algorithm: Factory[Algorithm], actor: Factory[Actor], sto
     if not storage.cls.on_policy and not algorithm.cls.on_policy and (remembers is None) != (sequences is None):
         raise CompositionError(
             f"Scheme: {actor.name} has a memory ({remembers}), which learns from sequences, but {storage.name} makes "
-            f"batches of single transitions; give it sequences=Sequences(length=...)"
+            f"batches of single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
             if sequences is None
             else f"Scheme: {storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from "
             f'them; give it memory="gru", or the storage sequences=None'
+        )
+    if isinstance(sequences, Episodes) and sequences.packed and not algorithm.cls.learns_from_packed:
+        raise CompositionError(
+            f"Scheme: {algorithm.name} learns from episodes that are filled up, but {storage.name} makes batches of "
+            f"{sequences}; give it packed=False"
         )
     if storage.cls.on_policy and not algorithm.cls.on_policy:
         raise CompositionError(

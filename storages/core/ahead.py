@@ -36,8 +36,8 @@ class Ahead(Generic[Draw, Made]):
 
     def batches(
         self, draw: Callable[[int], Draw], make: Callable[[Draw], Made], count: int, ahead: int
-    ) -> Iterator[Made]:
-        """``count`` batches, each when it is asked for.
+    ) -> Iterator[tuple[Draw, Made]]:
+        """``count`` batches and what they were drawn as, each when it is asked for.
 
         Args:
             draw: called with 1 to ``count``, on the caller's thread; the batch after ``ahead`` others is drawn when the
@@ -55,15 +55,16 @@ class Ahead(Generic[Draw, Made]):
                     self.take_back()
                     self._turn = turn
                 if ahead == 0:
-                    yield make(draw(number))
+                    drawn = draw(number)
+                    yield drawn, make(drawn)
                     continue
                 if self._maker is None:
                     self._maker = _Maker(make)
                 while len(self._begun) <= min(ahead, count - number):
                     self._begun.append(draw(number + len(self._begun)))
                     self._maker.begin(self._begun[-1])
-                self._begun.popleft()
-                yield self._maker.finished()
+                drawn = self._begun.popleft()
+                yield drawn, self._maker.finished()
         finally:
             if self._turn is turn:
                 self.take_back()

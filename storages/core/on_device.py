@@ -18,7 +18,7 @@ from storages.core.fields import Path, nest, text
 from storages.core.frames import PADDING, FrameColumn
 from storages.core.kernels.places import following_places, stack_places
 from storages.core.ring import Ring
-from storages.core.transfer import Transfer, packed, torch_dtype, unpacked
+from storages.core.transfer import Transfer, in_one_piece, taken_apart, torch_dtype
 from storages.transition import BURN_IN, LEAD_OUT, Array, Batch
 
 _LARGEST_PIECE_BYTES = 2**26
@@ -192,7 +192,7 @@ class OnDevice:
 
     def _to_device(self, arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
         device = self._transfer.device
-        return unpacked(packed(arrays, pin_memory=device.type == "cuda").to(device))
+        return taken_apart(in_one_piece(arrays, pin_memory=device.type == "cuda").to(device))
 
 
 class _Table:

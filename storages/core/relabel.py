@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.episodes import Episodes
+from storages.core.episodes import EpisodeIndex
 from storages.core.fields import SampleError
 from storages.core.ring import Ring
 from storages.core.windows import Windows
@@ -56,7 +56,7 @@ def choose_goals(
     strategy: Strategy,
     generator: np.random.Generator,
     ring: Ring,
-    episodes: Episodes,
+    episodes: EpisodeIndex,
     transitions: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """(B,): transitions whose OBS2 shows the goal that each of ``transitions`` is to have meant; section 4.5.

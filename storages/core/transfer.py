@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from storages.transition import Batch
+from storages.transition import BATCH_SIZES, Batch
 
 _ALIGNED_BYTES = 64
 _CPU = torch.device("cpu")
@@ -53,7 +53,10 @@ class Transfer:
             batch = to_batch(fields, self.device)
             return Sent(batch if finish is None else finish(batch), None)
         with self.stream():
-            batch = unpacked(packed(fields, pin_memory=True).to(self.device))
+            away = {key: value for key, value in fields.items() if key != BATCH_SIZES}
+            batch = taken_apart(in_one_piece(away, pin_memory=True).to(self.device))
+            if BATCH_SIZES in fields:
+                batch[BATCH_SIZES] = torch.from_numpy(fields[BATCH_SIZES])
             if finish is not None:
                 batch = finish(batch)
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -71,7 +74,8 @@ class Transfer:
             stream.wait_event(sent.arrived)
             for leaf in _tensors(sent.batch):
                 # Memory of another stream's is not given to anybody else before this one has done with it.
-                leaf.record_stream(stream)
+                if leaf.is_cuda:
+                    leaf.record_stream(stream)
         return sent.batch
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -82,7 +86,8 @@ class Transfer:
 def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     """Tensors on ``device`` of the dtypes that the arrays have.
 
-    The tensors share the arrays' memory where ``device`` is the CPU, so the arrays must be the caller's alone.
+    The sizes of packed steps stay on the CPU, where torch wants them. The tensors share the arrays' memory where
+    ``device`` is the CPU, so the arrays must be the caller's alone.
     """
     batch: Batch = {}
     for key, value in fields.items():
@@ -102,7 +107,7 @@ class Place(NamedTuple):
     dtype: torch.dtype
 
 
-class Packed(NamedTuple):
+class OnePiece(NamedTuple):
     """Arrays in one piece of memory."""
 
     memory: torch.Tensor
@@ -110,20 +115,20 @@ class Packed(NamedTuple):
     places: dict[str, Any]
     """A :class:`Place` for each array, in dicts as the arrays were."""
 
-    def to(self, device: torch.device) -> "Packed":
+    def to(self, device: torch.device) -> "OnePiece":
         """The same on another device; out of pinned memory this is not waited for."""
-        return Packed(self.memory.to(device, non_blocking=True), self.places)
+        return OnePiece(self.memory.to(device, non_blocking=True), self.places)
 
 
-def packed(fields: Mapping[str, Any], pin_memory: bool) -> Packed:
+def in_one_piece(fields: Mapping[str, Any], pin_memory: bool) -> OnePiece:
     """Copies of arrays, in one piece."""
     places, size = _places(fields, 0)
     memory = torch.empty(size, dtype=torch.uint8, pin_memory=pin_memory)
     _write(fields, places, memory.numpy())
-    return Packed(memory, places)
+    return OnePiece(memory, places)
 
 
-def unpacked(one: Packed) -> Batch:
+def taken_apart(one: OnePiece) -> Batch:
     """Tensors that are parts of the one piece."""
     return _parts(one.memory, one.places, {})
 
@@ -182,4 +187,7 @@ def _tensors(batch: Batch) -> Iterator[torch.Tensor]:
 
 
 def _on(device: torch.device, batch: Batch) -> Batch:
-    return {key: _on(device, value) if isinstance(value, dict) else value.to(device) for key, value in batch.items()}
+    return {
+        key: _on(device, value) if isinstance(value, dict) else value if key == BATCH_SIZES else value.to(device)
+        for key, value in batch.items()
+    }

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from storages.core.recency import Improvement, newest_count
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.per_buffer import PERBuffer
 from storages.sequences import Sequences
@@ -32,7 +33,7 @@ class EREBuffer(PERBuffer):
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
             ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
@@ -57,7 +58,7 @@ class EREBuffer(PERBuffer):
         adapt_eta: bool = False,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
         allow_nonfinite: bool = False,

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.episodes import Episodes
 from storages.core.relabel import (
     DESIRED,
     GoalReward,
@@ -20,7 +19,9 @@ from storages.core.relabel import (
     relabel_goals,
     steps_of,
 )
+from storages.core.sequences import Runs
 from storages.core.windows import windows_of
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.replay_buffer import Draw
@@ -54,7 +55,7 @@ class HERBuffer(EREBuffer):
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
             ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known. Functions
             that relabel are called by that thread, also for batches that nobody asks for in the end.
@@ -88,7 +89,7 @@ class HERBuffer(EREBuffer):
         adapt_eta: bool = False,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
         allow_nonfinite: bool = False,
@@ -117,7 +118,6 @@ class HERBuffer(EREBuffer):
         self.her_function = her_function
         self.her_ratio = her_ratio
         self.strategy: Strategy = strategy
-        self._episodes: Episodes | None = None
         self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
         if her_function is None and self._reward is None:
             raise ValueError(
@@ -146,29 +146,28 @@ class HERBuffer(EREBuffer):
             self._ring.init_columns(sample)
             if self.her_function is None:
                 self._refuse_without_goals()
-            self._episodes = Episodes(self._ring)
         super().insert_transition(sample)
-        self._episodes.inserted()
 
     def handle_end_of_episode(self) -> None:
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
         self._before_change()
         self._ring.break_off()
 
-    def _choose_goals(self, transitions: NDArray[np.int64], apart: int) -> Goals | None:
-        # All steps of a sequence are given one goal.
-        rows = np.flatnonzero(self._generator.random(apart) < self.her_ratio)
-        if not len(rows):
+    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
+        first = transitions if runs is None else runs.first
+        given = np.flatnonzero(self._generator.random(len(first)) < self.her_ratio)
+        if not len(given):
             return None
-        assert self._episodes is not None
-        steps_each = len(transitions) // apart
-        meant = rows
-        if steps_each > 1:
-            # One that any of its steps may have led to.
-            meant = rows + apart * self._generator.integers(0, steps_each, len(rows))
-            rows = (apart * np.arange(steps_each)[:, None] + rows).ravel()
-        reached = choose_goals(self.strategy, self._generator, self._ring, self._episodes, transitions[meant])
-        return Goals(rows, np.tile(reached, steps_each))
+        if runs is None:
+            return Goals(given, self._goals(transitions[given]))
+        # All steps of a sequence are given one goal: one that any of its steps may have led to.
+        envs = self._ring.envs
+        steps_of_run = (runs.last - runs.first)[given] // envs + 1
+        goal_of = np.full(len(first), -1)
+        goal_of[given] = self._goals(runs.first[given] + envs * self._generator.integers(0, steps_of_run))
+        reached = goal_of[runs.of]
+        rows = np.flatnonzero(reached >= 0)
+        return Goals(rows, reached[rows])
 
     def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
         fields = super()._fields(draw, keys)
@@ -186,6 +185,10 @@ class HERBuffer(EREBuffer):
             relabel_goals(ring, fields, rows, steps, reached, gamma, self._reward)
         return fields
 
+    def _goals(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        assert self._episodes is not None
+        return choose_goals(self.strategy, self._generator, self._ring, self._episodes, transitions)
+
     def _refuse_without_goals(self) -> None:
         try:
             check_goals(self._ring)
@@ -194,15 +197,5 @@ class HERBuffer(EREBuffer):
             raise
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of memory that everything takes, free room included."""
-        return super().nbytes + (self._episodes.nbytes if self._episodes is not None else 0)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
-
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
-        self._episodes = Episodes(self._ring) if self._ring.layout else None
+    def _knows_episodes(self) -> bool:
+        return True

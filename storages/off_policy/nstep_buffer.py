@@ -1,10 +1,12 @@
 """Replay of n steps at a time: rewards reach further back, at the price of what the policy then was."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from storages.core import windows
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count, CountOrZero
 from storages.off_policy.replay_buffer import Draw, ReplayBuffer
 from storages.sequences import Sequences
@@ -20,7 +22,7 @@ class NStepReplayBuffer(ReplayBuffer):
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         n_step: rewards in a return.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
@@ -35,7 +37,7 @@ class NStepReplayBuffer(ReplayBuffer):
         size: Count,
         n_step: Count = 1,
         *,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
         allow_nonfinite: bool = False,
@@ -52,6 +54,30 @@ class NStepReplayBuffer(ReplayBuffer):
             allow_nonfinite=allow_nonfinite,
         )
         self.n_step = n_step
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse windows that reach beyond what a batch holds, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        cls._refuse_windows_beyond_packed_pieces(hyper_parameters["n_step"], hyper_parameters["sequences"])
+
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter while the storage is in use.
+
+        Raises:
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+        """
+        if name == "n_step":
+            self._refuse_windows_beyond_packed_pieces(value, self.sequences)
+        super().update_storage_parameter(name, value)
+
+    @classmethod
+    def _refuse_windows_beyond_packed_pieces(cls, n_step: Any, sequences: Any) -> None:
+        if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.longest is not None:
+            raise ValueError(
+                f"{cls.__name__}: with {sequences} n_step must be 1, got {n_step}: windows reach beyond a piece, and "
+                f"packed batches hold no steps that lead there; give packed=False or longest=None"
+            )
 
     def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
         if self.n_step == 1:

@@ -8,15 +8,16 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.kernels.priorities import effective_sample_size, first_not_finite
-from storages.core.kernels.sequences import sequence_errors
+from storages.core.kernels.sequences import packed_sequence_errors, sequence_errors
 from storages.core.priorities import InitialError, Priorities, importance_weights
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.schedule import Schedule
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import ERRORS, INDICES, MASK, WEIGHTS, Batch, Sample
+from storages.transition import EPISODE, ERRORS, INDICES, MASK, WEIGHTS, Batch, Sample
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
 
@@ -35,7 +36,7 @@ class PERBuffer(NStepReplayBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one. A batch
             is then drawn before the errors of the last ``prefetch`` updates are known, however fast the learner is.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
@@ -57,7 +58,7 @@ class PERBuffer(NStepReplayBuffer):
         *,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
         allow_nonfinite: bool = False,
@@ -112,8 +113,13 @@ class PERBuffer(NStepReplayBuffer):
                 f"{type(self).__name__}: the update's info has no {ERRORS!r}, which priorities follow; use "
                 f"ReplayBuffer or NStepReplayBuffer with this algorithm, or alpha=0"
             )
-        errors = info[ERRORS].detach().cpu().numpy()[..., 0]
-        if self.sequences is not None:
+        indices, errors = batch[INDICES].cpu().numpy()[:, 0], info[ERRORS].detach().cpu().numpy()[..., 0]
+        if EPISODE in batch:
+            assert self.sequences is not None
+            errors = packed_sequence_errors(
+                errors, batch[EPISODE].cpu().numpy()[:, 0], len(indices), self.sequences.eta
+            )
+        elif self.sequences is not None:
             errors = sequence_errors(errors, batch[MASK].cpu().numpy()[..., 0], self.sequences.eta)
         wrong = first_not_finite(errors)
         if wrong >= 0:
@@ -121,7 +127,7 @@ class PERBuffer(NStepReplayBuffer):
                 f"{type(self).__name__}: error {wrong} of the update is {errors[wrong]}; no priority was changed. The "
                 f"update has diverged"
             )
-        self._priorities.update(batch[INDICES].cpu().numpy()[:, 0], errors)
+        self._priorities.update(indices, errors)
         info["storage/mean_priority"] = self._priorities.mean
         info["storage/largest_priority"] = self._priorities.largest
         info["storage/effective_sample_size"] = effective_sample_size(batch[WEIGHTS].cpu().numpy()[:, 0])
@@ -201,6 +207,8 @@ class PERBuffer(NStepReplayBuffer):
         chosen = self._priorities.choose(
             self._generator, *self._where_to_begin(first), batch_size, stratified=self.stratified
         )
+        if chosen is None:
+            return self._choose_uniformly(batch_size, first)
         of_batch = chosen.priorities.min()
         smallest = min(self._priorities.smallest, of_batch) if self.weights_over == "stored" else of_batch
         weights = importance_weights(chosen.priorities, self._current(self.beta), smallest)
@@ -216,8 +224,8 @@ class PERBuffer(NStepReplayBuffer):
         self._priorities.fill(self._initial_error(self._priorities))
 
     def _new_priorities(self) -> Priorities:
-        stride = 1 if self.sequences is None else self.sequences.stride
-        return Priorities(self._ring, self.epsilon, self._current(self.alpha), stride)
+        stride = self.sequences.stride if isinstance(self.sequences, Sequences) else 1
+        return Priorities(self._ring, self.epsilon, self._current(self.alpha), stride, self._starts)
 
     def _initial_error(self, priorities: Priorities) -> float:
         return priorities.largest_error if self.default_error == "largest" else float(self.default_error)

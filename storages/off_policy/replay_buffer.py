@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 
 from storages.core import samplers, windows
 from storages.core.ahead import Ahead
+from storages.core.episode_starts import EpisodeStarts
+from storages.core.episodes import EpisodeIndex
 from storages.core.fields import Path
 from storages.core.on_device import DeviceMemoryError, OnDevice
+from storages.core.packed_episodes import Packing, packing_of, put_together_packed
 from storages.core.relabel import Goals
-from storages.core.sequences import Layout, keys_of_steps, laid_out, put_together
+from storages.core.sequences import Layout, Runs, episodes_laid_out, keys_of_steps, laid_out, put_together
 from storages.core.transfer import Sent, Transfer
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count, CountOrZero
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments, Storage
@@ -33,8 +37,8 @@ class Draw(NamedTuple):
     """All that decides of a batch, but what is stored."""
 
     rows: Rows
-    layout: Layout | None
-    """Of the sequences that begin with the rows; None where each row is one transition."""
+    layout: Layout | Packing | None
+    """Of the sequences or episodes that begin with the rows; None where each row is one transition."""
     transitions: NDArray[np.int64]
     """(N,): numbers of all transitions, of sequences one step after the other."""
     goals: Goals | None
@@ -49,7 +53,7 @@ class ReplayBuffer(Storage):
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
@@ -69,7 +73,7 @@ class ReplayBuffer(Storage):
         envs: Environments | None,
         size: Count,
         *,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
         allow_nonfinite: bool = False,
@@ -83,13 +87,21 @@ class ReplayBuffer(Storage):
         self._ahead: Ahead[Draw, Sent] = Ahead(self._put_back)
         self._inserted = 0
         self._sampled = 0
+        self._episodes: EpisodeIndex | None = None
+        """None where nothing is asked of episodes, or nothing was inserted yet."""
+        self._starts: EpisodeStarts | None = None
+        """As well where batches are not of episodes."""
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse sequences that do not fit."""
+        """Refuse sequences and episodes that do not fit."""
         super().check_hyper_parameters(hyper_parameters)
         size, sequences = hyper_parameters["size"], hyper_parameters["sequences"]
-        if sequences is not None and size < (needed := sequences.length + sequences.stride - 1):
+        if isinstance(sequences, Episodes) and sequences.longest is not None and size < sequences.longest:
+            raise ValueError(
+                f"{cls.__name__}: size must be at least {sequences.longest} to hold whole {sequences}, got {size}"
+            )
+        if isinstance(sequences, Sequences) and size < (needed := sequences.length + sequences.stride - 1):
             raise ValueError(
                 f"{cls.__name__}: size must be at least {needed} for {sequences} to begin anywhere, got {size}"
             )
@@ -105,6 +117,12 @@ class ReplayBuffer(Storage):
             self._begin_on_device(sample)
         super().insert_transition(sample)
         self._inserted += self.num_envs
+        if self._episodes is not None:
+            self._episodes.inserted()
+            if self._starts is not None:
+                self._starts.inserted()
+        elif self._knows_episodes:
+            self._index_episodes()
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
@@ -119,6 +137,11 @@ class ReplayBuffer(Storage):
         before the first step, RHS2 is not there; DONE says where memory starts anew. MASK, WINDOW, BURN_IN (where
         there is a burn-in) and LEAD_OUT (where ``n_step`` is above 1) are there too; WEIGHTS and INDICES, of the first
         step, stay (B, 1). Sequences begin where all of their steps are stored, as soon as that is possible.
+
+        Of ``Episodes``, the same, T steps of each; LEAD_OUT is there only where longer episodes are cut. Where they are
+        ``packed``, fields are (N, ...), N the steps of all; instead of MASK there are EPISODE, BATCH_SIZES,
+        SORTED_INDICES and UNSORTED_INDICES, of which and of a field a ``PackedSequence`` is made. RHS, WEIGHTS and
+        INDICES are of the episodes in the order in which they were drawn.
 
         Raises:
             EmptyStorageError: nothing is stored yet.
@@ -153,17 +176,14 @@ class ReplayBuffer(Storage):
             before = self._generator.bit_generator.state if ahead else None
             return self._draw(self._choose(batch_size, update, updates), before)
 
-        steps = 1 if self.sequences is None else self.sequences.length
-        for sent in self._ahead.batches(draw, self._send, updates, ahead):
-            self._sampled += batch_size * steps
+        for drawn, sent in self._ahead.batches(draw, self._send, updates, ahead):
+            self._sampled += batch_size if drawn.layout is None else drawn.layout.learnt_steps
             yield self._transfer.receive(sent)
 
     def _draw(self, rows: Rows, before: Any) -> Draw:
-        layout, transitions = None, rows.transitions
-        if self.sequences is not None:
-            layout = laid_out(self._ring, rows.transitions, self.sequences, self.n_step - 1)
-            transitions = layout.transitions.ravel()
-        goals = self._choose_goals(transitions, len(rows.transitions))
+        layout = None if self.sequences is None else self._lay_out(rows.transitions, self.sequences)
+        transitions = rows.transitions if layout is None else layout.transitions.ravel()
+        goals = self._choose_goals(transitions, None if layout is None else layout.runs)
         return Draw(rows, layout, transitions, goals, self.algorithm.gamma, before)
 
     def _put_back(self, draw: Draw) -> None:
@@ -174,30 +194,48 @@ class ReplayBuffer(Storage):
 
     def _send(self, draw: Draw) -> Sent:
         """Make a batch; on another thread where there is a ``prefetch``: what changes what is read here waits."""
-        rows, ring, kept = draw.rows, self._ring, self._on_device
+        rows, kept = draw.rows, self._on_device
         if kept is not None:
             kept.bring_up()
-        if draw.layout is None:
-            fields = self._fields(draw)
-        else:
-            assert self.sequences is not None
-            fields = self._fields(draw, keys_of_steps(ring))
-            lengths = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma).lengths
-            fields = put_together(ring, self._gather, draw.layout, fields, lengths, self.sequences)
+        fields = self._fields(draw) if draw.layout is None else self._fields_of_steps(draw, draw.layout)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
         return self._transfer.send(fields, None if kept is None else kept.look_up)
+
+    def _lay_out(self, first: NDArray[np.int64], sequences: Sequences | Episodes) -> Layout | Packing:
+        """The steps of the sequences or episodes that begin with some transitions (B,)."""
+        if isinstance(sequences, Sequences):
+            return laid_out(self._ring, first, sequences, self.n_step - 1)
+        assert self._starts is not None
+        lengths = self._starts.lengths(first)
+        if sequences.packed:
+            return packing_of(self._ring, first, lengths)
+        # Windows do not reach beyond an episode, only beyond a piece of one.
+        lead_out = 0 if sequences.longest is None else self.n_step - 1
+        return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
+
+    def _fields_of_steps(self, draw: Draw, layout: Layout | Packing) -> dict[str, Any]:
+        ring = self._ring
+        fields = self._fields(draw, keys_of_steps(ring))
+        lengths = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma).lengths
+        if isinstance(layout, Layout):
+            return put_together(ring, self._gather, layout, fields, lengths)
+        return put_together_packed(ring, self._gather, layout, fields, lengths)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""
         return self._choose_uniformly(batch_size, self._ring.start)
 
     def _choose_uniformly(self, batch_size: int, first: int) -> Rows:
-        first, end = self._where_to_begin(first)
-        if self.sequences is None or self.sequences.stride == 1:
-            transitions = samplers.uniform(self._generator, first, end, batch_size)
+        sequences = self.sequences
+        if isinstance(sequences, Episodes):
+            assert self._starts is not None
+            transitions = self._starts.uniform(self._generator, first, batch_size)
+        elif sequences is None or sequences.stride == 1:
+            transitions = samplers.uniform(self._generator, *self._where_to_begin(first), batch_size)
         else:
-            stride, envs = self.sequences.stride, self._ring.envs
+            first, end = self._where_to_begin(first)
+            stride, envs = sequences.stride, self._ring.envs
             transitions = samplers.uniform_in_steps(self._generator, first, end, envs, stride, batch_size)
         return Rows(transitions, np.ones((batch_size, 1), np.float32))
 
@@ -206,17 +244,20 @@ class ReplayBuffer(Storage):
         ring = self._ring
         if self.sequences is None:
             return first, ring.end
+        if isinstance(self.sequences, Episodes):
+            assert self._starts is not None
+            return self._starts.where_to_begin(first), ring.end
         latest = max(ring.oldest, ring.steps - self.sequences.length)
         # At least one step whose number is a multiple of the stride, if there is any.
         multiple = max(ring.oldest, latest - latest % self.sequences.stride)
         return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
 
-    def _choose_goals(self, transitions: NDArray[np.int64], apart: int) -> Goals | None:
+    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
         """Other goals for some rows of a batch.
 
         Args:
             transitions: (N,), numbers of the transitions of all rows.
-            apart: how many rows further the next step of a sequence is.
+            runs: the sequences or episodes that rows are of; None where each row is for itself.
         """
         return None
 
@@ -243,13 +284,26 @@ class ReplayBuffer(Storage):
             raise
 
     @property
+    def _knows_episodes(self) -> bool:
+        """Whether episodes are followed from the first insertion on."""
+        return isinstance(self.sequences, Episodes)
+
+    def _index_episodes(self, begun: NDArray[np.int64] | None = None) -> None:
+        """Follow the episodes of what is stored, and of what comes."""
+        self._episodes = EpisodeIndex(self._ring, begun)
+        if isinstance(self.sequences, Episodes):
+            self._starts = EpisodeStarts(self._ring, self._episodes, self.sequences)
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of memory that the stored fields take, free room and what is kept on the device included."""
-        return super().nbytes + (self._on_device.nbytes if self._on_device is not None else 0)
+        """Bytes that the stored fields take, free room included, where episodes are, and what is kept on the device."""
+        parts = (self._episodes, self._starts, self._on_device)
+        return super().nbytes + sum(part.nbytes for part in parts if part is not None)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
         state = super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled}
+        state["episodes_begun"] = None if self._episodes is None else torch.from_numpy(self._episodes.begun)
         if self._ahead.oldest is not None:
             # As if nothing had been drawn that nobody has asked for yet.
             state["generator"] = self._ahead.oldest.before
@@ -276,3 +330,7 @@ class ReplayBuffer(Storage):
         if self.keep_on_device and self._ring.layout:
             self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
         self._inserted, self._sampled = state["inserted"], state["sampled"]
+        begun = state["episodes_begun"]
+        self._episodes, self._starts = None, None
+        if begun is not None:
+            self._index_episodes(begun.numpy())

@@ -7,7 +7,7 @@ import pytest
 import torch
 from model import all_leaves
 
-from storages.core.transfer import packed, to_batch, unpacked
+from storages.core.transfer import in_one_piece, taken_apart, to_batch
 
 RANDOM = np.random.default_rng(0)
 WHOLE = {
@@ -31,12 +31,12 @@ def same(one: Any, two: Any) -> bool:
 
 
 def test_what_was_packed_comes_out_as_it_went_in() -> None:
-    assert same(unpacked(packed(WHOLE, pin_memory=False)), to_batch(WHOLE, torch.device("cpu")))
+    assert same(taken_apart(in_one_piece(WHOLE, pin_memory=False)), to_batch(WHOLE, torch.device("cpu")))
 
 
 def test_a_packed_batch_is_one_piece_of_memory_and_nobody_elses() -> None:
-    one = packed(WHOLE, pin_memory=False)
-    batch = unpacked(one)
+    one = in_one_piece(WHOLE, pin_memory=False)
+    batch = taken_apart(one)
     assert {leaf.untyped_storage().data_ptr() for leaf in all_leaves(batch)} == {one.memory.data_ptr()}
     assert all(leaf.data_ptr() % 64 == 0 for leaf in all_leaves(batch) if leaf.numel())
     before = batch["float"].clone()
@@ -49,4 +49,4 @@ def test_a_packed_batch_is_one_piece_of_memory_and_nobody_elses() -> None:
 @pytest.mark.parametrize("key", [key for key in WHOLE if key != "dict"])
 def test_each_dtype_comes_out_alone_too(key: str) -> None:
     alone = {key: WHOLE[key]}
-    assert same(unpacked(packed(alone, pin_memory=False)), to_batch(alone, torch.device("cpu")))
+    assert same(taken_apart(in_one_piece(alone, pin_memory=False)), to_batch(alone, torch.device("cpu")))
