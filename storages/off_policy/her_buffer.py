@@ -148,7 +148,7 @@ class HERBuffer(EREBuffer):
             meant = runs.first[given] + ring.envs * self._generator.integers(0, steps_of_run)
             goal_of = np.full(len(first), -1)
             goal_of[given] = self._goals(episodes, meant)
-            goals = goal_of[runs.of]
+            goals = goal_of[runs.of_each(len(transitions))]
             rows = np.flatnonzero(goals >= 0)
             goals = goals[rows]
         chosen = transitions[rows]
