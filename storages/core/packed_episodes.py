@@ -42,7 +42,7 @@ def packing_of(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64])
     sizes = len(lengths) - np.searchsorted(shortest_first, np.arange(shortest_first[-1]), side="right")
     step = np.repeat(np.arange(len(sizes)), sizes)
     of = order[np.arange(len(step)) - (np.cumsum(sizes) - sizes)[step]]
-    runs = Runs(of, first, first + (lengths - 1) * ring.envs)
+    runs = Runs(first, first + (lengths - 1) * ring.envs, of)
     return Packing(first[of] + step * ring.envs, runs, sizes, order)
 
 
@@ -62,7 +62,7 @@ def put_together_packed(
     unsorted[packing.order] = np.arange(len(unsorted))
     batch = fields | {
         WINDOW: lengths[:, None],
-        EPISODE: packing.runs.of[:, None],
+        EPISODE: packing.runs.of_each(len(lengths))[:, None],
         BATCH_SIZES: packing.sizes,
         SORTED_INDICES: packing.order,
         UNSORTED_INDICES: unsorted,

@@ -16,12 +16,16 @@ from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RH
 class Runs(NamedTuple):
     """Steps of one environment each, one after the other, that the rows of a batch are of."""
 
-    of: NDArray[np.int64]
-    """(N,): which run each row is of."""
     first: NDArray[np.int64]
     """(B,): numbers of the transitions that they begin with."""
     last: NDArray[np.int64]
     """(B,): numbers of the transitions that they end with."""
+    of: NDArray[np.int64] | None = None
+    """(N,): which run each row is of; None where row ``i`` is of run ``i % B``."""
+
+    def of_each(self, num_rows: int) -> NDArray[np.int64]:
+        """(num_rows,): which run each row is of."""
+        return np.arange(num_rows) % len(self.first) if self.of is None else self.of
 
 
 class Layout(NamedTuple):
@@ -44,7 +48,7 @@ def laid_out(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_ou
     """The steps of the sequences that begin with some transitions (B,), and of ``lead_out`` steps after them."""
     burn_in, length = sequences.burn_in, sequences.length
     steps = _steps(ring, first, burn_in, burn_in + length + lead_out, sequences.across_episodes)
-    runs = Runs(_in_a_grid(*steps.numbers.shape), steps.numbers[0], steps.numbers[-1])
+    runs = Runs(steps.numbers[0], steps.numbers[-1])
     return Layout(*steps, slice(burn_in, burn_in + length), runs, length * len(first))
 
 
@@ -58,7 +62,7 @@ def episodes_laid_out(
     length = int(lengths.max()) if episodes.longest is None else episodes.longest
     steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
     steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
-    runs = Runs(_in_a_grid(*steps.numbers.shape), first, first + (lengths - 1) * ring.envs)
+    runs = Runs(first, first + (lengths - 1) * ring.envs)
     return Layout(*steps, slice(0, length), runs, int(lengths.sum()))
 
 
@@ -117,11 +121,6 @@ def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across
     found = _Steps(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
     lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.aside_numbers, *found)
     return found
-
-
-def _in_a_grid(steps: int, batch_size: int) -> NDArray[np.int64]:
-    """(steps * B,): which sequence each row of (steps, B) is of."""
-    return np.tile(np.arange(batch_size), steps)
 
 
 def _cut(value: Any, steps: slice) -> Any:

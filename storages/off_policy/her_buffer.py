@@ -165,7 +165,7 @@ class HERBuffer(EREBuffer):
         steps_of_run = (runs.last - runs.first)[given] // envs + 1
         goal_of = np.full(len(first), -1)
         goal_of[given] = self._goals(runs.first[given] + envs * self._generator.integers(0, steps_of_run))
-        reached = goal_of[runs.of]
+        reached = goal_of[runs.of_each(len(transitions))]
         rows = np.flatnonzero(reached >= 0)
         return Goals(rows, reached[rows])
 
