@@ -2,7 +2,8 @@
 
 The same scheme throughout; all ways take turns phase by phase, so that a machine that is shared meets them all, and
 what is shown is the median of the ratios of phases that followed each other. On a CUDA device, where there is one, an
-update phase ends when the device has done all of it.
+update phase ends when the device has done all of it. "elsewhere" is a learner that needs 5 ms for an update and no
+processor, with batches of 256: what batches ahead are worth beside it does not depend on what else the machine does.
 """
 
 import os
@@ -10,6 +11,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +31,7 @@ _WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 _SIZE = {"numbers": 20_000, "pixels": 2_000}
 _SHAPES: dict[str, tuple[int, ...]] = {"numbers": (17,), "pixels": (3, 84, 84)}
 _BATCH = {"numbers": 256, "pixels": 32}
+_ELSEWHERE, _SECONDS_ELSEWHERE, _BATCH_ELSEWHERE = "elsewhere", 0.005, 256
 
 
 @dataclass
@@ -39,7 +42,9 @@ class Arguments:
     """17 numbers in batches of 256, 3 channels of 84 x 84 pixels in batches of 32."""
     storages: tuple[Literal["uniform", "priority"], ...] = ("uniform", "priority")
     """How rows are chosen."""
-    devices: tuple[str, ...] = field(default_factory=lambda: ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",))
+    devices: tuple[str, ...] = field(
+        default_factory=lambda: ("cpu", _ELSEWHERE, *(("cuda",) if torch.cuda.is_available() else ()))
+    )
     """Where the algorithm computes."""
     updates: int = 50
     """In an update phase."""
@@ -74,7 +79,7 @@ def _ways(device: str) -> dict[str, dict[str, Any]]:
         "1 ahead": {"prefetch": 1},
         "2 ahead": {"prefetch": 2},
     }
-    if device != "cpu":
+    if device not in ("cpu", _ELSEWHERE):
         ways |= {"on device": {"keep_on_device": True}, "both": {"prefetch": 2, "keep_on_device": True}}
     return ways
 
@@ -83,10 +88,11 @@ def _measured(arguments: Arguments, device: str, observations: str, rows: str) -
     schemes = [
         _scheme(arguments, device, observations, rows, hyper_parameters) for hyper_parameters in _ways(device).values()
     ]
+    seconds_of = _seconds if device != _ELSEWHERE else partial(_seconds_elsewhere, updates=arguments.updates)
     for scheme in schemes:
         scheme.collect(_SIZE[observations])
-        _seconds(scheme)
-    seconds = [[_seconds(scheme) for scheme in schemes] for _ in range(arguments.phases)]
+        seconds_of(scheme)
+    seconds = [[seconds_of(scheme) for scheme in schemes] for _ in range(arguments.phases)]
     for scheme in schemes:
         scheme.close()
     plain = statistics.median(phase[0] for phase in seconds)
@@ -103,6 +109,13 @@ def _seconds(scheme: prl.Scheme) -> float:
     return time.perf_counter() - started
 
 
+def _seconds_elsewhere(scheme: prl.Scheme, updates: int) -> float:
+    started = time.perf_counter()
+    for _ in scheme.storage.generate_batches(updates, _BATCH_ELSEWHERE):
+        time.sleep(_SECONDS_ELSEWHERE)
+    return time.perf_counter() - started
+
+
 def _scheme(
     arguments: Arguments, device: str, observations: str, rows: str, hyper_parameters: dict[str, Any]
 ) -> prl.Scheme:
@@ -116,7 +129,7 @@ def _scheme(
         if rows == "uniform"
         else prl.PERBuffer.create_factory(size=size, alpha=0.6, beta=0.4, epsilon=1e-2, **hyper_parameters),
         prl.VecEnv.create_factory(_Anything, env_kwargs={"shape": _SHAPES[observations]}),
-        device=device,
+        device="cpu" if device == _ELSEWHERE else device,
     )
 
 
