@@ -42,6 +42,16 @@ class Aside:
         return self._values[name]
 
     @property
+    def oldest(self) -> int:
+        """Number, counted without going round, of what has stood aside for longest."""
+        return int(self.queue[OLDEST])
+
+    @property
+    def following(self) -> int:
+        """Number, counted without going round, of what will be put aside next."""
+        return int(self.queue[NEXT])
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the places; the numbers are their owner's."""
         return sum(values.nbytes for values in self._values.values())

@@ -168,9 +168,11 @@ class Columns:
         if self._places_of_plans != self.aside.places:
             # The places lie elsewhere now.
             self._plans, self._places_of_plans = {}, self.aside.places
-        if paths not in self._plans:
-            self._plans[paths] = self._made_plan(paths)
-        return self._plans[paths]
+        # Another thread may gather too, and find the same: no plan is taken out of what it has just put there.
+        plans = self._plans
+        if paths not in plans:
+            plans[paths] = self._made_plan(paths)
+        return plans[paths]
 
     def _made_plan(self, paths: frozenset[Path] | None) -> "_Plan":
         fields, leaves, stacks = [], [], []

@@ -20,7 +20,8 @@ from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
 from storages.core.kernels.stacks import compare_stacks, store_newest
 from storages.transition import Array
 
-_FRAMES = "frames"
+PADDING = "frames"
+"""Name of the frames that streams begin with, where they stand aside."""
 
 
 class FrameColumn(Column):
@@ -39,8 +40,18 @@ class FrameColumn(Column):
         self.depth = depth
         self._before = np.zeros((rows, num_envs), np.uint8)
         self._padding = Aside(np.empty((rows, num_envs), np.int32))
-        self._padding.add(_FRAMES, (self.depth - 1) * self.width)
+        self._padding.add(PADDING, (self.depth - 1) * self.width)
         self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
+
+    @property
+    def before(self) -> NDArray[np.uint8]:
+        """(rows, E): how many rows before each belong to its stream, at most ``depth - 1``; to be read, not written."""
+        return self._before
+
+    @property
+    def padding(self) -> Aside:
+        """The frames, ``depth - 1`` each, that streams begin with where they are others than the first one or zeros."""
+        return self._padding
 
     @property
     def nbytes(self) -> int:
@@ -103,7 +114,7 @@ class FrameColumn(Column):
         others = ~repeated & ~zero
         if others.any():
             places = self._padding.reserve(slot, envs[others])
-            self._padding.values(_FRAMES)[places] = older[others].reshape(len(places), -1)
+            self._padding.values(PADDING)[places] = older[others].reshape(len(places), -1)
 
     def gather(
         self, first: NDArray[np.int64], last: NDArray[np.int64], aside: Aside, name: str, own: bool, following: bool
@@ -133,7 +144,7 @@ class FrameColumn(Column):
             aside.numbers.reshape(rows, 1),
             self._before.reshape(rows, 1),
             self._padding.numbers.reshape(rows, 1),
-            self._padding.values(_FRAMES),
+            self._padding.values(PADDING),
             self.data.shape[1],
             first,
             last,
@@ -152,7 +163,7 @@ class FrameColumn(Column):
         return super().saved(rows) | {
             "before": torch.from_numpy(self._before[rows]),
             "padding": torch.from_numpy(numbers),
-            "padding_frames": torch.from_numpy(aside[_FRAMES]),
+            "padding_frames": torch.from_numpy(aside[PADDING]),
             "newest": torch.from_numpy(self._newest.copy()),
         }
 
@@ -160,5 +171,5 @@ class FrameColumn(Column):
         """Be what was saved."""
         super().restore(rows, saved)
         self._before[rows] = saved["before"].numpy()
-        self._padding.restore(rows, saved["padding"].numpy(), {_FRAMES: saved["padding_frames"].numpy()})
+        self._padding.restore(rows, saved["padding"].numpy(), {PADDING: saved["padding_frames"].numpy()})
         self._newest = saved["newest"].numpy().copy()

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from storages.core.ring import Ring
 from storages.core.sequences import Runs
+from storages.core.windows import Gather
 from storages.transition import (
     BATCH_SIZES,
     EPISODE,
@@ -46,12 +47,13 @@ def packing_of(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64])
 
 
 def put_together_packed(
-    ring: Ring, packing: Packing, fields: dict[str, Any], lengths: NDArray[np.int64]
+    ring: Ring, gather: Gather, packing: Packing, fields: dict[str, Any], lengths: NDArray[np.int64]
 ) -> dict[str, Any]:
     """A batch of packed episodes, of the fields of all their steps, (N, ...), without hidden states.
 
     Args:
         ring: what holds the transitions.
+        gather: fetches the hidden states that episodes begin with.
         packing: of the episodes.
         fields: of all steps, in the packing's order.
         lengths: (N,), steps in the n-step window of each.
@@ -66,5 +68,5 @@ def put_together_packed(
         UNSORTED_INDICES: unsorted,
     }
     if (RHS,) in ring.layout:
-        batch[RHS] = ring.gather(packing.runs.first, {RHS})[RHS]
+        batch[RHS] = gather(packing.runs.first, {RHS})[RHS]
     return batch

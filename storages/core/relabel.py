@@ -30,6 +30,15 @@ class GoalReward(Protocol):
         """Rewards of ``N`` pairs of goals."""
 
 
+class Goals(NamedTuple):
+    """Which rows of a batch are given other goals."""
+
+    rows: NDArray[np.int64]
+    """(R,): which rows."""
+    reached: NDArray[np.int64]
+    """(R,): transitions whose OBS2 shows the new goals."""
+
+
 class Steps(NamedTuple):
     """All the steps of some windows, one window after the other."""
 

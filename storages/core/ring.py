@@ -213,6 +213,12 @@ class Ring:
         paths = None if keys is None else frozenset(path for path in self._known_paths() if path[0] in keys)
         return self._columns.gather(first, first if last is None else np.ascontiguousarray(last), paths)
 
+    def gather_leaves(
+        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[Path]
+    ) -> dict[str, Any]:
+        """As :meth:`gather`, of some leaves; both arrays lie in one piece."""
+        return self._columns.gather(first, last, paths)
+
     def gather_leaf(self, path: Path, transitions: NDArray[np.int64]) -> Array:
         """Copies of one leaf of some live transitions, (B, ...); of an observation or of what followed it."""
         first = np.ascontiguousarray(transitions)
@@ -232,6 +238,11 @@ class Ring:
         Of stacked frames it holds the newest ones.
         """
         return self._columns[(key,)].data
+
+    @property
+    def columns(self) -> Columns:
+        """The memory; to be read, not written."""
+        return self._columns
 
     def bytes_each(self, path: Path) -> int:
         """What a transition takes of a leaf; of stacked frames, one frame."""

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.sequences import lay_out
 from storages.core.ring import Ring
+from storages.core.windows import Gather
 from storages.episodes import Episodes
 from storages.sequences import Sequences
 from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
@@ -65,11 +66,14 @@ def episodes_laid_out(
     return Layout(*steps, slice(0, length), runs, int(lengths.sum()))
 
 
-def put_together(ring: Ring, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64]) -> dict[str, Any]:
+def put_together(
+    ring: Ring, gather: Gather, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64]
+) -> dict[str, Any]:
     """A batch of sequences, of the fields of all their steps.
 
     Args:
         ring: what holds the transitions.
+        gather: fetches the hidden states that sequences begin with.
         layout: of the sequences.
         fields: of all steps, (steps * B, ...), in the layout's order; without hidden states.
         lengths: (steps * B,), steps in the n-step window of each.
@@ -90,7 +94,7 @@ def put_together(ring: Ring, layout: Layout, fields: dict[str, Any], lengths: ND
         batch[LEAD_OUT] = {key: _cut(parts[key], slice(learnt.stop, steps)) for key in (OBS, DONE)}
     if (RHS,) in ring.layout:
         for key, transitions in first.items():
-            (batch if key == RHS else batch[key])[RHS] = ring.gather(transitions, {RHS})[RHS]
+            (batch if key == RHS else batch[key])[RHS] = gather(transitions, {RHS})[RHS]
     return batch
 
 

@@ -8,7 +8,7 @@ import torch
 
 from storages.core.recency import Improvement, newest_count
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.per_buffer import PERBuffer
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
@@ -34,6 +34,9 @@ class EREBuffer(PERBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
+            ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -56,6 +59,8 @@ class EREBuffer(PERBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -72,6 +77,8 @@ class EREBuffer(PERBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
             allow_nonfinite=allow_nonfinite,
         )
         self.eta = eta
@@ -95,6 +102,7 @@ class EREBuffer(PERBuffer):
             info: "train/return" is the mean return of the training episodes since the last call; without it, eta stays.
         """
         if "train/return" in info:
+            self._before_change()
             self._improvement.observe(float(info["train/return"]))
         return {**info, "storage/eta": self.current_eta}
 

@@ -1,14 +1,16 @@
 """Hindsight: what was reached is taken for what was meant, so that failures teach too."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.episodes import EpisodeIndex
 from storages.core.relabel import (
+    DESIRED,
     GoalReward,
+    Goals,
     HerFunction,
     Strategy,
     check_goals,
@@ -20,11 +22,12 @@ from storages.core.relabel import (
 from storages.core.sequences import Runs
 from storages.core.windows import windows_of
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.ere_buffer import EREBuffer
+from storages.off_policy.replay_buffer import Draw
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import Sample
+from storages.transition import OBS, Sample
 
 
 class HERBuffer(EREBuffer):
@@ -53,11 +56,17 @@ class HERBuffer(EREBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
+            ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known. Functions
+            that relabel are called by that thread, also for batches that nobody asks for in the end.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
         ValueError: there is no ``her_function``, and the environments have no ``compute_reward``.
     """
+
+    _on_host = frozenset({(OBS, DESIRED)})
 
     def __init__(
         self,
@@ -81,6 +90,8 @@ class HERBuffer(EREBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
@@ -100,6 +111,8 @@ class HERBuffer(EREBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
             allow_nonfinite=allow_nonfinite,
         )
         self.her_function = her_function
@@ -110,6 +123,16 @@ class HERBuffer(EREBuffer):
             raise ValueError(
                 f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
                 f"give a her_function that says what a reward would have been"
+            )
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse what cannot be relabelled where it is, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        if hyper_parameters["keep_on_device"] and hyper_parameters["her_function"] is not None:
+            raise ValueError(
+                f"{cls.__name__}: keep_on_device must be False with a her_function, which changes observations as "
+                f"arrays; goals of dict observations (her_function=None) are relabelled with either"
             )
 
     def insert_transition(self, sample: Sample) -> None:
@@ -127,42 +150,42 @@ class HERBuffer(EREBuffer):
 
     def handle_end_of_episode(self) -> None:
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
+        self._before_change()
         self._ring.break_off()
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, runs: Runs | None = None
-    ) -> dict[str, Any]:
-        fields = super()._fields(transitions, keys, runs)
-        ring, episodes, gamma = self._ring, self._episodes, self.algorithm.gamma
-        assert episodes is not None
-        first = transitions if runs is None else runs.first
+    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
+        ring, first = self._ring, transitions if runs is None else runs.first
         given = np.flatnonzero(self._generator.random(len(first)) < self.her_ratio)
         if not len(given):
-            return fields
+            return None
+        assert self._episodes is not None
         if runs is None:
-            rows = given
-            goals = self._goals(episodes, transitions[rows])
-        else:
-            # All steps of a sequence are given one goal: one that any of its steps may have led to.
-            steps_of_run = (runs.last - runs.first)[given] // ring.envs + 1
-            meant = runs.first[given] + ring.envs * self._generator.integers(0, steps_of_run)
-            goal_of = np.full(len(first), -1)
-            goal_of[given] = self._goals(episodes, meant)
-            goals = goal_of[runs.of_each(len(transitions))]
-            rows = np.flatnonzero(goals >= 0)
-            goals = goals[rows]
-        chosen = transitions[rows]
+            reached = choose_goals(self.strategy, self._generator, ring, self._episodes, transitions[given])
+            return Goals(given, reached)
+        # All steps of a sequence are given one goal: one that any of its steps may have led to.
+        steps_of_run = (runs.last - runs.first)[given] // ring.envs + 1
+        meant = runs.first[given] + ring.envs * self._generator.integers(0, steps_of_run)
+        reached = np.full(len(first), -1)
+        reached[given] = choose_goals(self.strategy, self._generator, ring, self._episodes, meant)
+        of_rows = reached[runs.of_each(len(transitions))]
+        rows = np.flatnonzero(of_rows >= 0)
+        return Goals(rows, of_rows[rows])
+
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
+        fields = super()._fields(draw, keys)
+        if draw.goals is None:
+            return fields
+        ring, (rows, reached), gamma = self._ring, draw.goals, draw.gamma
+        chosen = draw.transitions[rows]
         steps = steps_of(windows_of(ring, chosen, self.n_step, gamma), ring.envs)
         if self.her_function is not None:
-            initial = episodes.first_of(chosen)
-            relabel_by_function(ring, fields, rows, steps, goals, gamma, self.her_function, initial)
+            assert self._episodes is not None
+            initial = self._episodes.first_of(chosen)
+            relabel_by_function(ring, fields, rows, steps, reached, gamma, self.her_function, initial)
         else:
             assert self._reward is not None
-            relabel_goals(ring, fields, rows, steps, goals, gamma, self._reward)
+            relabel_goals(ring, fields, rows, steps, reached, gamma, self._reward)
         return fields
-
-    def _goals(self, episodes: EpisodeIndex, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        return choose_goals(self.strategy, self._generator, self._ring, episodes, transitions)
 
     def _refuse_without_goals(self) -> None:
         try:

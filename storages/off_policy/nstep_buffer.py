@@ -3,15 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from storages.core import windows
-from storages.core.sequences import Runs
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count
-from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.hyper_parameters import Count, CountOrZero
+from storages.off_policy.replay_buffer import Draw, ReplayBuffer
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 
@@ -26,6 +23,8 @@ class NStepReplayBuffer(ReplayBuffer):
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         n_step: rewards in a return.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -39,9 +38,21 @@ class NStepReplayBuffer(ReplayBuffer):
         n_step: Count = 1,
         *,
         sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, sequences=sequences, allow_nonfinite=allow_nonfinite)
+        super().__init__(
+            device,
+            actor,
+            algorithm,
+            envs,
+            size,
+            sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
+            allow_nonfinite=allow_nonfinite,
+        )
         self.n_step = n_step
 
     @classmethod
@@ -68,9 +79,7 @@ class NStepReplayBuffer(ReplayBuffer):
                 f"packed batches hold no steps that lead there; give packed=False or longest=None"
             )
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, runs: Runs | None = None
-    ) -> dict[str, Any]:
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
         if self.n_step == 1:
-            return super()._fields(transitions, keys, runs)
-        return windows.n_steps(self._ring, transitions, self.n_step, self.algorithm.gamma, keys)
+            return super()._fields(draw, keys)
+        return windows.n_steps(self._ring, self._gather, draw.transitions, self.n_step, draw.gamma, keys)

@@ -11,7 +11,7 @@ from storages.core.kernels.priorities import effective_sample_size, first_not_fi
 from storages.core.kernels.sequences import packed_sequence_errors, sequence_errors
 from storages.core.priorities import InitialError, Priorities, importance_weights
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.schedule import Schedule
@@ -37,6 +37,9 @@ class PERBuffer(NStepReplayBuffer):
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one. A batch
+            is then drawn before the errors of the last ``prefetch`` updates are known, however fast the learner is.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -56,10 +59,21 @@ class PERBuffer(NStepReplayBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(
-            device, actor, algorithm, envs, size, n_step, sequences=sequences, allow_nonfinite=allow_nonfinite
+            device,
+            actor,
+            algorithm,
+            envs,
+            size,
+            n_step,
+            sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
+            allow_nonfinite=allow_nonfinite,
         )
         self.epsilon = epsilon
         self.alpha = alpha

@@ -8,13 +8,17 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core import samplers, windows
+from storages.core.ahead import Ahead
 from storages.core.episode_starts import EpisodeStarts
 from storages.core.episodes import EpisodeIndex
+from storages.core.fields import Path
+from storages.core.on_device import DeviceMemoryError, OnDevice
 from storages.core.packed_episodes import Packing, packing_of, put_together_packed
+from storages.core.relabel import Goals
 from storages.core.sequences import Layout, Runs, episodes_laid_out, keys_of_steps, laid_out, put_together
-from storages.core.transfer import to_batch
+from storages.core.transfer import Sent, Transfer
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count
+from storages.hyper_parameters import Count, CountOrZero
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments, Storage
 from storages.transition import INDICES, WEIGHTS, Batch, Sample
@@ -29,18 +33,47 @@ class Rows(NamedTuple):
     """(B, 1): their importance weights."""
 
 
+class Draw(NamedTuple):
+    """All that decides of a batch, but what is stored."""
+
+    rows: Rows
+    layout: Layout | Packing | None
+    """Of the sequences that begin with the rows; None where each row is one transition."""
+    transitions: NDArray[np.int64]
+    """(N,): numbers of all transitions, of sequences one step after the other."""
+    goals: Goals | None
+    """Other goals for some rows; None for none."""
+    gamma: float
+    learnt_steps: int
+    """Transitions that are learnt from."""
+    before: Any
+    """Where the random generator stood before; None where nobody will ask."""
+
+
+class Made(NamedTuple):
+    """A batch on its way, and what it counts."""
+
+    sent: Sent
+    learnt_steps: int
+    """Transitions that are learnt from."""
+
+
 class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
     on_policy = False
-    unchangeable = frozenset({"size", "sequences"})
+    unchangeable = frozenset({"size", "sequences", "keep_on_device"})
     n_step = 1
+    _on_host: frozenset[Path] = frozenset()
+    """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""
 
     def __init__(
         self,
@@ -51,10 +84,17 @@ class ReplayBuffer(Storage):
         size: Count,
         *,
         sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequences = sequences
+        self.prefetch = prefetch
+        self.keep_on_device = keep_on_device
+        self._transfer = Transfer(self.device)
+        self._on_device: OnDevice | None = None
+        self._ahead: Ahead[Draw, Made] = Ahead(self._put_back)
         self._inserted = 0
         self._sampled = 0
         self._episodes: EpisodeIndex | None = None
@@ -81,7 +121,10 @@ class ReplayBuffer(Storage):
 
         Raises:
             SampleError: the sample does not fit; nothing of it was stored.
+            DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
         """
+        if self.keep_on_device and self._on_device is None:
+            self._begin_on_device(sample)
         super().insert_transition(sample)
         self._inserted += self.num_envs
         if self._episodes is not None:
@@ -96,7 +139,9 @@ class ReplayBuffer(Storage):
     ) -> Iterator[Batch]:
         """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn with replacement.
 
-        Each is drawn when it is asked for. Beside what was inserted, a batch holds DISCOUNT, WEIGHTS and INDICES.
+        Each is drawn when it is asked for, or ``prefetch`` batches before. Where something is stored or changed before
+        all were asked for, the others are drawn anew from what is stored then. Beside what was inserted, a batch holds
+        DISCOUNT, WEIGHTS and INDICES.
 
         Of ``sequences``, a batch holds ``mini_batch_size``: fields are (T, B, ...), RHS (B, *hidden) is the memory
         before the first step, RHS2 is not there; DONE says where memory starts anew. MASK, WINDOW, BURN_IN (where
@@ -124,7 +169,7 @@ class ReplayBuffer(Storage):
             if number < 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {number}")
         updates = num_epochs * num_mini_batch
-        return (self._batch(mini_batch_size, update, updates) for update in range(1, updates + 1))
+        return self._batches(mini_batch_size, updates)
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
@@ -134,18 +179,49 @@ class ReplayBuffer(Storage):
         age = self._ring.steps - 1 - mean / self._ring.envs
         return {**info, "storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
 
-    def _batch(self, batch_size: int, update: int, updates: int) -> Batch:
-        rows = self._choose(batch_size, update, updates)
+    def _batches(self, batch_size: int, updates: int) -> Iterator[Batch]:
+        ahead = self.prefetch
+
+        def draw(update: int) -> Draw:
+            before = self._generator.bit_generator.state if ahead else None
+            return self._draw(self._choose(batch_size, update, updates), before)
+
+        for made in self._ahead.batches(draw, self._send, updates, ahead):
+            self._sampled += made.learnt_steps
+            yield self._transfer.receive(made.sent)
+
+    def _draw(self, rows: Rows, before: Any) -> Draw:
         if self.sequences is None:
-            fields = self._fields(rows.transitions)
-            self._sampled += batch_size
+            layout, transitions, runs, learnt_steps = None, rows.transitions, None, len(rows.transitions)
         else:
             layout = self._lay_out(rows.transitions, self.sequences)
-            fields = self._fields_of_steps(layout)
-            self._sampled += layout.learnt_steps
+            transitions, runs, learnt_steps = layout.transitions.ravel(), layout.runs, layout.learnt_steps
+        goals = self._choose_goals(transitions, runs)
+        return Draw(rows, layout, transitions, goals, self.algorithm.gamma, learnt_steps, before)
+
+    def _put_back(self, draw: Draw) -> None:
+        self._generator.bit_generator.state = draw.before
+
+    def _before_change(self) -> None:
+        self._ahead.take_back()
+
+    def _send(self, draw: Draw) -> Made:
+        """Make a batch; on another thread where there is a ``prefetch``: what changes what is read here waits."""
+        rows, ring, kept = draw.rows, self._ring, self._on_device
+        if kept is not None:
+            kept.bring_up()
+        if draw.layout is None:
+            fields = self._fields(draw)
+        else:
+            fields = self._fields(draw, keys_of_steps(ring))
+            lengths = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma).lengths
+            if isinstance(draw.layout, Layout):
+                fields = put_together(ring, self._gather, draw.layout, fields, lengths)
+            else:
+                fields = put_together_packed(ring, self._gather, draw.layout, fields, lengths)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
-        return to_batch(fields, self.device)
+        return Made(self._transfer.send(fields, None if kept is None else kept.look_up), draw.learnt_steps)
 
     def _lay_out(self, first: NDArray[np.int64], sequences: Sequences | Episodes) -> Layout | Packing:
         """The steps of the sequences or episodes that begin with some transitions (B,)."""
@@ -158,14 +234,6 @@ class ReplayBuffer(Storage):
         # Windows do not reach beyond an episode, only beyond a piece of one.
         lead_out = 0 if sequences.longest is None else self.n_step - 1
         return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
-
-    def _fields_of_steps(self, layout: Layout | Packing) -> dict[str, Any]:
-        ring, transitions = self._ring, layout.transitions.ravel()
-        fields = self._fields(transitions, keys_of_steps(ring), layout.runs)
-        lengths = windows.windows_of(ring, transitions, self.n_step, self.algorithm.gamma).lengths
-        if isinstance(layout, Layout):
-            return put_together(ring, layout, fields, lengths)
-        return put_together_packed(ring, layout, fields, lengths)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""
@@ -197,17 +265,36 @@ class ReplayBuffer(Storage):
         multiple = max(ring.oldest, latest - latest % self.sequences.stride)
         return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, runs: Runs | None = None
-    ) -> dict[str, Any]:
-        """What the batch holds of rows, DISCOUNT too.
+    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
+        """Other goals for some rows of a batch.
 
         Args:
-            transitions: (N,), their numbers.
-            keys: fields to fetch; all of them where None.
+            transitions: (N,), numbers of the transitions of all rows.
             runs: the sequences or episodes that rows are of; None where each row is for itself.
         """
-        return windows.one_step(self._ring, transitions, self.algorithm.gamma, keys)
+        return None
+
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
+        """What the batch holds of its transitions (N, ...), DISCOUNT too; all fields where ``keys`` is None."""
+        return windows.one_step(self._gather, draw.transitions, draw.gamma, keys)
+
+    def _gather(
+        self,
+        transitions: NDArray[np.int64],
+        keys: set[str] | None = None,
+        last: NDArray[np.int64] | None = None,
+    ) -> dict[str, Any]:
+        return (self._on_device or self._ring).gather(transitions, keys, last)
+
+    def _begin_on_device(self, sample: Sample) -> None:
+        first_of_all = not self._ring.layout
+        self._ring.init_columns(sample)
+        try:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
+        except DeviceMemoryError:
+            if first_of_all:
+                self._ring.forget_columns()
+            raise
 
     @property
     def _knows_episodes(self) -> bool:
@@ -222,13 +309,28 @@ class ReplayBuffer(Storage):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the stored fields, and where episodes begin and end, take, free room included."""
-        return super().nbytes + sum(part.nbytes for part in (self._episodes, self._starts) if part is not None)
+        """Bytes of memory of the fields, of where episodes begin and end, and on the device, free room included."""
+        parts = (self._episodes, self._starts, self._on_device)
+        return super().nbytes + sum(part.nbytes for part in parts if part is not None)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
         begun = None if self._episodes is None else torch.from_numpy(self._episodes.begun)
-        return super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled, "episodes_begun": begun}
+        state = super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled, "episodes_begun": begun}
+        if self._ahead.oldest is not None:
+            # As if nothing had been drawn that nobody has asked for yet.
+            state["generator"] = self._ahead.oldest.before
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither is a thread copied, nor what follows from the rest.
+        self._ahead.take_back()
+        return self.__dict__ | {"_on_device": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.keep_on_device and self._ring.layout:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved.
@@ -237,6 +339,9 @@ class ReplayBuffer(Storage):
             ValueError: it was saved with another size or number of environments.
         """
         super().load_state_dict(state)
+        self._on_device = None
+        if self.keep_on_device and self._ring.layout:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
         self._inserted, self._sampled = state["inserted"], state["sampled"]
         begun = state["episodes_begun"]
         self._episodes, self._starts = None, None

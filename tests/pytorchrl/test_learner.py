@@ -118,7 +118,13 @@ def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_
     )
     assert config["storage"] == {
         "name": "ReplayBuffer",
-        "hyper_parameters": {"size": 150, "sequences": None, "allow_nonfinite": False},
+        "hyper_parameters": {
+            "size": 150,
+            "sequences": None,
+            "prefetch": 0,
+            "keep_on_device": False,
+            "allow_nonfinite": False,
+        },
     }
     assert (config["seed"], config["target_steps"]) == (7, 300)
     versions = json.loads((tmp_path / "run" / "versions.json").read_text())

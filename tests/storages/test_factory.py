@@ -74,7 +74,13 @@ def test_the_configuration_is_plain_complete_and_enough_to_make_it_again() -> No
             "mode": "fast",
             "part": {
                 "name": "ReplayBuffer",
-                "hyper_parameters": {"size": 5, "sequences": None, "allow_nonfinite": False},
+                "hyper_parameters": {
+                    "size": 5,
+                    "sequences": None,
+                    "prefetch": 0,
+                    "keep_on_device": False,
+                    "allow_nonfinite": False,
+                },
             },
             "function": {"callable": "len"},
         },
@@ -139,7 +145,7 @@ def test_values_that_exclude_each_other_are_refused_by_the_class_that_knows() ->
             ReplayBuffer,
             {},
             TypeError,
-            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, sequences=None, a",
+            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, sequences=None, p",
         ),
         (ReplayBuffer, {"size": 0}, ValueError, "ReplayBuffer: size must be at least 1, got 0"),
         (ReplayBuffer, {"size": 1e5}, ValueError, "ReplayBuffer: size must be an int, got 100000.0"),
