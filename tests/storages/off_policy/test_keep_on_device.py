@@ -15,11 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
 
-from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
+from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.core import on_device
-from storages.transition import ACT, DONE, DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2, WEIGHTS
+from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2, WEIGHTS
 
 SIZE = 14
+WINDOWS = (
+    None,
+    Sequences(4),
+    Sequences(4, burn_in=2, overlap=2),
+    Episodes(),
+    Episodes(longest=4, whole=False),
+    Episodes(packed=True),
+)
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY: dict[str, Any] = {"eta": 0.999, "cmin": 6}
 WAYS: dict[str, Callable[..., Any]] = {
@@ -41,6 +49,8 @@ def assert_same_batches(one: Storage, other: Storage, updates: int = 3) -> None:
         assert equal(*batches)
         for storage, batch in zip((one, other), batches, strict=True):
             errors = batch[WEIGHTS] * (1 + batch[INDICES] % 5)
+            if EPISODE in batch:
+                errors = errors[batch[EPISODE][:, 0]]
             storage.after_gradients(batch, {ERRORS: errors if MASK not in batch else errors * batch[MASK]})
 
 
@@ -51,7 +61,7 @@ def assert_same_batches(one: Storage, other: Storage, updates: int = 3) -> None:
     num_envs=st.integers(1, 3),
     recurrent=st.booleans(),
     prefetch=st.sampled_from([0, 2]),
-    sequences=st.sampled_from([None, Sequences(4), Sequences(4, burn_in=2, overlap=2)]),
+    sequences=st.sampled_from(WINDOWS),
     inserted=st.lists(st.integers(0, 20), min_size=1, max_size=5),
     seed=st.integers(0, 5),
 )

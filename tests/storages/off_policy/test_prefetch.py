@@ -13,10 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
 
-from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
+from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.transition import ERRORS, INDICES, REW, WEIGHTS
 
 SIZE = 16
+WINDOWS = (
+    None,
+    Sequences(4),
+    Sequences(4, burn_in=2, overlap=2),
+    Episodes(),
+    Episodes(longest=4, whole=False),
+    Episodes(packed=True),
+)
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY: dict[str, Any] = {"eta": 0.999, "cmin": 6}
 
@@ -94,7 +102,7 @@ def threads() -> list[str]:
     kind=st.sampled_from(KINDS),
     num_envs=st.integers(1, 3),
     prefetch=st.integers(1, 4),
-    sequences=st.sampled_from([None, Sequences(4), Sequences(4, burn_in=2, overlap=2)]),
+    sequences=st.sampled_from(WINDOWS),
     phases=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 3)), min_size=1, max_size=4),
 )
 def test_a_run_with_batches_ahead_is_the_run_without(
