@@ -1,5 +1,7 @@
 """Vector environments: gymnasium's own, with the true last observations of ended episodes where they belong."""
 
+import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -7,9 +9,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK, ActionLog
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
+from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
+from pytorchrl.agent.envs.replayable import Replayable
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from storages.factory import Component
@@ -33,8 +39,22 @@ class VecStep(NamedTuple):
     """What gymnasium reports."""
 
 
+class Return(NamedTuple):
+    """Where ``E`` environments are after :meth:`VecEnv.load_state_dict`."""
+
+    observation: Any
+    """(E, *obs) or a dict: what the actor sees next."""
+    came_back: NDArray[np.bool_]
+    """(E, 1): the episode that was running goes on; elsewhere a new one begins."""
+
+
 class VecEnv(Component):
     """``num_envs`` copies of an environment, stepped together, each reset in the step in which it ends.
+
+    A saved vector of environments comes back to where it was: each is reset with a seed that it was given lately and
+    repeats its actions since, while what lasts over episodes is saved (the statistics of ``NormalizeObservation`` and
+    ``NormalizeReward``; the ``state_dict()`` of an environment or wrapper that has one, and ``load_state_dict``). Where
+    that does not lead to the same observation and reward, to the bit, a new episode begins.
 
     Args:
         env: a gymnasium id, or a callable that makes an environment.
@@ -48,6 +68,8 @@ class VecEnv(Component):
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
             ``FrameStackObservation``; 0 keeps whole observations.
+        replay_on_resume: False begins new episodes in a resumed run: for robots, and whatever else is not to repeat
+            what it did.
     """
 
     def __init__(
@@ -59,21 +81,26 @@ class VecEnv(Component):
         wrappers: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
         stacked_frames: int | Mapping[str, int] | None = None,
+        replay_on_resume: bool = True,
     ) -> None:
         found: list[int] = []
+        process = os.getpid()
 
         def make() -> gym.Env[Any, Any]:
+            if os.getpid() != process:
+                # Ctrl-C reaches all processes of a terminal; when these end is for the one that trains to say.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
             made = _make(env, dict(env_kwargs or {}))
             for wrapper in wrappers:
                 made = _wrap(made, wrapper)
             found.append(frames_stacked_by(made))
-            return made
+            return Replayable(made, replay_on_resume)
 
         self._make = make
         self._one: gym.Env[Any, Any] | None = None
         makers = [make] * num_envs
-        vector = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
-        self._envs: gym.vector.VectorEnv[Any, Any, Any] = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
+        self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         self.num_envs = num_envs
         self.observation_space = self._envs.single_observation_space
         """Of one environment."""
@@ -89,6 +116,11 @@ class VecEnv(Component):
             self.close()
             raise
         self._first_action = int(self.action_space.start) if isinstance(self.action_space, spaces.Discrete) else None
+        self._action_dtype = np.dtype(self.action_space.dtype)
+        self._log = self._new_log() if replay_on_resume else None
+        self._seed_due = [False] * num_envs
+        self._observation: Any = None
+        self._reward: NDArray[np.float64] = np.zeros(num_envs)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -114,11 +146,12 @@ class VecEnv(Component):
 
     def reset(self, seed: int | np.random.SeedSequence | None = None) -> Any:
         """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""
-        seeds: Any = None
-        if seed is not None:
-            sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-            seeds = [int(word) for word in sequence.generate_state(self.num_envs)]
+        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        seeds: list[int | None] = [int(word) for word in sequence.generate_state(self.num_envs)]
         observation, _ = self._envs.reset(seed=seeds)
+        self._observation = observation
+        if self._log is not None:
+            self._log, self._seed_due = self._new_log(), [False] * self.num_envs
         return with_trailing_axis(observation, self.observation_space)
 
     def step(self, actions: NDArray[Any]) -> VecStep:
@@ -129,10 +162,20 @@ class VecEnv(Component):
         """
         if self._first_action is not None:
             actions = actions[:, 0] + self._first_action
+        if actions.dtype is not self._action_dtype:
+            # Of one dtype, so that they repeat to the bit.
+            actions = actions.astype(self._action_dtype)
         observation, reward, terminated, truncated, infos = self._envs.step(actions)
+        self._observation, self._reward = observation, reward
         next_observation = observation
+        block_is_full = self._log is not None and self._log.add(actions)
         if "final_obs" in infos:
-            next_observation = _with_last_observations(observation, infos["final_obs"])
+            ended = [env for env, final in enumerate(infos["final_obs"]) if final is not None]
+            next_observation = _with_last_observations(observation, infos["final_obs"], ended)
+            if self._log is not None:
+                self._forget_before_seeds(self._log, ended)
+        if block_is_full:
+            self._let_seeds_be_due()
         return VecStep(
             with_trailing_axis(observation, self.observation_space),
             with_trailing_axis(next_observation, self.observation_space),
@@ -141,6 +184,46 @@ class VecEnv(Component):
             truncated[:, None],
             infos,
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it takes to come back to where the environments are, as tensors and plain data.
+
+        It grows with the longest running episode, by an action a step.
+
+        Raises:
+            TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
+        """
+        histories = []
+        for env, history in enumerate(self._envs.call("history")):
+            seen = {"observation": _part(self._observation, env), "reward": self._reward[env]}
+            actions = self._log.since(env) if self._log is not None else None
+            histories.append(as_tensors(history | seen | {"actions": actions}))
+        return {"steps": self._log.steps if self._log is not None else None, "histories": histories}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Return:
+        """Come back to where the environments were when it was saved.
+
+        Raises:
+            ValueError: it was saved with another number of environments.
+        """
+        histories = [as_arrays(history) for history in state["histories"]]
+        if len(histories) != self.num_envs:
+            raise ValueError(
+                f"{type(self).__name__}: made for {self.num_envs} environments, saved with {len(histories)}"
+            )
+        self._envs.set_attr("saved", histories)
+        observations, came_back = zip(*self._envs.call("replay"), strict=True)
+        space = self.observation_space
+        empty: Any = create_empty_array(space, self.num_envs)
+        self._observation = concatenate(space, observations, empty)
+        self._reward = np.array([history["reward"] for history in histories])
+        if self._log is not None:
+            self._log.restore(state["steps"], [history["actions"] for history in histories])
+            self._seed_due = [history["seed_due"] for history in histories]
+            for env in np.flatnonzero(~np.array(came_back)):
+                self._log.begin(int(env))
+                self._seed_due[env] = False
+        return Return(with_trailing_axis(self._observation, space), np.array(came_back)[:, None])
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:
@@ -156,6 +239,23 @@ class VecEnv(Component):
     def close(self) -> None:
         """Free what the environments hold; a second call does nothing."""
         self._envs.close()
+
+    def _new_log(self) -> ActionLog:
+        return ActionLog(self.num_envs, self.action_space.shape or (), self._action_dtype)
+
+    def _forget_before_seeds(self, log: ActionLog, ended: list[int]) -> None:
+        """Where an episode has ended and a seed was due, the next one began with it."""
+        for env in ended:
+            if self._seed_due[env]:
+                log.begin(env)
+                self._seed_due[env] = False
+
+    def _let_seeds_be_due(self) -> None:
+        """Once in a block of steps, not with every episode: where they are short, seeding takes more than all else."""
+        assert self._log is not None
+        lengths = self._log.lengths
+        self._seed_due = [bool(length >= STEPS_OF_BLOCK) for length in lengths]
+        self._envs.set_attr("seed_due", self._seed_due)
 
 
 _OUR_WRAPPERS = {"SelectObservation": SelectObservation}
@@ -189,9 +289,15 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
     return made
 
 
-def _with_last_observations(observation: Any, last: NDArray[Any]) -> Any:
-    """A copy of the batch with the last observations of the environments that ended; ``last`` holds None for others."""
-    ended = [env for env, final in enumerate(last) if final is not None]
+def _part(observation: Any, env: int) -> Any:
+    """What one environment shows, a copy."""
+    if isinstance(observation, Mapping):
+        return {name: _part(part, env) for name, part in observation.items()}
+    return np.array(observation[env], order="C")
+
+
+def _with_last_observations(observation: Any, last: NDArray[Any], ended: list[int]) -> Any:
+    """A copy of the batch with the last observations of the environments that ended."""
     if isinstance(observation, Mapping):
         copies = {name: part.copy() for name, part in observation.items()}
         for env in ended:
