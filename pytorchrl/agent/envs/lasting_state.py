@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
+from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
+
 
 def layers_that_last(env: gym.Env[Any, Any]) -> list[Any]:
     """The environment and those of its wrappers that keep something over episodes, outermost first.
@@ -22,8 +24,12 @@ def layers_that_last(env: gym.Env[Any, Any]) -> list[Any]:
 
 
 def lasting_state(layers: Sequence[Any]) -> list[Any]:
-    """A copy of what each layer keeps."""
-    return [_statistics(layer) if _is_normalising(layer) else copy.deepcopy(layer.state_dict()) for layer in layers]
+    """A copy of what each layer keeps.
+
+    Raises:
+        TypeError: it is more than plain data and arrays.
+    """
+    return [_statistics(layer) if _is_normalising(layer) else _own_state(layer) for layer in layers]
 
 
 def load_lasting_state(layers: Sequence[Any], states: Sequence[Any]) -> None:
@@ -48,6 +54,13 @@ def _keeps_state(layer: Any) -> bool:
 
 def _moments(layer: Any) -> Any:
     return layer.return_rms if isinstance(layer, NormalizeReward) else layer.obs_rms
+
+
+def _own_state(layer: Any) -> Any:
+    try:
+        return as_arrays(as_tensors(layer.state_dict()))
+    except TypeError as error:
+        raise TypeError(f"{type(layer).__name__}.state_dict(): {error}") from error
 
 
 def _statistics(layer: Any) -> dict[str, Any]:

@@ -145,7 +145,11 @@ class VecEnv(Component):
                 raise ValueError(f"{cls.__name__}: stacked_frames must be 0, or lie in [2, {MOST_FRAMES}], got {depth}")
 
     def reset(self, seed: int | np.random.SeedSequence | None = None) -> Any:
-        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""
+        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such.
+
+        Raises:
+            TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
+        """
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         seeds: list[int | None] = [int(word) for word in sequence.generate_state(self.num_envs)]
         observation, _ = self._envs.reset(seed=seeds)
@@ -189,9 +193,6 @@ class VecEnv(Component):
         """What it takes to come back to where the environments are, as tensors and plain data.
 
         It grows with the longest running episode, by an action a step.
-
-        Raises:
-            TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
         """
         histories = []
         for env, history in enumerate(self._envs.call("history")):
