@@ -292,7 +292,7 @@ class Learner:
             aside = error.path.with_suffix(".damaged")
             error.path.replace(aside)
             print(f"{error.path} is damaged: {error.reason}. It is now {aside.name}.")
-        if damaged:
+        if resumed_from != self._folder.checkpoint_file:
             print(f"Resumed from {resumed_from}, saved at {self.scheme.steps:,} steps.")
 
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:

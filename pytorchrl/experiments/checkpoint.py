@@ -73,7 +73,7 @@ def load(path: Path) -> dict[str, Any]:
         except pickle.UnpicklingError:
             reason = "it holds more than tensors and plain data, and nothing else is loaded"
         except (RuntimeError, EOFError, OSError, ValueError, KeyError):
-            reason = "it is an archive, but not of tensors and plain data"
+            reason = "its parts do not go together"
     if reason is not None:
         raise DamagedCheckpointError(path, reason)
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):
@@ -118,8 +118,11 @@ def _what_is_wrong(path: Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as archive:
             changed = archive.testzip()
+            is_ours = any(name.endswith("/data.pkl") for name in archive.namelist())
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError):
         return "it was cut off, or is another kind of file"
+    if not is_ours:
+        return "it is an archive, but not of tensors and plain data"
     return f"its part {changed} is not what was written" if changed is not None else None
 
 

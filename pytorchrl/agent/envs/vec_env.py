@@ -193,7 +193,12 @@ class VecEnv(Component):
         """What it takes to come back to where the environments are, as tensors and plain data.
 
         It grows with the longest running episode, by an action a step.
+
+        Raises:
+            RuntimeError: no episode was ever begun.
         """
+        if self._observation is None:
+            raise RuntimeError(f"{type(self).__name__}: call reset() before state_dict(); there is nothing to save yet")
         histories = []
         for env, history in enumerate(self._envs.call("history")):
             seen = {"observation": _part(self._observation, env), "reward": self._reward[env]}

@@ -214,9 +214,14 @@ def test_a_wrapper_whose_state_no_checkpoint_can_keep_is_refused_before_it_is_ne
 
 def test_a_state_of_more_environments_is_refused() -> None:
     one, other = (prl.VecEnv.create_factory(Counter, num_envs=number)() for number in (2, 3))
+    other.reset(seed=0)
     with pytest.raises(ValueError, match="VecEnv: made for 2 environments, saved with 3"):
-        other.reset(seed=0)
         one.load_state_dict(other.state_dict())
+
+
+def test_environments_that_never_began_have_nothing_to_come_back_to() -> None:
+    with pytest.raises(RuntimeError, match=r"VecEnv: call reset\(\) before state_dict\(\)"):
+        ENVIRONMENTS["noise"]().state_dict()
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
