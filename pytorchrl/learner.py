@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError, DamagedCheckpointError
 from pytorchrl.experiments.composition import differences, scheme_from_config
@@ -127,7 +128,7 @@ class Learner:
         Returns:
             Whether the target was reached.
         """
-        with self._interruption as interruption:
+        with self._interruption as interruption, worker_signals().held_back():
             with self._display() as display:
                 while not self.done() and not interruption.is_requested():
                     before = self.scheme.steps

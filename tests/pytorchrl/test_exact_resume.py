@@ -1,14 +1,18 @@
 """A run that was stopped anywhere and resumed is the run that was not stopped, to the bit."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from compositions import assert_equal
+from toys import Counter
 
 import pytorchrl as prl
+from storages.transition import DISCOUNT, DONE, INDICES, OBS, OBS2
 
 SEQUENCES = prl.Sequences(6, burn_in=2)
 PRIORITIES_AND_RECENCY = prl.EREBuffer.create_factory(
@@ -114,3 +118,70 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
     assert_equal(state_of_parts, state)
     assert records_of_parts == records
     assert "did not come back" not in capsys.readouterr().out
+
+
+class Robot(Counter):
+    """Where it stands is not for a program to say: no two of them ever show the same."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__(length=50)
+        Robot.made += 1
+        self.place = Robot.made
+
+    def _observation(self) -> Any:
+        return np.array([self.count, self.place], np.float32)
+
+
+def test_an_episode_that_cannot_be_gone_on_with_is_cut_as_by_a_limit_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scheme() -> prl.Scheme:
+        made = iter([Robot, lambda: Counter(length=50)])
+        storage = prl.NStepReplayBuffer.create_factory(size=60, n_step=3)
+        return dqn(storage, env=lambda: next(made)(), num_envs=2)
+
+    learner = prl.Learner(scheme(), 60, tmp_path / "run", log_every=10)
+    resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch), scheme=scheme())
+    printed = capsys.readouterr().out
+    assert "1 of 2 environments did not come back to where they were (number 0)" in printed
+    record = prl.read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]
+    assert record["steps"] == 20
+    assert record["train/episodes_cut_by_resume"] == 1
+    while resumed.scheme.steps < 40:
+        resumed.step()
+    stored = resumed.scheme.storage.get_all_buffer_data()
+    # Ten steps were made before the stop; one environment begins again, the other goes on.
+    assert stored[OBS][:12, :, 0].tolist() == [[step % 10, step] for step in range(12)]
+    assert stored[OBS2][:12, :, 0].tolist() == [[step % 10 + 1, step + 1] for step in range(12)]
+    assert stored[DONE][:12, 0, 0].nonzero().ravel().tolist() == [0, 10]
+    assert stored[DONE][:12, 1, 0].nonzero().ravel().tolist() == [0]
+    # Sums of rewards end with the episode, and lean on the value of what was seen last.
+    batch = next(iter(resumed.scheme.storage.generate_batches(1, 2_000)))
+    rewards_summed = {
+        int(index): round(math.log(discount) / math.log(0.99))
+        for index, discount in zip(batch[INDICES][:, 0], batch[DISCOUNT][:, 0], strict=True)
+    }
+    assert [rewards_summed[2 * step] for step in range(6, 12)] == [3, 3, 2, 1, 3, 3]
+    assert [rewards_summed[2 * step + 1] for step in range(6, 12)] == [3] * 6
+
+
+def test_a_run_that_is_not_to_repeat_what_it_did_begins_new_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = prl.Learner(dqn(replay, num_envs=2, replay_on_resume=False), 60, tmp_path / "run")
+    resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch))
+    assert "2 of 2 environments did not come back to where they were (number 0, 1)" in capsys.readouterr().out
+    assert resumed.run()
+    assert resumed.scheme.storage.get_all_buffer_data()[DONE][10].all()
+
+
+def test_a_target_moved_on_leaves_what_was_learnt_where_it_was(tmp_path: Path) -> None:
+    first = prl.Learner(sac(2), 100, tmp_path / "first")
+    first.run()
+    resumed = prl.Learner.resume(first.log_dir, target_steps=160)
+    resumed.run()
+    whole = prl.Learner(sac(2), 160, tmp_path / "whole")
+    whole.run()
+    assert_equal(ended(resumed)[0], ended(whole)[0])

@@ -1,7 +1,6 @@
 """Vector environments: gymnasium's own, with the true last observations of ended episodes where they belong."""
 
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +17,7 @@ from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 from pytorchrl.agent.envs.replayable import Replayable
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
+from pytorchrl.agent.envs.worker_signals import worker_signals
 from storages.factory import Component
 from storages.hyper_parameters import Count
 
@@ -84,12 +84,11 @@ class VecEnv(Component):
         replay_on_resume: bool = True,
     ) -> None:
         found: list[int] = []
-        process = os.getpid()
+        process, signals = os.getpid(), worker_signals()
 
         def make() -> gym.Env[Any, Any]:
             if os.getpid() != process:
-                # Ctrl-C reaches all processes of a terminal; when these end is for the one that trains to say.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signals.heed()
             made = _make(env, dict(env_kwargs or {}))
             for wrapper in wrappers:
                 made = _wrap(made, wrapper)
