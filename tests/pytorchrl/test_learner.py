@@ -195,10 +195,10 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
         prl.Learner(dqn_scheme(), 10, tmp_path / "run")
 
 
-@pytest.mark.parametrize(("target", "every"), [(0, 10), (1.5, 10), (10, 0)])
-def test_wrong_numbers_are_refused(target: Any, every: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Learner: (target_steps|log_every) must be an int from 1"):
-        prl.Learner(dqn_scheme(), target, tmp_path / "run", log_every=every)
+@pytest.mark.parametrize(("target", "every", "keep"), [(0, 10, 1), (1.5, 10, 1), (10, 0, 1), (10, 10, 0)])
+def test_wrong_numbers_are_refused(target: Any, every: Any, keep: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Learner: (target_steps|log_every|keep_checkpoints) must be an int from 1"):
+        prl.Learner(dqn_scheme(), target, tmp_path / "run", log_every=every, keep_checkpoints=keep)
     assert not (tmp_path / "run").exists()
 
 
@@ -448,6 +448,13 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_resume_also_where_it_reach
     assert 33 <= stopped_at <= 35
     assert f"Stopped at {stopped_at} of 100 steps; continue with" in finished.stdout
     assert f"-m pytorchrl resume {tmp_path / 'run'}" in finished.stdout
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    finished_run(tmp_path / "run")
+    torch.save({"format": 1}, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError, match=r"has format 1, this version reads 2; resume it with the version of"):
+        prl.Learner.resume(tmp_path / "run")
 
 
 def test_a_save_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK, ActionLog
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
-from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
+from pytorchrl.agent.envs.histories import Histories
 from pytorchrl.agent.envs.replayable import Replayable
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
@@ -39,7 +37,7 @@ class VecStep(NamedTuple):
     """What gymnasium reports."""
 
 
-class Return(NamedTuple):
+class Resumption(NamedTuple):
     """Where ``E`` environments are after :meth:`VecEnv.load_state_dict`."""
 
     observation: Any
@@ -116,10 +114,7 @@ class VecEnv(Component):
             raise
         self._first_action = int(self.action_space.start) if isinstance(self.action_space, spaces.Discrete) else None
         self._action_dtype = np.dtype(self.action_space.dtype)
-        self._log = self._new_log() if replay_on_resume else None
-        self._seed_due = [False] * num_envs
-        self._observation: Any = None
-        self._reward: NDArray[np.float64] = np.zeros(num_envs)
+        self._histories = Histories(self._envs, type(self).__name__, replay_on_resume)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -152,9 +147,7 @@ class VecEnv(Component):
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         seeds: list[int | None] = [int(word) for word in sequence.generate_state(self.num_envs)]
         observation, _ = self._envs.reset(seed=seeds)
-        self._observation = observation
-        if self._log is not None:
-            self._log, self._seed_due = self._new_log(), [False] * self.num_envs
+        self._histories.begin(observation)
         return with_trailing_axis(observation, self.observation_space)
 
     def step(self, actions: NDArray[Any]) -> VecStep:
@@ -169,16 +162,12 @@ class VecEnv(Component):
             # Of one dtype, so that they repeat to the bit.
             actions = actions.astype(self._action_dtype)
         observation, reward, terminated, truncated, infos = self._envs.step(actions)
-        self._observation, self._reward = observation, reward
         next_observation = observation
-        block_is_full = self._log is not None and self._log.add(actions)
+        ended: Sequence[int] = ()
         if "final_obs" in infos:
             ended = [env for env, final in enumerate(infos["final_obs"]) if final is not None]
             next_observation = _with_last_observations(observation, infos["final_obs"], ended)
-            if self._log is not None:
-                self._forget_before_seeds(self._log, ended)
-        if block_is_full:
-            self._let_seeds_be_due()
+        self._histories.add(actions, observation, reward, ended)
         return VecStep(
             with_trailing_axis(observation, self.observation_space),
             with_trailing_axis(next_observation, self.observation_space),
@@ -196,39 +185,16 @@ class VecEnv(Component):
         Raises:
             RuntimeError: no episode was ever begun.
         """
-        if self._observation is None:
-            raise RuntimeError(f"{type(self).__name__}: call reset() before state_dict(); there is nothing to save yet")
-        histories = []
-        for env, history in enumerate(self._envs.call("history")):
-            seen = {"observation": _part(self._observation, env), "reward": self._reward[env]}
-            actions = self._log.since(env) if self._log is not None else None
-            histories.append(as_tensors(history | seen | {"actions": actions}))
-        return {"steps": self._log.steps if self._log is not None else None, "histories": histories}
+        return self._histories.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> Return:
+    def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
         """Come back to where the environments were when it was saved.
 
         Raises:
             ValueError: it was saved with another number of environments.
         """
-        histories = [as_arrays(history) for history in state["histories"]]
-        if len(histories) != self.num_envs:
-            raise ValueError(
-                f"{type(self).__name__}: made for {self.num_envs} environments, saved with {len(histories)}"
-            )
-        self._envs.set_attr("saved", histories)
-        observations, came_back = zip(*self._envs.call("replay"), strict=True)
-        space = self.observation_space
-        empty: Any = create_empty_array(space, self.num_envs)
-        self._observation = concatenate(space, observations, empty)
-        self._reward = np.array([history["reward"] for history in histories])
-        if self._log is not None:
-            self._log.restore(state["steps"], [history["actions"] for history in histories])
-            self._seed_due = [history["seed_due"] for history in histories]
-            for env in np.flatnonzero(~np.array(came_back)):
-                self._log.begin(int(env))
-                self._seed_due[env] = False
-        return Return(with_trailing_axis(self._observation, space), np.array(came_back)[:, None])
+        observation, came_back = self._histories.load_state_dict(state)
+        return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:
@@ -244,23 +210,6 @@ class VecEnv(Component):
     def close(self) -> None:
         """Free what the environments hold; a second call does nothing."""
         self._envs.close()
-
-    def _new_log(self) -> ActionLog:
-        return ActionLog(self.num_envs, self.action_space.shape or (), self._action_dtype)
-
-    def _forget_before_seeds(self, log: ActionLog, ended: list[int]) -> None:
-        """Where an episode has ended and a seed was due, the next one began with it."""
-        for env in ended:
-            if self._seed_due[env]:
-                log.begin(env)
-                self._seed_due[env] = False
-
-    def _let_seeds_be_due(self) -> None:
-        """Once in a block of steps, not with every episode: where they are short, seeding takes more than all else."""
-        assert self._log is not None
-        lengths = self._log.lengths
-        self._seed_due = [bool(length >= STEPS_OF_BLOCK) for length in lengths]
-        self._envs.set_attr("seed_due", self._seed_due)
 
 
 _OUR_WRAPPERS = {"SelectObservation": SelectObservation}
@@ -294,14 +243,7 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
     return made
 
 
-def _part(observation: Any, env: int) -> Any:
-    """What one environment shows, a copy."""
-    if isinstance(observation, Mapping):
-        return {name: _part(part, env) for name, part in observation.items()}
-    return np.array(observation[env], order="C")
-
-
-def _with_last_observations(observation: Any, last: NDArray[Any], ended: list[int]) -> Any:
+def _with_last_observations(observation: Any, last: NDArray[Any], ended: Sequence[int]) -> Any:
     """A copy of the batch with the last observations of the environments that ended."""
     if isinstance(observation, Mapping):
         copies = {name: part.copy() for name, part in observation.items()}
