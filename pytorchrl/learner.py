@@ -59,6 +59,7 @@ class Learner:
         writers = make_writers(log_to, folder.path, config)
         folder.create(config)
         self._prepare(scheme, folder, config, writers)
+        scheme.set_progress(0, target_steps)
 
     @classmethod
     def resume(
@@ -276,7 +277,6 @@ class Learner:
         self._evaluated_at = -1
         self._best_return = -math.inf
         self._logged = (0, 0.0)
-        scheme.set_progress(0, self.target_steps)
 
     def _load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._seconds = state["seconds"]

@@ -16,7 +16,7 @@ from storages.transition import DISCOUNT, DONE, INDICES, OBS, OBS2
 
 SEQUENCES = prl.Sequences(6, burn_in=2)
 PRIORITIES_AND_RECENCY = prl.EREBuffer.create_factory(
-    size=40, n_step=3, alpha=prl.LinearSchedule(0.6, 0.2), epsilon=0.01, beta=0.4, eta=0.99, cmin=20, adapt_eta=True
+    size=40, n_step=3, alpha=prl.LinearSchedule(0.6, 0.57), epsilon=0.01, beta=0.4, eta=0.99, cmin=20, adapt_eta=True
 )
 
 
