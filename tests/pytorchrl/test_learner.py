@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import zipfile
@@ -151,25 +150,6 @@ def test_a_run_is_quiet_where_the_output_is_no_terminal(tmp_path: Path, capsys: 
     assert "100 of 100 steps" in capsys.readouterr().out
 
 
-class PressesCtrlC(Counter):
-    def step(self, action: Any) -> Any:
-        if len(self.actions) == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-        return super().step(action)
-
-
-def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scheme = dqn_scheme(envs=prl.VecEnv.create_factory(PressesCtrlC))
-    learner = prl.Learner(scheme, 100, tmp_path / "run")
-    handler = signal.getsignal(signal.SIGINT)
-    assert not learner.run()
-    assert signal.getsignal(signal.SIGINT) is handler
-    assert learner.scheme.steps == 7
-    printed = capsys.readouterr().out
-    assert f"-m pytorchrl resume {tmp_path / 'run'}" in printed
-    assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == learner.scheme.steps
-
-
 @pytest.mark.parametrize("on_path", [True, False])
 def test_the_resume_command_does_what_it_says_where_it_is_typed(
     on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -237,12 +217,6 @@ def test_resuming_a_truncated_checkpoint_says_so(kept: float, tmp_path: Path) ->
         prl.Learner.resume(tmp_path / "run")
 
 
-def test_a_single_changed_byte_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
-    change_a_byte(finished_run(tmp_path / "run") / "checkpoint.pt")
-    with pytest.raises(prl.CheckpointError, match=r"cannot be resumed from: its part archive/.* is not what was"):
-        prl.Learner.resume(tmp_path / "run")
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -305,155 +279,6 @@ def test_a_checkpoint_from_the_future_is_refused(tmp_path: Path) -> None:
     torch.save({"format": 99}, tmp_path / "run" / "checkpoint.pt")
     with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 2; upgrade"):
         prl.Learner.resume(tmp_path / "run")
-
-
-def change_a_byte(file: Path) -> None:
-    """In the middle, where the storage's tensors are."""
-    content = bytearray(file.read_bytes())
-    with zipfile.ZipFile(file) as archive:
-        largest = max(archive.infolist(), key=lambda part: part.file_size)
-    content[largest.header_offset + 200 + largest.file_size // 2] ^= 1
-    file.write_bytes(content)
-
-
-# Which checkpoints are kept
-
-
-def run_with_checkpoints(folder: Path, keep: int) -> prl.Learner:
-    """Saves at 60, 120, 180 and 200 steps."""
-    learner = prl.Learner(dqn_scheme(), 200, folder, keep_checkpoints=keep)
-    assert learner.run(checkpoint_every=60)
-    learner.close()
-    return learner
-
-
-def checkpoints(folder: Path) -> dict[str, int]:
-    return {
-        file.name: checkpoint.load(file)["scheme"]["collector"]["steps"] for file in sorted(folder.glob("checkpoint*"))
-    }
-
-
-def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
-    for keep, kept in ((1, [200]), (2, [200, 180]), (3, [200, 180, 120])):
-        folder = tmp_path / str(keep)
-        run_with_checkpoints(folder, keep)
-        names = ["checkpoint.pt", *(f"checkpoint-{age}.pt" for age in range(1, keep))]
-        assert checkpoints(folder) == dict(zip(names, kept, strict=True))
-        # A resumed run keeps as many.
-        prl.Learner.resume(folder, target_steps=220).run()
-        assert list(checkpoints(folder).values())[-1] == 220
-        assert len(checkpoints(folder)) == keep
-
-
-@pytest.mark.parametrize("damage", [change_a_byte, lambda file: file.write_bytes(b""), lambda file: file.unlink()])
-def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
-    damage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "run"
-    state = everything(run_with_checkpoints(folder, 3))
-    records = without_clocks(folder)
-    damage(folder / "checkpoint.pt")
-    damage(folder / "checkpoint-1.pt")
-    damaged = (folder / "checkpoint.pt").exists()
-    learner = prl.Learner.resume(folder)
-    assert learner.scheme.steps == 120
-    printed = capsys.readouterr().out
-    assert (f"{folder / 'checkpoint-1.pt'} is damaged: it" in printed) == damaged
-    assert f"Resumed from {folder / 'checkpoint-2.pt'}, saved at 120 steps." in printed
-    assert learner.run()
-    assert_equal(everything(learner), state)
-    assert without_clocks(folder) == records
-    assert checkpoints_without_damaged(folder) == {"checkpoint.pt": 200, "checkpoint-1.pt": 120}
-    assert (folder / "checkpoint.damaged").exists() == damaged
-
-
-def checkpoints_without_damaged(folder: Path) -> dict[str, int]:
-    return {
-        file.name: checkpoint.load(file)["scheme"]["collector"]["steps"]
-        for file in sorted(folder.glob("checkpoint*.pt"))
-    }
-
-
-def test_where_no_checkpoint_is_whole_the_newest_is_named(tmp_path: Path) -> None:
-    run_with_checkpoints(tmp_path / "run", 2)
-    for file in (tmp_path / "run").glob("checkpoint*.pt"):
-        file.write_bytes(b"")
-    with pytest.raises(prl.CheckpointError, match=r"run/checkpoint.pt is damaged .* it is empty"):
-        prl.Learner.resume(tmp_path / "run")
-
-
-def test_the_actor_of_the_best_evaluation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = prl.Learner(dqn_scheme(), 300, tmp_path / "run")
-    returns = iter([5.0, 9.0, 7.0, 8.0])
-    monkeypatch.setattr(learner.scheme, "evaluate", lambda _: prl.scheme.evaluation.Evaluation((next(returns),), (1,)))
-    with pytest.raises(prl.CheckpointError, match=r"best_weights.pt does not exist"):
-        learner.use_best_weights()
-    weights = []
-    for steps in (100, 200, 300):
-        while learner.scheme.steps < steps:
-            learner.step()
-        weights.append(learner.scheme.algorithm.get_weights())
-    learner.save_checkpoint()
-    resumed = prl.Learner.resume(tmp_path / "run")
-    monkeypatch.setattr(resumed.scheme, "evaluate", learner.scheme.evaluate)
-    resumed.evaluate()
-    resumed.use_best_weights()
-    assert_equal(resumed.scheme.algorithm.get_weights(), weights[1])
-
-
-# What stops a run
-
-
-SCRIPT = """
-import os, signal, sys
-import gymnasium
-import pytorchrl as prl
-from compositions import dqn_scheme
-
-folder, mode, number, times = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-
-class SendsSignals(gymnasium.Wrapper):
-    steps = 0
-
-    def step(self, action):
-        SendsSignals.steps += 1
-        if SendsSignals.steps == 33:
-            for _ in range(times):
-                os.kill(os.getpid(), number) if mode == "sync" else os.killpg(0, number)
-        return self.env.step(action)
-
-if __name__ == "__main__":
-    envs = prl.VecEnv.create_factory("CartPole-v1", mode=mode, wrappers=[SendsSignals])
-    learner = prl.Learner(dqn_scheme(envs=envs, algorithm={"test_every": 0}), 100, folder)
-    learner.run()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if mode == "sync":
-        learner.close()
-"""
-
-
-@pytest.mark.parametrize(
-    ("mode", "number", "times"),
-    [("sync", signal.SIGTERM, 2), ("async", signal.SIGTERM, 2), ("async", signal.SIGINT, 1)],
-)
-def test_a_signal_ends_the_step_saves_and_says_how_to_resume_also_where_it_reaches_all_processes(
-    mode: str, number: int, times: int, tmp_path: Path
-) -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode, str(int(number)), str(times)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stderr == ""
-    stopped_at = checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"]
-    # In another process the signal may come a step later.
-    assert 33 <= stopped_at <= 35
-    assert f"Stopped at {stopped_at} of 100 steps; continue with" in finished.stdout
-    assert f"-m pytorchrl resume {tmp_path / 'run'}" in finished.stdout
 
 
 def test_a_checkpoint_of_an_earlier_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
