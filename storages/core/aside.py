@@ -59,6 +59,16 @@ class Aside:
             self._oldest += int(np.count_nonzero(numbers >= 0))
             numbers.fill(NOTHING)
 
+    def free_all(self, slots: NDArray[np.int64]) -> None:
+        """Take back the places of the oldest slots that have any."""
+        self._oldest += int(np.count_nonzero(self.numbers[slots] >= 0))
+        self.numbers[slots] = NOTHING
+
+    def withdraw(self, slots: NDArray[np.int64]) -> None:
+        """Take back the places of the newest slots, which were given out last."""
+        self._next -= int(np.count_nonzero(self.numbers[slots] >= 0))
+        self.numbers[slots] = NOTHING
+
     def clear(self) -> None:
         """Take back all places."""
         self._oldest = self._next
@@ -73,16 +83,20 @@ class Aside:
         places = numbers[taken] % self.places
         return counted, {name: values[places] for name, values in self._values.items()}
 
-    def restore(
+    def append(
         self, slots: NDArray[np.int64], numbers: NDArray[np.int32], values: dict[str, NDArray[np.uint8]]
     ) -> None:
-        """Be what was saved; nothing may stand aside yet."""
-        taken = int(np.count_nonzero(numbers >= 0))
-        self._grow(taken)
-        self._oldest, self._next = 0, taken
-        self.numbers[slots] = numbers
+        """Take up what was saved, of slots newer than all that have something aside."""
+        taken = numbers >= 0
+        count = int(np.count_nonzero(taken))
+        self._grow(self._next - self._oldest + count)
+        given = self._next + np.arange(count)
+        self._next += count
+        own = numbers.copy()
+        own[taken] = given & LARGEST_NUMBER
+        self.numbers[slots] = own
         for name, saved in values.items():
-            self._values[name][:taken] = saved
+            self._values[name][given % self.places] = saved
 
     def _grow(self, needed: int) -> None:
         places = self.places

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.fields import LeafLayout, Path
+from storages.core.part import FOLLOWING, ROWS, Part, Pieces, fill, spans
 from storages.transition import Array
 
 
@@ -63,6 +64,25 @@ class Column:
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
         """Be what was saved."""
         self.data[rows] = saved["rows"].numpy()
+
+    def part(self, first: int, end: int) -> dict[str, Pieces]:
+        """Rows [first, end), as views, and what the last of them led to."""
+        rows = len(self.data)
+        arrays = {ROWS: tuple(self.data[span] for span in spans(first, end, rows)) or (self.data[:0],)}
+        return arrays | {FOLLOWING: (self.data[end % rows].copy(),)} if self.successor else arrays
+
+    def put(self, path: Path, part: Part, replaced: int) -> None:
+        """Take up a part's rows.
+
+        Args:
+            path: of this leaf.
+            part: the rows.
+            replaced: number after the newest row here.
+        """
+        rows, first, end = len(self.data), part.first, part.steps
+        fill(self.data, list(spans(first, end, rows)), part.array(ROWS, path))
+        if self.successor:
+            self.data[end % rows] = part.array(FOLLOWING, path)
 
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:

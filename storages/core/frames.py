@@ -17,6 +17,7 @@ from storages.core.aside import Aside
 from storages.core.column import Column, bytes_of
 from storages.core.fields import LeafLayout, Path
 from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
+from storages.core.part import BEFORE, NEWEST, PADDING, PADDING_FRAMES, ROWS, Part, Pieces, fill, slots, spans
 from storages.transition import Array
 
 _FRAMES = "frames"
@@ -141,5 +142,31 @@ class FrameColumn(Column):
         """Be what was saved."""
         super().restore(rows, saved)
         self._before[rows] = saved["before"].numpy()
-        self._padding.restore(rows, saved["padding"].numpy(), {_FRAMES: saved["padding_frames"].numpy()})
+        self._padding.append(rows, saved["padding"].numpy(), {_FRAMES: saved["padding_frames"].numpy()})
         self._newest = saved["newest"].numpy().copy()
+
+    def part(self, first: int, end: int) -> dict[str, Pieces]:
+        """Rows [first, end), as views, and what the last of them led to."""
+        rows = len(self.data)
+        numbers, frames = self._padding.saved(slots(first, end, rows))
+        places = list(spans(first, end, rows))
+        return {
+            ROWS: tuple(self.data[place] for place in places) or (self.data[:0],),
+            BEFORE: tuple(self._before[place] for place in places) or (self._before[:0],),
+            PADDING: (numbers,),
+            PADDING_FRAMES: (frames[_FRAMES],),
+            NEWEST: (self._newest.copy(),),
+        }
+
+    def put(self, path: Path, part: Part, replaced: int) -> None:
+        """Take up a part's rows."""
+        rows, first, end = len(self.data), part.first, part.steps
+        places = list(spans(first, end, rows))
+        self._padding.withdraw(slots(first, replaced, rows))
+        self._padding.free_all(slots(replaced + 1, end + 1, rows))
+        fill(self.data, places, part.array(ROWS, path))
+        fill(self._before, places, part.array(BEFORE, path))
+        frames = {_FRAMES: part.array(PADDING_FRAMES, path)}
+        self._padding.append(slots(first, end, rows), part.array(PADDING, path), frames)
+        self._newest[...] = part.array(NEWEST, path)
+        self.data[end % rows] = self._newest[:, -1]

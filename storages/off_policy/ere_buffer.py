@@ -1,6 +1,7 @@
 """Replay that emphasises recent experience: the further an update phase has come, the newer what it draws from."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -33,6 +34,10 @@ class EREBuffer(PERBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
+            says how. None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut, too, and not only the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -55,8 +60,15 @@ class EREBuffer(PERBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | None = None,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
+        self.eta = eta
+        self.cmin = cmin
+        self.adapt_eta = adapt_eta
+        self._improvement = Improvement()
         super().__init__(
             device,
             actor,
@@ -71,12 +83,11 @@ class EREBuffer(PERBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
-        self.eta = eta
-        self.cmin = cmin
-        self.adapt_eta = adapt_eta
-        self._improvement = Improvement()
 
     @property
     def current_eta(self) -> float:
@@ -110,15 +121,11 @@ class EREBuffer(PERBuffer):
         """Number of the oldest transition that a batch may hold."""
         return self._ring.end - newest_count(len(self), self.current_eta, self.cmin, update, updates)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, priorities, returns seen and the random generator too: the next batch is the same batch."""
-        return super().state_dict() | {"improvement": self._improvement.state_dict()}
+    def _state_beside_the_ring(self) -> dict[str, Any]:
+        return super()._state_beside_the_ring() | {"improvement": self._improvement.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
-
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
-        self._improvement.load_state_dict(state["improvement"])
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        super()._load_beside_the_ring(state)
+        self._improvement = Improvement()
+        if "improvement" in state:
+            self._improvement.load_state_dict(state["improvement"])

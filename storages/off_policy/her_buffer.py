@@ -1,6 +1,7 @@
 """Hindsight: what was reached is taken for what was meant, so that failures teach too."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -52,6 +53,10 @@ class HERBuffer(EREBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
+            says how. None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut, too, and not only the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
@@ -80,8 +85,21 @@ class HERBuffer(EREBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | None = None,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
+        self.her_function = her_function
+        self.her_ratio = her_ratio
+        self.strategy: Strategy = strategy
+        self._episodes: Episodes | None = None
+        self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
+        if her_function is None and self._reward is None:
+            raise ValueError(
+                f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
+                f"give a her_function that says what a reward would have been"
+            )
         super().__init__(
             device,
             actor,
@@ -99,18 +117,11 @@ class HERBuffer(EREBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
-        self.her_function = her_function
-        self.her_ratio = her_ratio
-        self.strategy: Strategy = strategy
-        self._episodes: Episodes | None = None
-        self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
-        if her_function is None and self._reward is None:
-            raise ValueError(
-                f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
-                f"give a her_function that says what a reward would have been"
-            )
 
     def insert_transition(self, sample: Sample) -> None:
         """Store one step, a transition for each environment.
@@ -171,11 +182,8 @@ class HERBuffer(EREBuffer):
         """Bytes of memory that everything takes, free room included."""
         return super().nbytes + (self._episodes.nbytes if self._episodes is not None else 0)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
-
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        super()._load_beside_the_ring(state)
+        if self._ring.layout and self.her_function is None:
+            check_goals(self._ring)
         self._episodes = Episodes(self._ring) if self._ring.layout else None

@@ -1,5 +1,6 @@
 """Replay of n steps at a time: rewards reach further back, at the price of what the policy then was."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,10 @@ class NStepReplayBuffer(ReplayBuffer):
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         n_step: rewards in a return.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
+            says how. None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut, too, and not only the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -36,10 +41,24 @@ class NStepReplayBuffer(ReplayBuffer):
         n_step: Count = 1,
         *,
         sequences: Sequences | None = None,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, sequences=sequences, allow_nonfinite=allow_nonfinite)
         self.n_step = n_step
+        super().__init__(
+            device,
+            actor,
+            algorithm,
+            envs,
+            size,
+            sequences=sequences,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
+            allow_nonfinite=allow_nonfinite,
+        )
 
     def _fields(
         self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None

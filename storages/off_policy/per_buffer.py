@@ -1,6 +1,7 @@
 """Prioritised replay: what the algorithm was wrong about comes back more often."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -36,6 +37,10 @@ class PERBuffer(NStepReplayBuffer):
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
+            says how. None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut, too, and not only the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -55,11 +60,11 @@ class PERBuffer(NStepReplayBuffer):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | None = None,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(
-            device, actor, algorithm, envs, size, n_step, sequences=sequences, allow_nonfinite=allow_nonfinite
-        )
         self.epsilon = epsilon
         self.alpha = alpha
         self.beta = beta
@@ -68,6 +73,19 @@ class PERBuffer(NStepReplayBuffer):
         self.stratified = stratified
         self._priorities: Priorities | None = None
         """None while ``alpha`` is 0 and nobody asks for priorities."""
+        super().__init__(
+            device,
+            actor,
+            algorithm,
+            envs,
+            size,
+            n_step,
+            sequences=sequences,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
+            allow_nonfinite=allow_nonfinite,
+        )
 
     # What the learner calls
 
@@ -155,27 +173,24 @@ class PERBuffer(NStepReplayBuffer):
         """Bytes of memory that the stored fields and their priorities take, free room included."""
         return super().nbytes + (self._priorities.nbytes if self._priorities is not None else 0)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, priorities and the random generator too: the next batch is the same batch."""
-        priorities = None if self._priorities is None else self._priorities.state_dict()
-        return super().state_dict() | {"priorities": priorities}
+    # Inside
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
+    def _state_beside_the_ring(self) -> dict[str, Any]:
+        summary = None if self._priorities is None else self._priorities.summary()
+        return super()._state_beside_the_ring() | {"priorities": summary}
 
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
-        self._priorities = None
-        if state["priorities"] is not None:
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        super()._load_beside_the_ring(state)
+        self._priorities, saved = None, state.get("priorities")
+        if saved is not None:
             self._priorities = self._new_priorities()
-            self._priorities.load_state_dict(state["priorities"])
+            self._priorities.load_state_dict(saved)
             if isinstance(self.alpha, Schedule):
                 # Schedules are followed in steps: what priorities were made with is not what the schedule says now.
-                self._priorities.rescale(self.epsilon, state["priorities"]["alpha"])
+                self._priorities.rescale(self.epsilon, saved["alpha"])
 
-    # Inside
+    def _kept_priorities(self) -> Priorities | None:
+        return self._priorities
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         first = self._first_of(update, updates)

@@ -1,6 +1,7 @@
 """The plain replay buffer: every stored transition is as likely as any other."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,9 @@ from storages.core import samplers, windows
 from storages.core.sequences import keys_of_steps, laid_out, put_together
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
+from storages.persistent.journalled_storage import JournalledStorage
 from storages.sequences import Sequences
-from storages.storage import Discounting, Environments, Storage
+from storages.storage import Discounting, Environments
 from storages.transition import INDICES, WEIGHTS, Batch, Sample
 
 
@@ -25,17 +27,21 @@ class Rows(NamedTuple):
     """(B, 1): their importance weights."""
 
 
-class ReplayBuffer(Storage):
+class ReplayBuffer(JournalledStorage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
+        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
+            says how. None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut, too, and not only the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
     on_policy = False
-    unchangeable = frozenset({"size", "sequences"})
+    unchangeable = JournalledStorage.unchangeable | {"sequences"}
     n_step = 1
 
     def __init__(
@@ -47,12 +53,15 @@ class ReplayBuffer(Storage):
         size: Count,
         *,
         sequences: Sequences | None = None,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequences = sequences
         self._inserted = 0
         self._sampled = 0
+        super().__init__(device, actor, algorithm, envs, size, directory, commit_every, durable, allow_nonfinite)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -69,6 +78,7 @@ class ReplayBuffer(Storage):
 
         Raises:
             SampleError: the sample does not fit; nothing of it was stored.
+            PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
         super().insert_transition(sample)
         self._inserted += self.num_envs
@@ -166,15 +176,9 @@ class ReplayBuffer(Storage):
         """
         return windows.one_step(self._ring, transitions, self.algorithm.gamma, keys)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
-        return super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled}
+    def _state_beside_the_ring(self) -> dict[str, Any]:
+        return super()._state_beside_the_ring() | {"inserted": self._inserted, "sampled": self._sampled}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
-
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        super()._load_beside_the_ring(state)
         self._inserted, self._sampled = state["inserted"], state["sampled"]
