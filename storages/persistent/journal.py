@@ -181,7 +181,8 @@ class Journal:
             PersistenceError: the directory does not have it.
         """
         self._settle()
-        self._stands.pinned = [[position["commit"], self._needed_of(position)]]
+        commit = position["commit"]
+        self._stands.pinned = [[commit, self._needed_of(position)]] if commit else []
 
     def changed_from(self, step: int) -> None:
         """Say that steps from this one on, which may be on disk already, are others now."""
@@ -248,11 +249,15 @@ class Journal:
             self._failed, self.due = True, 0
             self._errors.end = errors_end
             self._errors.close()
+            safe = (
+                f"Steps before {self.written} are safe there, those from {self.written} to {part.steps} are in memory "
+                f"alone; make room, or give permission, and insert or flush() again"
+                if self.directory.exists()
+                else "What was committed there is gone, but in memory still"
+            )
             raise PersistenceError(
-                f"{self._owner}: {self.directory} cannot be written: {error}. Steps before {self.written} are safe "
-                f"there, those from {self.written} to {part.steps} are in memory alone; make room, or give "
-                f"permission, and insert or flush() again, or insert get_all_buffer_data() into a storage with another "
-                f"directory"
+                f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
+                f"get_all_buffer_data()) takes it to a storage with another directory"
             ) from error
         self._failed, self.written = False, part.steps
         self._stands.commit, self._stands.checksum, self._stands.pinned = number, checksum, facts["pinned"]

@@ -45,6 +45,7 @@ class JournalledStorage(Storage):
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.directory, self.commit_every, self.durable = directory, commit_every, durable
         self._journal: Journal | None = None
+        self._state_as_made = self._state_beside_the_ring()
         if directory is not None:
             self._open_journal(Journal(Path(directory), type(self).__name__, self._ring, commit_every, durable))
 
@@ -123,8 +124,7 @@ class JournalledStorage(Storage):
         if self._journal is None:
             raise ValueError(f"{type(self).__name__}: there is no directory to roll back in; make it with directory=")
         state = self._journal.roll_back(self._ring, position)
-        if state is not None:
-            self._load_beside_the_ring(state)
+        self._load_beside_the_ring(self._state_as_made if state is None else state)
 
     def pin(self, position: Position) -> None:
         """Keep what is needed to roll back to a commit, instead of what was pinned before.

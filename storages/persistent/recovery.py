@@ -98,7 +98,7 @@ class Errors:
     """
 
     def __init__(self, size: int, num_envs: int) -> None:
-        self._errors = np.zeros((size + 1, num_envs), np.float32)
+        self._errors = np.full((size + 1, num_envs), np.nan, np.float32)
 
     def put(self, part: Part) -> None:
         """Take up those of new steps."""
@@ -118,7 +118,7 @@ class Errors:
         flat[told[told >= 0] % len(flat)] = block.arrays[Name(ERRORS)][0][told >= 0]
 
     def live(self, ring: Ring) -> NDArray[np.float32]:
-        """(transitions,): of all that is live, oldest first."""
+        """(transitions,): of all that is live, oldest first; NaN where nothing was told."""
         flat = self._errors.reshape(-1)
         live: NDArray[np.float32] = flat[np.arange(ring.start, ring.end) % len(flat)]
         return live

@@ -56,25 +56,24 @@ class Segments:
         Raises:
             DamageError: what follows is no block, or not the next one; the text names file and steps.
         """
-        steps, numbers = 0, self.numbers()
-        for segment in numbers:
-            for found in blocks.read(self.path(segment)):
-                if isinstance(found, Flaw):
-                    if found.cut and segment == numbers[-1]:
-                        return
-                    raise DamageError(self._damage(segment, found, steps))
-                steps = found.block.steps
-                yield found, Place(segment, found.end)
+        steps = 0
+        for segment, found in self.everything():
+            if isinstance(found, Flaw):
+                raise DamageError(self.told(segment, found, steps))
+            steps = found.block.steps
+            yield found, Place(segment, found.end)
 
-    def flaws(self) -> Iterator[tuple[Path, Flaw]]:
-        """What is no block, but for one that the last file ends before."""
+    def everything(self) -> Iterator[tuple[int, Found | Flaw]]:
+        """All blocks and what is damaged, and the numbers of the files; not what the last file ends before."""
         numbers = self.numbers()
         for segment in numbers:
             for found in blocks.read(self.path(segment)):
-                if isinstance(found, Flaw) and not (found.cut and segment == numbers[-1]):
-                    yield self.path(segment), found
+                if isinstance(found, Flaw) and found.cut and segment == numbers[-1]:
+                    return
+                yield segment, found
 
-    def _damage(self, segment: int, flaw: Flaw, steps: int) -> str:
+    def told(self, segment: int, flaw: Flaw, steps: int) -> str:
+        """A flaw in words; ``steps`` is the number after the last step before it."""
         after = (found for found in blocks.read(self.path(segment)) if isinstance(found, Found))
         following = next((found.block.first for found in after if found.end > flaw.end), None)
         first = steps if flaw.first is None else flaw.first
