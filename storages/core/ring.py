@@ -322,11 +322,7 @@ class Ring:
             self.layout, self._columns = {}, _no_columns()
             self.steps, self.first = state["steps"], state["first"]
             return
-        layout: Layout = {}
-        for leaf in state["leaves"]:
-            rows, depth = leaf["rows"].numpy(), leaf["depth"]
-            layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + rows.shape[2:], rows.dtype)
-        layout |= {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
+        layout = saved_layout(state)
         saved_depths = {tuple(leaf["path"]): leaf["depth"] for leaf in state["leaves"] if leaf["depth"] > 1}
         if saved_depths != (depths := self._depths(layout)):
             raise ValueError(f"{self.owner}: made for stacked frames {depths}, saved with {saved_depths}")
@@ -518,6 +514,15 @@ class Ring:
 
 
 _NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
+
+
+def saved_layout(state: Mapping[str, Any]) -> Layout:
+    """The layout of the ring that a state was saved of; empty where it had none yet."""
+    layout: Layout = {}
+    for leaf in state["leaves"]:
+        rows, depth = leaf["rows"].numpy(), leaf["depth"]
+        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + rows.shape[2:], rows.dtype)
+    return layout | {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
 
 
 def _no_columns() -> Columns:

@@ -199,6 +199,7 @@ class Journal:
         self._steps.close()
         self._errors.close()
         self._lock.release()
+        self.due = 0
 
     @property
     def closed(self) -> bool:
@@ -250,10 +251,10 @@ class Journal:
             self._errors.end = errors_end
             self._errors.close()
             safe = (
-                f"Steps before {self.written} are safe there, those from {self.written} to {part.steps} are in memory "
-                f"alone; make room, or give permission, and insert or flush() again"
-                if self.directory.exists()
-                else "What was committed there is gone, but in memory still"
+                "What was committed there is gone, but in memory still"
+                if isinstance(error, FileNotFoundError)
+                else f"Steps before {self.written} are safe there, those from {self.written} to {part.steps} are in "
+                f"memory alone; make room, or give permission, and insert or flush() again"
             )
             raise PersistenceError(
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("

@@ -8,7 +8,10 @@ from typing import Any
 
 import torch
 
+from storages.core.fields import Layout, text
 from storages.core.priorities import Priorities
+from storages.core.ring import saved_layout
+from storages.persistent.errors import PersistenceError
 from storages.persistent.journal import Journal, Position
 from storages.storage import Discounting, Environments, Storage
 from storages.transition import Leaf, Sample
@@ -174,7 +177,8 @@ class JournalledStorage(Storage):
         """Be what was saved; of a storage with a directory, be as of the commit that the state refers to.
 
         Raises:
-            PersistenceError: the directory does not have that commit; nothing was changed.
+            PersistenceError: the directory does not have that commit, or was made for other fields; nothing was
+                changed.
             ValueError: it was saved with another size or number of environments, or with a directory.
         """
         if "position" in state:
@@ -187,10 +191,15 @@ class JournalledStorage(Storage):
             if not state["position"]["commit"]:
                 self._load_beside_the_ring(state)
             return
-        if self._journal is not None:
+        if self._journal is None:
+            super().load_state_dict(state)
+        elif not state["ring"]["leaves"]:
+            self.roll_back({"commit": 0, "checksum": 0})
+            self._load_beside_the_ring(state)
+        else:
             self._journal.wait()
-        super().load_state_dict(state)
-        if self._journal is not None:
+            self._refuse_other_fields(saved_layout(state["ring"]))
+            super().load_state_dict(state)
             self._journal.changed_from(0)
             self.flush()
 
@@ -199,6 +208,17 @@ class JournalledStorage(Storage):
     def _kept_priorities(self) -> Priorities | None:
         """The priorities that are kept, of storages that have any."""
         return None
+
+    def _refuse_other_fields(self, saved: Layout) -> None:
+        if self._ring.layout not in ({}, saved):
+            here, there = (
+                ", ".join(f"{text(path)} {leaf.dtype}{leaf.shape}" for path, leaf in layout.items())
+                for layout in (self._ring.layout, saved)
+            )
+            raise PersistenceError(
+                f"{type(self).__name__}: {self.directory} holds {here}; what is to be loaded is {there}. Make the "
+                f"storage with another directory"
+            )
 
     def _open_journal(self, journal: Journal) -> None:
         try:

@@ -140,22 +140,6 @@ class Manifest:
                 f"make it for the same environments, or name another directory"
             )
 
-    def refuse_other(self, ring: Ring, directory: Path) -> None:
-        """Refuse a ring that was loaded with another layout.
-
-        Raises:
-            PersistenceError: the layouts differ.
-        """
-        if Manifest.of(ring) != self:
-            raise PersistenceError(
-                f"{directory} holds a storage of {_shown(self.layout)}, what was loaded is {_shown(ring.layout)}; name "
-                f"another directory"
-            )
-
-
-def _shown(layout: Layout) -> str:
-    return ", ".join(f"{text(path)} {leaf.dtype}{leaf.shape}" for path, leaf in layout.items())
-
 
 def _named(stacked: Mapping[Leaf, int]) -> dict[str, int]:
     return {text(path): depth for path, depth in stacked.items()}
