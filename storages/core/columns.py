@@ -263,14 +263,14 @@ class Columns:
         arrays[Name(TAKEN)] = (numbers >= 0,)
         return arrays | {Name(ASIDE, path): (aside[text(path)],) for path, _ in self.chained()}
 
-    def put(self, part: Part, replaced: int) -> None:
-        """Take up a part behind the rows before it; ``replaced`` is the number after the newest row here."""
+    def put(self, part: Part) -> None:
+        """Take up a part behind the rows before it."""
         rows, end, taken = self._rows, part.steps, part.array(TAKEN)
         told = end - len(taken)
-        self.aside.withdraw(slots(told, replaced, rows))
-        self.aside.free_all(slots(replaced + 1, end + 1, rows))
+        self.aside.withdraw(slots(told, part.first, rows))
+        self.aside.free_all(slots(part.first + 1, end + 1, rows))
         for path, column in self._columns.items():
-            column.put(path, part, replaced)
+            column.put(path, part)
         values = {text(path): part.array(ASIDE, path) for path, _ in self.chained()}
         self.aside.append(slots(told, end, rows), np.where(taken, 0, NOTHING).astype(np.int32), values)
         self.drop_computed()

@@ -158,12 +158,11 @@ class FrameColumn(Column):
             NEWEST: (self._newest.copy(),),
         }
 
-    def put(self, path: Path, part: Part, replaced: int) -> None:
-        """Take up a part's rows."""
+    def put(self, path: Path, part: Part) -> None:
+        """Take up a part's rows of the leaf at ``path``."""
         rows, first, end = len(self.data), part.first, part.steps
         places = list(spans(first, end, rows))
-        self._padding.withdraw(slots(first, replaced, rows))
-        self._padding.free_all(slots(replaced + 1, end + 1, rows))
+        self._padding.free_all(slots(first + 1, end + 1, rows))
         fill(self.data, places, part.array(ROWS, path))
         fill(self._before, places, part.array(BEFORE, path))
         frames = {_FRAMES: part.array(PADDING_FRAMES, path)}

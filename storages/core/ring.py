@@ -378,7 +378,7 @@ class Ring:
         self._make_columns(layout, num_envs)
 
     def put(self, part: Part) -> None:
-        """Take up a part behind the rows before its first one; rows from there on are replaced.
+        """Take up a part behind the newest row, or instead of all rows if it begins anew.
 
         Args:
             part: of a ring of the same size and layout.
@@ -387,8 +387,9 @@ class Ring:
             self._columns.aside.clear()
             for _, column in self._columns.inserted():
                 column.reset()
-            self.steps = part.first
-        self._columns.put(part, self.steps)
+        else:
+            assert part.first == self.steps
+        self._columns.put(part)
         self._ended = part.array(ENDED).copy()
         self.first, self.steps = part.since, part.steps
 

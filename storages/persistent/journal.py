@@ -184,10 +184,9 @@ class Journal:
         commit = position["commit"]
         self._stands.pinned = [[commit, self._needed_of(position)]] if commit else []
 
-    def changed_from(self, step: int) -> None:
-        """Say that steps from this one on, which may be on disk already, are others now."""
-        self.written = min(self.written, step)
-        self.due = 0
+    def changed(self) -> None:
+        """Say that what is on disk already is something else now; the next commit holds everything."""
+        self.written = self.due = 0
 
     def wait(self) -> None:
         """Let what is on its way reach the disk, or fail; what failed is tried again with the next commit."""

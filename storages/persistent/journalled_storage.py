@@ -84,7 +84,7 @@ class JournalledStorage(Storage):
             self._journal.wait()
         super().insert_single_tensor_slice(key, values, start)
         if self._journal is not None:
-            self._journal.changed_from(self._ring.oldest + start)
+            self._journal.changed()
             self.flush()
 
     def reset(self) -> None:
@@ -93,7 +93,7 @@ class JournalledStorage(Storage):
             self._journal.wait()
         super().reset()
         if self._journal is not None:
-            self._journal.changed_from(self._ring.steps)
+            self._journal.changed()
 
     # On disk
 
@@ -200,7 +200,7 @@ class JournalledStorage(Storage):
             self._journal.wait()
             self._refuse_other_fields(saved_layout(state["ring"]))
             super().load_state_dict(state)
-            self._journal.changed_from(0)
+            self._journal.changed()
             self.flush()
 
     # Inside
