@@ -146,6 +146,9 @@ class Storage(Component, ABC):
         """Empty, ready, memory kept."""
         self._ring.reset()
 
+    def close(self) -> None:
+        """Let go of everything outside of memory, if there is anything; what is in memory can still be read."""
+
     # What workers send each other
 
     def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:

@@ -151,10 +151,11 @@ class Scheme:
         self._collector.reset(self._seed_of(_TRAIN_ENVS, self.steps))
 
     def close(self) -> None:
-        """Close all environments."""
+        """Close all environments, and the storage."""
         self.envs.close()
         if self._test_envs is not None:
             self._test_envs.close()
+        self.storage.close()
 
     def _update_phases_due(self, before: int, after: int) -> int:
         every = self.algorithm.update_every

@@ -34,10 +34,9 @@ class EREBuffer(PERBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
-        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
-            says how. None keeps it in memory alone.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut, too, and not only the death of the process.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 

@@ -37,10 +37,9 @@ class PERBuffer(NStepReplayBuffer):
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
         sequences: make batches of sequences of steps, time first, instead of single transitions.
-        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
-            says how. None keeps it in memory alone.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut, too, and not only the death of the process.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
