@@ -16,6 +16,7 @@ from pytorchrl.scheme.scheme import CompositionError
 from storages.core.priorities import Priorities
 from storages.core.ring import Ring
 from storages.core.summary import Episodes, Field, episodes_of, fields_of
+from storages.persistent import PersistenceError, read_state
 from storages.schedule import LinearSchedule
 from storages.sequences import Sequences
 
@@ -74,6 +75,8 @@ def inspect_storage(path: Path) -> Inspection:
     state = checkpoint.load(file)
     try:
         storage, config = state["scheme"]["storage"], state["config"]["storage"]
+        if "position" in storage:
+            storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
         saved = storage["ring"]
         ring = Ring(
             saved["size"],
@@ -100,6 +103,8 @@ def inspect_storage(path: Path) -> Inspection:
             priorities=_priorities(ring, errors, config["hyper_parameters"], alpha) if alpha is not None else None,
             lacks_alpha=errors is not None and alpha is None,
         )
+    except PersistenceError as error:
+        raise CheckpointError(f"{file} refers to what its storage keeps elsewhere: {error}") from error
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise CheckpointError(
             f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "

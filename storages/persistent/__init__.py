@@ -21,6 +21,7 @@ It takes as much room as what is live, two files more, and what the last two che
 
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import Position
+from storages.persistent.reading import read_state
 from storages.persistent.repair import Repair, repair
 
-__all__ = ["DamageError", "PersistenceError", "Position", "Repair", "repair"]
+__all__ = ["DamageError", "PersistenceError", "Position", "Repair", "read_state", "repair"]

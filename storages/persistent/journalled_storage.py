@@ -76,7 +76,7 @@ class JournalledStorage(Storage):
         journal = self._journal
         if journal is not None and self._ring.steps >= journal.due:
             journal.commit_soon(self._ring, self._state_beside_the_ring(), self._kept_priorities())
-        super().insert_transition(sample)
+        self._ring.insert(sample)
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """As of every storage; committed at once."""
@@ -185,7 +185,8 @@ class JournalledStorage(Storage):
             if self._journal is None:
                 raise ValueError(
                     f"{type(self).__name__}: the state refers to commit {state['position']['commit']} in the directory "
-                    f"of the storage that it was saved of; make this one with that directory="
+                    f"of the storage that it was saved of; make this one with that directory=, or load what "
+                    f"storages.persistent.read_state reads there"
                 )
             self.roll_back(state["position"])
             if not state["position"]["commit"]:

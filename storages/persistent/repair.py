@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.part import ERRORS, Name, Part
-from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
@@ -94,7 +93,7 @@ class _Rest:
     """What is left, in a ring in which nothing is missing: steps after a gap follow those before it."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self.ring = _ring(manifest)
+        self.ring = manifest.ring("repair")
         self.dropped_anything = False
         """Whether anything of the logs is not what it was."""
         self._manifest = manifest
@@ -154,7 +153,7 @@ class _Rest:
 
     def _put_apart(self, part: Part) -> bool:
         """Insert what is whole without the rows before it, which are lost."""
-        alone, whole = _ring(self._manifest), part.first + part.reaching_back
+        alone, whole = self._manifest.ring("repair"), part.first + part.reaching_back
         if whole == part.steps:
             return False
         alone.put(part)
@@ -214,14 +213,6 @@ class _Rest:
             steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew=True)
         steps.drop_before(number)
         errors.drop_before(number)
-
-
-def _ring(manifest: Manifest) -> Ring:
-    names = {path[-1]: depth for path, depth in manifest.stacked.items()}
-    whole = next((depth for path, depth in manifest.stacked.items() if len(path) == 1), 0)
-    ring = Ring(manifest.size, "repair", manifest.num_envs, True, stacked_frames=whole or names)
-    ring.prepare(manifest.layout, manifest.num_envs)
-    return ring
 
 
 def _changes(errors: Segments) -> tuple[list[str], list[Block]]:

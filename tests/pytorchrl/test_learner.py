@@ -141,10 +141,7 @@ def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_
         config["algorithm"]
         == prl.DQN.create_factory(start_steps=40, mini_batch_size=16, test_every=100, num_test_episodes=2).config
     )
-    assert config["storage"] == {
-        "name": "ReplayBuffer",
-        "hyper_parameters": {"size": 150, "sequences": None, "allow_nonfinite": False},
-    }
+    assert config["storage"] == prl.ReplayBuffer.create_factory(size=150).config
     assert (config["seed"], config["target_steps"]) == (7, 300)
     versions = json.loads((tmp_path / "run" / "versions.json").read_text())
     assert versions["packages"]["torch"] == torch.__version__

@@ -9,7 +9,7 @@ import pytest
 from directories import WAYS, Pair, made, small_segments
 from model import contents, equal, through_a_file
 
-from storages.persistent import PersistenceError
+from storages.persistent import PersistenceError, read_state
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -140,3 +140,29 @@ def test_a_copy_of_the_directory_holds_the_position_too(tmp_path: Path) -> None:
         one.load_state_dict(state)
     pair.assert_same()
     pair.close()
+
+
+@pytest.mark.parametrize("way", ["plain", "recency", "hindsight"])
+def test_a_directory_can_be_read_while_it_is_in_use(way: str, tmp_path: Path) -> None:
+    pair = Pair(way, tmp_path, "dict of frames")
+    pair.insert(30)
+    pair.update()
+    pair.kept.flush()
+    position, state = pair.kept.position, pair.twin.state_dict()
+    read = through_a_file(read_state(tmp_path, position))
+    pair.insert(4)
+    pair.kept.flush()
+    assert read_state(tmp_path)["inserted"] == 34 * 2
+    with pytest.raises(PersistenceError, match="does not have commit 99"):
+        read_state(tmp_path, {"commit": 99, "checksum": 1})
+    other = Pair(way, tmp_path.parent / f"{tmp_path.name} other", "dict of frames")
+    other.kept.load_state_dict(read)
+    other.twin.load_state_dict(state)
+    other.assert_same()
+    other.insert(9)
+    other.reopen()
+    other.assert_same()
+    other.close()
+    pair.close()
+    with pytest.raises(PersistenceError, match="holds no storage"):
+        read_state(tmp_path / "nowhere")
