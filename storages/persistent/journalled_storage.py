@@ -48,8 +48,8 @@ class JournalledStorage(Storage):
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.directory, self.commit_every, self.durable = directory, commit_every, durable
         self._journal: Journal | None = None
-        self._state_as_made = self._state_beside_the_ring()
         if directory is not None:
+            self._state_as_made = self._state_beside_the_ring()
             self._open_journal(Journal(Path(directory), type(self).__name__, self._ring, commit_every, durable))
 
     @classmethod

@@ -1,5 +1,6 @@
 """Commits happen beside the training loop: what is on its way is not touched, and not more than was promised."""
 
+import copy
 import os
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from directories import Pair, small_segments
 from model import contents
 
-from storages.persistent import segments
+from storages.persistent import PersistenceError, blocks, journal, segments
 from storages.persistent.journal import Journal
 from storages.persistent.segments import Segments
 
@@ -113,6 +114,64 @@ def test_an_error_of_the_thread_is_raised_by_the_next_insertion(
     pair.insert(1)
     pair.reopen()
     pair.assert_same()
+    pair.close()
+
+
+@pytest.mark.parametrize("way", ["plain", "recency"])
+def test_an_interruption_in_the_middle_of_a_commit_takes_nothing_from_the_next(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(way, tmp_path)
+    pair.insert(8)
+    pair.update()
+    pair.kept.flush()
+    pair.insert(3)
+    pair.update()
+    for written in range(3):
+        write, left = os.write, [written]
+
+        def interrupted(file: int, data: Any, left: list[int] = left, write: Any = write) -> int:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return int(write(file, data[:60]))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(blocks.os, "write", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                pair.kept.flush()
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+def test_an_interrupted_wait_leaves_the_commit_to_the_thread(
+    tmp_path: Path, held_up: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("plain", tmp_path, commit_every=4)
+    pair.insert(2)
+    on_its_way = pair.kept._journal._writing
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "wait", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pair.kept.flush()
+    assert pair.kept._journal._writing is on_its_way
+    held_up.set()
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+def _interrupted(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_storage_with_a_directory_is_not_copied(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(2)
+    with pytest.raises(PersistenceError, match="cannot be copied or sent, as one writes there at a time"):
+        copy.deepcopy(pair.kept)
+    copy.deepcopy(pair.twin)
     pair.close()
 
 
