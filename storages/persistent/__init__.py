@@ -16,7 +16,9 @@ so that the next batch is the same batch. What is promised:
   next insertion; what is in memory stays usable, and what failed is tried again.
 - One storage writes to a directory at a time. Nothing in it can run code: it is JSON and the bytes of arrays.
 
-It takes as much room as what is live, two files more, and what the last two checkpoints refer to.
+On disk, a directory takes as much room as what is live, files of 64 MiB that are not full yet, and what the last two
+checkpoints refer to: ``state_dict`` is then small, and says the position that ``load_state_dict`` takes the directory
+back to. :func:`read_state` looks into a directory from outside.
 """
 
 from storages.persistent.errors import DamageError, PersistenceError

@@ -110,6 +110,9 @@ class Journal:
         self._settle()
         if position["commit"]:
             self._needed_of(position)
+            for _ in self._errors.read():
+                # Damage is found before anything is changed.
+                pass
         ring.reset()
         if not position["commit"]:
             ring.steps = ring.first = 0
@@ -241,12 +244,12 @@ class Journal:
         """Called by one thread at a time."""
         number, errors_end = self._stands.commit + 1, self._errors.end
         part, facts, changes = commit.part, commit.facts, commit.changes
+        everything = changes is not None and Name(OFFSETS) not in changes.arrays
         try:
             if commit.manifest != self._manifest:
                 commit.manifest.write(self.directory, self._durable)
                 self._manifest = commit.manifest
             if changes is not None:
-                everything = Name(OFFSETS) not in changes.arrays
                 self._errors.append(replace(changes, commit=number), anew=everything)
                 if everything:
                     self._all_errors_bytes = self._errors.end.offset
@@ -276,6 +279,7 @@ class Journal:
         self._stands.commit, self._stands.checksum, self._stands.pinned = number, checksum, facts["pinned"]
         if anew:
             self._stands.segments.append((number, part.first))
+        if anew or everything:
             self._drop_what_nobody_needs(facts["needed"])
 
     def _drop_what_nobody_needs(self, needed: int) -> None:
@@ -338,10 +342,10 @@ def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
     """The lock of a directory that holds a storage, or nothing yet; any other is left as it is."""
     try:
         Manifest.read(directory)
-        if not directory.exists():
-            directory.mkdir(parents=True)
-            if durable:
-                sync_directory(directory.parent)
+        missing = [path for path in (directory, *directory.parents) if not path.exists()]
+        directory.mkdir(parents=True, exist_ok=True)
+        for path in missing if durable else ():
+            sync_directory(path.parent)
         return Lock(directory)
     except PersistenceError as error:
         raise type(error)(f"{owner}: {error}") from None

@@ -100,6 +100,8 @@ class _Rest:
         self._errors = Errors(manifest.size, manifest.num_envs)
         self._runs: list[_Run] = []
         self._newest: Block | None = None
+        self._oldest_there = 0
+        """The first step that the logs hold of what is live."""
         self._last_number = 0
         """Of the commits that there are."""
 
@@ -129,8 +131,8 @@ class _Rest:
                 missing.append(block.commit)
             self._newest = block
         newest = self._newest
-        if not dropped and newest is not None and (needed := newest.facts["needed"]) < (first := self._runs[0].first):
-            dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {first} is gone")
+        if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._oldest_there:
+            dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
         if missing and intact:
             dropped.append(f"{errors.path(0).parent}: errors of commits {missing[0]} to {missing[-1]} are gone")
         self._last_number = max([expected - 1, *told])
@@ -139,6 +141,8 @@ class _Rest:
 
     def _put(self, part: Part, apart: bool) -> bool:
         """Take up some rows; whether what follows them in the log may follow them here."""
+        if part.begins or not self._runs:
+            self._oldest_there = part.first
         if part.begins:
             self._runs = [_Run(part.first, self.ring.steps)]
         elif apart or not self._runs:

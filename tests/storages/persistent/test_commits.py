@@ -166,6 +166,19 @@ def _interrupted(_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def test_errors_that_are_told_anew_make_room_although_no_step_is_inserted(tmp_path: Path) -> None:
+    with small_segments(2_000):
+        pair = Pair("priority", tmp_path)
+        pair.insert(12)
+        for _ in range(40):
+            pair.update()
+            pair.kept.flush()
+        assert 1 <= len(list(tmp_path.glob("*.errors"))) <= 2
+        pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
 def test_a_storage_with_a_directory_is_not_copied(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path)
     pair.insert(2)

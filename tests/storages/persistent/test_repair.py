@@ -214,6 +214,16 @@ def test_a_repair_that_was_interrupted_can_be_made_again(tmp_path: Path) -> None
         made("priority", tmp_path / "three", environments("frames", 2), size=SIZE).close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_nothing_is_damaged_nothing_is_changed(kind: str, tmp_path: Path) -> None:
+    filled("priority", tmp_path, kind)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert min(before) > "000000000001", "the oldest files were dropped already"
+    done = repair(tmp_path)
+    assert (done.dropped, done.steps) == ((), SIZE)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} | {"lock": b""} == before | {"lock": b""}
+
+
 def test_what_cannot_be_repaired_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError, match="is no directory"):
         repair(tmp_path / "nowhere")
