@@ -1,12 +1,14 @@
 """What a hyper-parameter may be, written in the signature that declares it and checked when a factory is made.
 
 A range is part of the annotation: ``alpha: Annotated[float, Within(0, 1)]``. :func:`conform` holds a value against
-such an annotation and returns it in the annotation's own type (an int becomes a float, a list a tuple), so that two
-factories made from equal values are equal, whether the values came from a script or from a configuration file.
+such an annotation and returns it in the annotation's own type (an int becomes a float, a list a tuple, a path the text
+that a configuration holds), so that two factories made from equal values are equal, whether the values came from a
+script or from a configuration file.
 """
 
 import collections.abc
 import numbers
+import pathlib
 import types
 import typing
 from dataclasses import dataclass
@@ -75,6 +77,8 @@ def conform(value: Any, annotation: Any) -> Any:
         return value
     if origin is tuple or origin is collections.abc.Sequence:
         return _conform_to_sequence(value, arguments)
+    if annotation is pathlib.Path and isinstance(value, pathlib.PurePath):
+        return str(value)
     if annotation is None or annotation is type(None):
         if value is not None:
             raise MisfitError(f"must be None, got {value!r}")

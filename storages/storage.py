@@ -149,6 +149,9 @@ class Storage(Component, ABC):
         self._before_change()
         self._ring.reset()
 
+    def close(self) -> None:
+        """Let go of everything outside of memory, if there is anything; what is in memory can still be read."""
+
     # What workers send each other
 
     def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:
@@ -230,7 +233,7 @@ class Storage(Component, ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
-        return {"ring": self._ring.state_dict(), "generator": self._generator.bit_generator.state}
+        return {"ring": self._ring.state_dict()} | self._state_beside_the_ring()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved.
@@ -240,7 +243,7 @@ class Storage(Component, ABC):
         """
         self._before_change()
         self._ring.load_state_dict(state["ring"])
-        self._generator.bit_generator.state = state["generator"]
+        self._load_beside_the_ring(state)
 
     def __len__(self) -> int:
         """Transitions stored."""
@@ -282,6 +285,14 @@ class Storage(Component, ABC):
 
     def _before_change(self) -> None:
         """What is stored, or what says how batches are made of it, is about to change."""
+
+    def _state_beside_the_ring(self) -> dict[str, Any]:
+        """What a state holds beside transitions, and errors of each of them: few numbers, as JSON can keep them."""
+        return {"generator": self._generator.bit_generator.state}
+
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        """Be what was saved; the ring is already."""
+        self._generator.bit_generator.state = state["generator"]
 
     def _current(self, hyper_parameter: float | Schedule) -> float:
         """What a hyper-parameter that may be a schedule is worth now."""

@@ -20,6 +20,7 @@ from storages.core.ring import Ring
 from storages.core.summary import Episodes as EpisodesStored
 from storages.core.summary import Field, episodes_of, fields_of
 from storages.episodes import Episodes
+from storages.persistent import PersistenceError, read_state
 from storages.schedule import LinearSchedule
 from storages.sequences import Sequences
 
@@ -82,6 +83,8 @@ def inspect_storage(path: Path) -> Inspection:
     state = checkpoint.load(file)
     try:
         storage, config = state["scheme"]["storage"], state["config"]["storage"]
+        if "position" in storage:
+            storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
         saved = storage["ring"]
         ring = Ring(
             saved["size"],
@@ -112,6 +115,8 @@ def inspect_storage(path: Path) -> Inspection:
             else None,
             lacks_alpha=errors is not None and alpha is None,
         )
+    except PersistenceError as error:
+        raise CheckpointError(f"{file} refers to what its storage keeps elsewhere: {error}") from error
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise CheckpointError(
             f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
@@ -124,7 +129,7 @@ def _episodes(
 ) -> tuple[EpisodeIndex | None, EpisodeStarts | None]:
     if begun is None:
         return None, None
-    index, episodes = EpisodeIndex(ring, begun.numpy()), _sequences(hyper_parameters)
+    index, episodes = EpisodeIndex(ring, np.array(begun, np.int64)), _sequences(hyper_parameters)
     return index, EpisodeStarts(ring, index, episodes) if isinstance(episodes, Episodes) else None
 
 

@@ -164,10 +164,11 @@ class Scheme:
         return self._collector.load_state_dict(state["collector"])
 
     def close(self) -> None:
-        """Close all environments."""
+        """Close all environments, and the storage."""
         self.envs.close()
         if self._test_envs is not None:
             self._test_envs.close()
+        self.storage.close()
 
     def _made_test_envs(self) -> VecEnv:
         if self._test_envs is None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeVar
+from weakref import WeakMethod
 
 Draw = TypeVar("Draw")
 Made = TypeVar("Made")
@@ -23,11 +24,12 @@ class Ahead(Generic[Draw, Made]):
     """Batches that are made before they are asked for, and taken back when what they are made of changes.
 
     Args:
-        put_back: called with a draw that nobody will see, to make all be as before it was drawn.
+        put_back: a method, called with a draw that nobody will see, to make all be as before it was drawn. Whoever it
+            is of is not kept alive by it.
     """
 
     def __init__(self, put_back: Callable[[Draw], None]) -> None:
-        self._put_back = put_back
+        self._put_back = WeakMethod(put_back)
         self._begun: deque[Draw] = deque()
         """What is being made, or was, and nobody has asked for yet."""
         self._maker: _Maker[Draw, Made] | None = None
@@ -80,8 +82,9 @@ class Ahead(Generic[Draw, Made]):
         if self._maker is not None:
             self._maker.stop()
             self._maker = None
-        if begun:
-            self._put_back(begun[0])
+        put_back = self._put_back()
+        if begun and put_back is not None:
+            put_back(begun[0])
 
 
 class _Maker(Generic[Draw, Made]):

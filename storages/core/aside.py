@@ -71,6 +71,16 @@ class Aside:
             self.queue[OLDEST] += np.count_nonzero(numbers >= 0)
             numbers.fill(NOTHING)
 
+    def free_all(self, slots: NDArray[np.int64]) -> None:
+        """Take back the places of the oldest slots that have any."""
+        self.queue[OLDEST] += np.count_nonzero(self.numbers[slots] >= 0)
+        self.numbers[slots] = NOTHING
+
+    def withdraw(self, slots: NDArray[np.int64]) -> None:
+        """Take back the places of the newest slots, which were given out last."""
+        self.queue[NEXT] -= np.count_nonzero(self.numbers[slots] >= 0)
+        self.numbers[slots] = NOTHING
+
     def clear(self) -> None:
         """Take back all places."""
         self.queue[OLDEST] = self.queue[NEXT]
@@ -85,17 +95,20 @@ class Aside:
         places = numbers[taken] % self.places
         return counted, {name: values[places] for name, values in self._values.items()}
 
-    def restore(
+    def append(
         self, slots: NDArray[np.int64], numbers: NDArray[np.int32], values: dict[str, NDArray[np.uint8]]
     ) -> None:
-        """Be what was saved; nothing may stand aside yet."""
-        taken = int(np.count_nonzero(numbers >= 0))
-        self.queue[:] = 0
-        self.make_room_for(taken)
-        self.queue[NEXT] = taken
-        self.numbers[slots] = numbers
+        """Take up what was saved, of slots newer than all that have something aside."""
+        taken = numbers >= 0
+        count = int(np.count_nonzero(taken))
+        self.make_room_for(count)
+        given: NDArray[np.int64] = self.queue[NEXT] + np.arange(count)
+        self.queue[NEXT] += count
+        own = numbers.copy()
+        own[taken] = given & LARGEST_NUMBER
+        self.numbers[slots] = own
         for name, saved in values.items():
-            self._values[name][:taken] = saved
+            self._values[name][given % self.places] = saved
 
     def make_room_for(self, more: int) -> None:
         """So many are about to be put aside; the values may lie elsewhere then."""

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.fields import LeafLayout, Path
+from storages.core.part import FOLLOWING, ROWS, Part, Pieces, fill, spans
 from storages.transition import Array
 
 
@@ -63,6 +64,19 @@ class Column:
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
         """Be what was saved."""
         self.data[rows] = saved["rows"].numpy()
+
+    def part(self, first: int, end: int) -> dict[str, Pieces]:
+        """Rows [first, end), as views, and what the last of them led to."""
+        rows = len(self.data)
+        arrays = {ROWS: tuple(self.data[span] for span in spans(first, end, rows)) or (self.data[:0],)}
+        return arrays | {FOLLOWING: (self.data[end % rows].copy(),)} if self.successor else arrays
+
+    def put(self, path: Path, part: Part) -> None:
+        """Take up a part's rows of the leaf at ``path``."""
+        rows = len(self.data)
+        fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, path))
+        if self.successor:
+            self.data[part.steps % rows] = part.array(FOLLOWING, path)
 
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.aside import Aside
+from storages.core.aside import NOTHING, Aside
 from storages.core.column import Column
 from storages.core.fields import Layout, LeafLayout, Path, nest, text
 from storages.core.frames import FrameColumn
 from storages.core.inlet import Inlet
 from storages.core.kernels import gather as kernel
 from storages.core.kernels.memory import data_address
+from storages.core.part import ASIDE, TAKEN, Name, Part, Pieces, slots
 from storages.transition import DONE2, FLAGS, SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
@@ -202,6 +203,37 @@ class Columns:
         return _Plan(
             np.array(fields, np.int64).reshape(-1, 6), here.array(), following.array(), numbers, leaves, stacks
         )
+
+    # Parts
+
+    def part(self, first: int, end: int, told: int) -> dict[Name, Pieces]:
+        """Rows [first, end), as views good until they are overwritten, and copies of what else belongs to them.
+
+        Args:
+            first: number of the first row.
+            end: number after the last.
+            told: the first row of which is said what stands aside of it; one less than ``first``, or as much.
+        """
+        arrays = {
+            Name(role, path): pieces
+            for path, column in self._columns.items()
+            for role, pieces in column.part(first, end).items()
+        }
+        numbers, aside = self.aside.saved(slots(told, end, self._rows))
+        arrays[Name(TAKEN)] = (numbers >= 0,)
+        return arrays | {Name(ASIDE, path): (aside[text(path)],) for path, _ in self.chained()}
+
+    def put(self, part: Part) -> None:
+        """Take up a part behind the rows before it."""
+        rows, end, taken = self._rows, part.steps, part.array(TAKEN)
+        told = end - len(taken)
+        self.aside.withdraw(slots(told, part.first, rows))
+        self.aside.free_all(slots(part.first + 1, end + 1, rows))
+        for path, column in self._columns.items():
+            column.put(path, part)
+        values = {text(path): part.array(ASIDE, path) for path, _ in self.chained()}
+        self.aside.append(slots(told, end, rows), np.where(taken, 0, NOTHING).astype(np.int32), values)
+        self.drop_computed()
 
     # Copies of the whole
 

@@ -18,9 +18,10 @@ from storages.core.column import Column, bytes_of
 from storages.core.fields import LeafLayout, Path
 from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
 from storages.core.kernels.stacks import compare_stacks, store_newest
+from storages.core.part import BEFORE, NEWEST, PADDING, PADDING_FRAMES, ROWS, Part, Pieces, fill, slots, spans
 from storages.transition import Array
 
-PADDING = "frames"
+FRAMES = "frames"
 """Name of the frames that streams begin with, where they stand aside."""
 
 
@@ -40,7 +41,7 @@ class FrameColumn(Column):
         self.depth = depth
         self._before = np.zeros((rows, num_envs), np.uint8)
         self._padding = Aside(np.empty((rows, num_envs), np.int32))
-        self._padding.add(PADDING, (self.depth - 1) * self.width)
+        self._padding.add(FRAMES, (self.depth - 1) * self.width)
         self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
 
     @property
@@ -114,7 +115,7 @@ class FrameColumn(Column):
         others = ~repeated & ~zero
         if others.any():
             places = self._padding.reserve(slot, envs[others])
-            self._padding.values(PADDING)[places] = older[others].reshape(len(places), -1)
+            self._padding.values(FRAMES)[places] = older[others].reshape(len(places), -1)
 
     def gather(
         self, first: NDArray[np.int64], last: NDArray[np.int64], aside: Aside, name: str, own: bool, following: bool
@@ -144,7 +145,7 @@ class FrameColumn(Column):
             aside.numbers.reshape(rows, 1),
             self._before.reshape(rows, 1),
             self._padding.numbers.reshape(rows, 1),
-            self._padding.values(PADDING),
+            self._padding.values(FRAMES),
             self.data.shape[1],
             first,
             last,
@@ -163,7 +164,7 @@ class FrameColumn(Column):
         return super().saved(rows) | {
             "before": torch.from_numpy(self._before[rows]),
             "padding": torch.from_numpy(numbers),
-            "padding_frames": torch.from_numpy(aside[PADDING]),
+            "padding_frames": torch.from_numpy(aside[FRAMES]),
             "newest": torch.from_numpy(self._newest.copy()),
         }
 
@@ -171,5 +172,30 @@ class FrameColumn(Column):
         """Be what was saved."""
         super().restore(rows, saved)
         self._before[rows] = saved["before"].numpy()
-        self._padding.restore(rows, saved["padding"].numpy(), {PADDING: saved["padding_frames"].numpy()})
+        self._padding.append(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
         self._newest = saved["newest"].numpy().copy()
+
+    def part(self, first: int, end: int) -> dict[str, Pieces]:
+        """Rows [first, end), as views, and what the last of them led to."""
+        rows = len(self.data)
+        numbers, frames = self._padding.saved(slots(first, end, rows))
+        places = list(spans(first, end, rows))
+        return {
+            ROWS: tuple(self.data[place] for place in places) or (self.data[:0],),
+            BEFORE: tuple(self._before[place] for place in places) or (self._before[:0],),
+            PADDING: (numbers,),
+            PADDING_FRAMES: (frames[FRAMES],),
+            NEWEST: (self._newest.copy(),),
+        }
+
+    def put(self, path: Path, part: Part) -> None:
+        """Take up a part's rows of the leaf at ``path``."""
+        rows, first, end = len(self.data), part.first, part.steps
+        places = list(spans(first, end, rows))
+        self._padding.free_all(slots(first + 1, end + 1, rows))
+        fill(self.data, places, part.array(ROWS, path))
+        fill(self._before, places, part.array(BEFORE, path))
+        frames = {FRAMES: part.array(PADDING_FRAMES, path)}
+        self._padding.append(slots(first, end, rows), part.array(PADDING, path), frames)
+        self._newest[...] = part.array(NEWEST, path)
+        self.data[end % rows] = self._newest[:, -1]

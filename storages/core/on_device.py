@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from storages.core.aside import Aside
 from storages.core.column import Column
 from storages.core.fields import Path, nest, text
-from storages.core.frames import PADDING, FrameColumn
+from storages.core.frames import FRAMES, FrameColumn
 from storages.core.kernels.places import following_places, stack_places
 from storages.core.ring import Ring
 from storages.core.transfer import Transfer, in_one_piece, taken_apart, torch_dtype
@@ -213,7 +213,7 @@ class _Table:
         if isinstance(column, FrameColumn):
             frames = column.depth - 1
             self._queues.append(
-                _Queue(column.padding, PADDING, self._queues[0].end, max(column.padding.places, few), frames)
+                _Queue(column.padding, FRAMES, self._queues[0].end, max(column.padding.places, few), frames)
             )
         self.padding_begin = self._queues[-1].begin
         self.values = torch.empty(0)

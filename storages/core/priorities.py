@@ -56,6 +56,8 @@ class Priorities:
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first."""
+        self._changed: NDArray[np.bool_] | None = None
+        """(leaves,): whose errors changed since they were last asked for; None as long as nobody asks."""
 
     # What the storage tells
 
@@ -85,11 +87,14 @@ class Priorities:
             transitions, errors, self._ring.start, self._ring.end, self._errors, rows, magnitudes
         )
         self._tree.set(rows[:live], self.priority(magnitudes[:live]))
+        if self._changed is not None:
+            self._changed[rows[:live]] = True
         self.largest_error = max(self.largest_error, largest)
 
     def fill(self, error: float) -> None:
         """Give all live transitions the same error."""
         self._errors.fill(error)
+        self._changed = None
         self.rescale(self.epsilon, self.alpha)
 
     def reset(self) -> None:
@@ -165,12 +170,36 @@ class Priorities:
 
     def state_dict(self) -> dict[str, Any]:
         """The errors of all live transitions, oldest first; priorities follow from them."""
-        live = np.arange(self._ring.start, self._ring.end) % self._leaves
-        return {
-            "errors": torch.from_numpy(self._errors[live]),
-            "largest_error": self.largest_error,
-            "alpha": self.alpha,
-        }
+        return {"errors": torch.from_numpy(self.errors(self._ring.oldest).ravel())} | self.summary()
+
+    def summary(self) -> dict[str, float]:
+        """What is to be kept beside the errors, as plain data."""
+        return {"largest_error": self.largest_error, "alpha": self.alpha}
+
+    def errors(self, first: int) -> NDArray[np.float32]:
+        """(steps, E): the errors of all transitions from step ``first`` on."""
+        envs = self._ring.envs
+        live = np.arange(first * envs, self._ring.end) % self._leaves
+        return self._errors[live].reshape(-1, envs)
+
+    def changes(self, everything: bool) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32]]:
+        """What updates have changed since the last call.
+
+        Args:
+            everything: ask for the errors of all live transitions instead.
+
+        Returns:
+            How many transitions after the oldest live one each changed one is, and its error; None instead of the
+            numbers where the errors are those of all live transitions: of the first call, at the latest.
+        """
+        start, changed = self._ring.start, self._changed
+        self._changed = np.zeros(self._leaves, np.bool_)
+        if changed is None or everything:
+            return None, self.errors(self._ring.oldest).ravel()
+        leaves = np.flatnonzero(changed)
+        offsets = (leaves - start) % self._leaves
+        live = offsets < self._ring.live_transitions
+        return offsets[live].astype(np.uint32), self._errors[leaves[live]]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved; the ring must be already."""
@@ -190,6 +219,8 @@ class Priorities:
         self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
         self._errors[starts.added % self._leaves] = error
         drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
+        if self._changed is not None:
+            self._changed[drawn] = True
         return np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn]))
 
 

@@ -31,6 +31,7 @@ from storages.core.fields import (
 from storages.core.inlet import must_be_finite
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.insert import STORED
+from storages.core.part import ENDED, Name, Part
 from storages.transition import DONE, FLAGS, OBS, RHS, SUCCESSORS, Array, Sample
 
 
@@ -304,11 +305,7 @@ class Ring:
             self.layout, self._columns = {}, _no_columns()
             self.steps, self.first = state["steps"], state["first"]
             return
-        layout: Layout = {}
-        for leaf in state["leaves"]:
-            rows, depth = leaf["rows"].numpy(), leaf["depth"]
-            layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + rows.shape[2:], rows.dtype)
-        layout |= {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
+        layout = saved_layout(state)
         saved_depths = {tuple(leaf["path"]): leaf["depth"] for leaf in state["leaves"] if leaf["depth"] > 1}
         if saved_depths != (depths := self._depths(layout)):
             raise ValueError(f"{self.owner}: made for stacked frames {depths}, saved with {saved_depths}")
@@ -319,10 +316,65 @@ class Ring:
         aside = {
             text(tuple(leaf["path"])): leaf["aside"].numpy() for leaf in state["leaves"] if leaf["aside"] is not None
         }
-        self._columns.aside.restore(live, state["aside_numbers"].numpy(), aside)
+        self._columns.aside.append(live, state["aside_numbers"].numpy(), aside)
         for leaf in state["leaves"]:
             column = self._columns[tuple(leaf["path"])]
             column.restore(self._rows_that_matter(column), leaf)
+
+    # In parts
+
+    @property
+    def needed(self) -> int:
+        """Number of the oldest row that matters: the oldest live one, or one that its stack reaches back to."""
+        deepest = max((column.depth for column in self._columns.stacked.values()), default=1)
+        return max(self.first, self.oldest - (deepest - 1))
+
+    @property
+    def stacked(self) -> dict[Path, int]:
+        """How many frames each leaf is a stack of, of those that are stacks."""
+        return {path: column.depth for path, column in self._columns.stacked.items()}
+
+    @property
+    def bytes_of_a_step(self) -> int:
+        """What a step takes of memory, but for what stands aside; known with the layout."""
+        return self.envs * sum(column.width for _, column in self._columns.inserted())
+
+    def part(self, first: int) -> Part:
+        """The rows from ``first`` on, which must not be before :attr:`needed`.
+
+        Views of the rows are part of it: it is good until ``rows`` steps after its first one were inserted. Where there
+        is a row before, what it led to belongs to the part, because it may have turned out late that nothing
+        continues it.
+        """
+        told = first - 1 if first > max(self.first, self.steps - self.rows + 1) else first
+        arrays = self._columns.part(first, self.steps, told)
+        arrays[Name(ENDED)] = (self._ended.copy(),)
+        return Part(first, self.steps, first == self.needed, self.first, arrays)
+
+    def prepare(self, layout: Layout, num_envs: int) -> None:
+        """Make columns of a layout; nothing may be stored.
+
+        Raises:
+            SampleError: the observations are no stacks of so many frames.
+        """
+        assert self.steps == self.first
+        self._make_columns(layout, num_envs)
+
+    def put(self, part: Part) -> None:
+        """Take up a part behind the newest row, or instead of all rows if it begins anew.
+
+        Args:
+            part: of a ring of the same size and layout.
+        """
+        if part.begins or self.steps == self.first:
+            self._columns.aside.clear()
+            for _, column in self._columns.inserted():
+                column.reset()
+        else:
+            assert part.first == self.steps
+        self._columns.put(part)
+        self._ended = part.array(ENDED).copy()
+        self.first, self.steps = part.since, part.steps
 
     # Inside
 
@@ -447,6 +499,15 @@ class Ring:
 
 
 _NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
+
+
+def saved_layout(state: Mapping[str, Any]) -> Layout:
+    """The layout of the ring that a state was saved of; empty where it had none yet."""
+    layout: Layout = {}
+    for leaf in state["leaves"]:
+        rows, depth = leaf["rows"].numpy(), leaf["depth"]
+        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + rows.shape[2:], rows.dtype)
+    return layout | {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
 
 
 def _no_columns() -> Columns:

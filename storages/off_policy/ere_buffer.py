@@ -1,6 +1,7 @@
 """Replay that emphasises recent experience: the further an update phase has come, the newer what it draws from."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -37,6 +38,9 @@ class EREBuffer(PERBuffer):
         prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
             ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -61,8 +65,15 @@ class EREBuffer(PERBuffer):
         sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
+        self.eta = eta
+        self.cmin = cmin
+        self.adapt_eta = adapt_eta
+        self._improvement = Improvement()
         super().__init__(
             device,
             actor,
@@ -79,12 +90,11 @@ class EREBuffer(PERBuffer):
             sequences=sequences,
             prefetch=prefetch,
             keep_on_device=keep_on_device,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
-        self.eta = eta
-        self.cmin = cmin
-        self.adapt_eta = adapt_eta
-        self._improvement = Improvement()
 
     @property
     def current_eta(self) -> float:
@@ -119,15 +129,11 @@ class EREBuffer(PERBuffer):
         """Number of the oldest transition that a batch may hold."""
         return self._ring.end - newest_count(len(self), self.current_eta, self.cmin, update, updates)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, priorities, returns seen and the random generator too: the next batch is the same batch."""
-        return super().state_dict() | {"improvement": self._improvement.state_dict()}
+    def _state_beside_the_ring(self) -> dict[str, Any]:
+        return super()._state_beside_the_ring() | {"improvement": self._improvement.state_dict()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
-
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
-        self._improvement.load_state_dict(state["improvement"])
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        super()._load_beside_the_ring(state)
+        self._improvement = Improvement()
+        if "improvement" in state:
+            self._improvement.load_state_dict(state["improvement"])

@@ -1,6 +1,7 @@
 """Hindsight: what was reached is taken for what was meant, so that failures teach too."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -60,6 +61,9 @@ class HERBuffer(EREBuffer):
             ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known. Functions
             that relabel are called by that thread, also for batches that nobody asks for in the end.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
@@ -92,8 +96,20 @@ class HERBuffer(EREBuffer):
         sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
+        self.her_function = her_function
+        self.her_ratio = her_ratio
+        self.strategy: Strategy = strategy
+        self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
+        if her_function is None and self._reward is None:
+            raise ValueError(
+                f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
+                f"give a her_function that says what a reward would have been"
+            )
         super().__init__(
             device,
             actor,
@@ -113,17 +129,11 @@ class HERBuffer(EREBuffer):
             sequences=sequences,
             prefetch=prefetch,
             keep_on_device=keep_on_device,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
-        self.her_function = her_function
-        self.her_ratio = her_ratio
-        self.strategy: Strategy = strategy
-        self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
-        if her_function is None and self._reward is None:
-            raise ValueError(
-                f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
-                f"give a her_function that says what a reward would have been"
-            )
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -199,3 +209,8 @@ class HERBuffer(EREBuffer):
     @property
     def _knows_episodes(self) -> bool:
         return True
+
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        if self._ring.layout and self.her_function is None:
+            check_goals(self._ring)
+        super()._load_beside_the_ring(state)

@@ -1,6 +1,7 @@
 """Replay of n steps at a time: rewards reach further back, at the price of what the policy then was."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ class NStepReplayBuffer(ReplayBuffer):
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -40,8 +44,12 @@ class NStepReplayBuffer(ReplayBuffer):
         sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
+        self.n_step = n_step
         super().__init__(
             device,
             actor,
@@ -51,9 +59,11 @@ class NStepReplayBuffer(ReplayBuffer):
             sequences=sequences,
             prefetch=prefetch,
             keep_on_device=keep_on_device,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
-        self.n_step = n_step
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:

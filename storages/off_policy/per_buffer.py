@@ -1,6 +1,7 @@
 """Prioritised replay: what the algorithm was wrong about comes back more often."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -40,6 +41,9 @@ class PERBuffer(NStepReplayBuffer):
         prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one. A batch
             is then drawn before the errors of the last ``prefetch`` updates are known, however fast the learner is.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -61,8 +65,19 @@ class PERBuffer(NStepReplayBuffer):
         sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
+        self.epsilon = epsilon
+        self.alpha = alpha
+        self.beta = beta
+        self.default_error: InitialError = default_error
+        self.weights_over = weights_over
+        self.stratified = stratified
+        self._priorities: Priorities | None = None
+        """None while ``alpha`` is 0 and nobody asks for priorities."""
         super().__init__(
             device,
             actor,
@@ -73,16 +88,11 @@ class PERBuffer(NStepReplayBuffer):
             sequences=sequences,
             prefetch=prefetch,
             keep_on_device=keep_on_device,
+            directory=directory,
+            commit_every=commit_every,
+            durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
-        self.epsilon = epsilon
-        self.alpha = alpha
-        self.beta = beta
-        self.default_error: InitialError = default_error
-        self.weights_over = weights_over
-        self.stratified = stratified
-        self._priorities: Priorities | None = None
-        """None while ``alpha`` is 0 and nobody asks for priorities."""
 
     # What the learner calls
 
@@ -175,27 +185,24 @@ class PERBuffer(NStepReplayBuffer):
         """Bytes of memory that the stored fields and their priorities take, free room included."""
         return super().nbytes + (self._priorities.nbytes if self._priorities is not None else 0)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, priorities and the random generator too: the next batch is the same batch."""
-        priorities = None if self._priorities is None else self._priorities.state_dict()
-        return super().state_dict() | {"priorities": priorities}
+    # Inside
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
+    def _state_beside_the_ring(self) -> dict[str, Any]:
+        summary = None if self._priorities is None else self._priorities.summary()
+        return super()._state_beside_the_ring() | {"priorities": summary}
 
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
-        self._priorities = None
-        if state["priorities"] is not None:
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        super()._load_beside_the_ring(state)
+        self._priorities, saved = None, state.get("priorities")
+        if saved is not None:
             self._priorities = self._new_priorities()
-            self._priorities.load_state_dict(state["priorities"])
+            self._priorities.load_state_dict(saved)
             if isinstance(self.alpha, Schedule):
                 # Schedules are followed in steps: what priorities were made with is not what the schedule says now.
-                self._priorities.rescale(self.epsilon, state["priorities"]["alpha"])
+                self._priorities.rescale(self.epsilon, saved["alpha"])
 
-    # Inside
+    def _kept_priorities(self) -> Priorities | None:
+        return self._priorities
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         first = self._first_of(update, updates)

@@ -1,6 +1,7 @@
 """The plain replay buffer: every stored transition is as likely as any other."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from storages.core import samplers, windows
 from storages.core.ahead import Ahead
 from storages.core.episode_starts import EpisodeStarts
 from storages.core.episodes import EpisodeIndex
-from storages.core.fields import Path
+from storages.core.fields import Path as Leaf
 from storages.core.on_device import DeviceMemoryError, OnDevice
 from storages.core.packed_episodes import Packing, packing_of, put_together_packed
 from storages.core.relabel import Goals
@@ -19,8 +20,9 @@ from storages.core.sequences import Layout, Runs, episodes_laid_out, keys_of_ste
 from storages.core.transfer import Sent, Transfer
 from storages.episodes import Episodes
 from storages.hyper_parameters import Count, CountOrZero
+from storages.persistent.journalled_storage import JournalledStorage
 from storages.sequences import Sequences
-from storages.storage import Discounting, Environments, Storage
+from storages.storage import Discounting, Environments
 from storages.transition import INDICES, WEIGHTS, Batch, Sample
 
 
@@ -48,7 +50,7 @@ class Draw(NamedTuple):
     """Where the random generator stood before; None where nobody will ask."""
 
 
-class ReplayBuffer(Storage):
+class ReplayBuffer(JournalledStorage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
@@ -56,13 +58,16 @@ class ReplayBuffer(Storage):
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
+        commit_every: steps that are missing on disk at most.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
     on_policy = False
-    unchangeable = frozenset({"size", "sequences", "keep_on_device"})
+    unchangeable = JournalledStorage.unchangeable | {"sequences", "keep_on_device"}
     n_step = 1
-    _on_host: frozenset[Path] = frozenset()
+    _on_host: frozenset[Leaf] = frozenset()
     """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""
 
     def __init__(
@@ -76,13 +81,15 @@ class ReplayBuffer(Storage):
         sequences: Sequences | Episodes | None = None,
         prefetch: CountOrZero = 0,
         keep_on_device: bool = False,
+        directory: str | Path | None = None,
+        commit_every: Count = 1_000,
+        durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequences = sequences
         self.prefetch = prefetch
         self.keep_on_device = keep_on_device
-        self._transfer = Transfer(self.device)
+        self._transfer = Transfer(torch.device(device))
         self._on_device: OnDevice | None = None
         self._ahead: Ahead[Draw, Sent] = Ahead(self._put_back)
         self._inserted = 0
@@ -91,6 +98,7 @@ class ReplayBuffer(Storage):
         """None where nothing is asked of episodes, or nothing was inserted yet."""
         self._starts: EpisodeStarts | None = None
         """As well where batches are not of episodes."""
+        super().__init__(device, actor, algorithm, envs, size, directory, commit_every, durable, allow_nonfinite)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -112,6 +120,7 @@ class ReplayBuffer(Storage):
         Raises:
             SampleError: the sample does not fit; nothing of it was stored.
             DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
+            PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
         if self.keep_on_device and self._on_device is None:
             self._begin_on_device(sample)
@@ -300,10 +309,9 @@ class ReplayBuffer(Storage):
         parts = (self._episodes, self._starts, self._on_device)
         return super().nbytes + sum(part.nbytes for part in parts if part is not None)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
-        state = super().state_dict() | {"inserted": self._inserted, "sampled": self._sampled}
-        state["episodes_begun"] = None if self._episodes is None else torch.from_numpy(self._episodes.begun)
+    def _state_beside_the_ring(self) -> dict[str, Any]:
+        state = super()._state_beside_the_ring() | {"inserted": self._inserted, "sampled": self._sampled}
+        state["episodes_begun"] = None if self._episodes is None else self._episodes.begun.tolist()
         if self._ahead.oldest is not None:
             # As if nothing had been drawn that nobody has asked for yet.
             state["generator"] = self._ahead.oldest.before
@@ -312,25 +320,22 @@ class ReplayBuffer(Storage):
     def __getstate__(self) -> dict[str, Any]:
         # Neither is a thread copied, nor what follows from the rest.
         self._ahead.take_back()
-        return self.__dict__ | {"_on_device": None}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_ahead", "_on_device")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._ahead, self._on_device = Ahead(self._put_back), None
         if self.keep_on_device and self._ring.layout:
             self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
-
-        Raises:
-            ValueError: it was saved with another size or number of environments.
-        """
-        super().load_state_dict(state)
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        super()._load_beside_the_ring(state)
         self._on_device = None
         if self.keep_on_device and self._ring.layout:
             self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
         self._inserted, self._sampled = state["inserted"], state["sampled"]
-        begun = state["episodes_begun"]
         self._episodes, self._starts = None, None
-        if begun is not None:
-            self._index_episodes(begun.numpy())
+        if self._knows_episodes and self._ring.layout:
+            # Saved by a storage that asked nothing of episodes, the oldest steps may begin any.
+            begun = state.get("episodes_begun")
+            self._index_episodes(None if begun is None else np.array(begun, np.int64))

@@ -206,6 +206,24 @@ def test_every_storage_can_be_inspected_and_nothing_but_the_picture_is_written(
     assert {path for path in folder.iterdir() if path.is_file()} - before.keys() == {folder / "storage.png"}
 
 
+def test_what_a_storage_keeps_in_a_directory_is_inspected_as_of_the_checkpoint(tmp_path: Path) -> None:
+    def inspected(name: str, **on_disk: Any) -> Inspection:
+        storage = prl.PERBuffer.create_factory(size=20, alpha=0.5, epsilon=0.25, **on_disk)
+        return inspect_storage(saved(tmp_path / name, dqn_scheme(envs=COUNTER, storage=storage)))
+
+    memory, disk = inspected("memory"), inspected("disk", directory=tmp_path / "experience")
+    assert disk.fields == memory.fields
+    assert disk.episodes is not None
+    assert memory.episodes is not None
+    assert disk.episodes.returns.tolist() == memory.episodes.returns.tolist()
+    assert disk.priorities is not None
+    assert memory.priorities is not None
+    assert disk.priorities.values.tolist() == memory.priorities.values.tolist()
+    (tmp_path / "experience" / "storage.json").unlink()
+    with pytest.raises(CheckpointError, match=r"refers to what its storage keeps elsewhere: .*experience"):
+        inspect_storage(tmp_path / "disk")
+
+
 def test_stacked_frames_are_told_with_the_bytes_of_one(tmp_path: Path) -> None:
     stack = ("FrameStackObservation", {"stack_size": 4})
     envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 5}, wrappers=[stack])

@@ -68,6 +68,31 @@ def test_a_resumed_run_has_what_was_saved(name: str, tmp_path: Path) -> None:
     assert resumed.scheme.algorithm.state_dict().keys() == learner.scheme.algorithm.state_dict().keys()
 
 
+def test_a_run_that_keeps_its_experience_on_disk_resumes_as_one_that_does_not(tmp_path: Path) -> None:
+    def resumed_run(name: str, **on_disk: Any) -> prl.Learner:
+        storage = prl.PERBuffer.create_factory(size=60, n_step=2, alpha=0.6, beta=0.4, epsilon=0.01, **on_disk)
+        learner = prl.Learner(dqn_scheme(storage=storage), 10_000, tmp_path / name)
+        for saved_at, left_at in ((250, 250), (400, 500)):
+            while learner.scheme.steps < saved_at:
+                learner.step()
+            learner.save_checkpoint()
+            while learner.scheme.steps < left_at:
+                learner.step()
+        learner.close()
+        learner = prl.Learner.resume(tmp_path / name)
+        assert learner.scheme.steps == 400
+        while learner.scheme.steps < 450:
+            learner.step()
+        return learner
+
+    one, two = resumed_run("memory"), resumed_run("disk", directory=tmp_path / "experience", commit_every=10)
+    assert_equal(one.scheme.algorithm.state_dict(), two.scheme.algorithm.state_dict())
+    assert_equal(one.scheme.storage.get_all_buffer_data(), two.scheme.storage.get_all_buffer_data())
+    assert_equal(next_batch(one), next_batch(two))
+    assert (tmp_path / "disk" / "checkpoint.pt").stat().st_size < (tmp_path / "memory" / "checkpoint.pt").stat().st_size
+    two.close()
+
+
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_resumed_run_goes_on_to_the_target(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(SCHEMES[name](), 200, tmp_path / "run", log_every=50)
@@ -116,16 +141,7 @@ def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_
         config["algorithm"]
         == prl.DQN.create_factory(start_steps=40, mini_batch_size=16, test_every=100, num_test_episodes=2).config
     )
-    assert config["storage"] == {
-        "name": "ReplayBuffer",
-        "hyper_parameters": {
-            "size": 150,
-            "sequences": None,
-            "prefetch": 0,
-            "keep_on_device": False,
-            "allow_nonfinite": False,
-        },
-    }
+    assert config["storage"] == prl.ReplayBuffer.create_factory(size=150).config
     assert (config["seed"], config["target_steps"]) == (7, 300)
     versions = json.loads((tmp_path / "run" / "versions.json").read_text())
     assert versions["packages"]["torch"] == torch.__version__

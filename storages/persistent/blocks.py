@@ -1,0 +1,205 @@
+"""Blocks: what a commit writes in one go, and what is believed only as a whole.
+
+A block is a header of fixed length with its own checksum, a line of JSON that says which arrays follow, these arrays,
+each on a multiple of 8 bytes, and a checksum of all but the header. What a process that was killed leaves behind is a
+block that the file ends before; any other that is not whole is damaged. After one, the next is found by its magic.
+"""
+
+import json
+import math
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from storages.core.part import Name, Pieces
+from storages.transition import Array
+
+FORMAT = 1
+"""The layout of blocks and manifests that this code writes, and the only one that it reads."""
+
+_MAGIC = b"\x89journal"
+_HEADER = struct.Struct("<8sI4xQQQQQ")
+"""Magic, format, number of the commit, first step, number after the last, bytes of JSON, bytes of arrays."""
+_CHECKSUM = struct.Struct("<I4x")
+_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
+_ALIGNED = 8
+_WRITTEN_AT_ONCE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Block:
+    """A commit, or what belongs to one.
+
+    Args:
+        commit: its number, from 1.
+        first: number of the first step that it holds.
+        steps: number after the last.
+        facts: plain data.
+        arrays: by name.
+    """
+
+    commit: int
+    first: int
+    steps: int
+    facts: dict[str, Any]
+    arrays: dict[Name, Pieces]
+
+
+class Found(NamedTuple):
+    """A block in a file."""
+
+    block: Block
+    checksum: int
+    end: int
+    """Number of the byte after it."""
+
+
+class Flaw(NamedTuple):
+    """Bytes of a file that are no block."""
+
+    begin: int
+    end: int
+    cut: bool
+    """Whether the file ends before they would: what a process that was killed leaves behind."""
+    first: int | None
+    """Number of the first step that they held, where their header says so."""
+    steps: int | None
+    """Number after the last."""
+
+
+def write(file: int, block: Block) -> tuple[int, int]:
+    """Write a block at a file's end; returns how many bytes it has, and its checksum.
+
+    Raises:
+        OSError: not all of it could be written.
+    """
+    listed = [[*name, *_described(pieces)] for name, pieces in block.arrays.items()]
+    text = json.dumps({"facts": block.facts, "arrays": listed}, default=_plain, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNED)
+    arrays_bytes = sum(_aligned(sum(piece.nbytes for piece in pieces)) for pieces in block.arrays.values())
+    header = _HEADER.pack(_MAGIC, FORMAT, block.commit, block.first, block.steps, len(text), arrays_bytes)
+    output = _Output(file)
+    output.write(header + _CHECKSUM.pack(zlib.crc32(header)))
+    output.checksum = 0
+    output.write(text)
+    for pieces in block.arrays.values():
+        length = 0
+        for piece in pieces:
+            output.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+            length += piece.nbytes
+        output.write(bytes(_aligned(length) - length))
+    checksum = output.checksum
+    output.write(_CHECKSUM.pack(checksum))
+    output.flush()
+    return _HEADER_BYTES + len(text) + arrays_bytes + _CHECKSUM.size, checksum
+
+
+def read(path: Path) -> Iterator[Found | Flaw]:
+    """What a file holds, in its order."""
+    with path.open("rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        if length == 0:
+            return
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    offset = 0
+    while offset < length:
+        header = _header_at(data, offset)
+        if header is None:
+            end = _next_header(data, offset + 1)
+            yield Flaw(offset, end, length - offset < _HEADER_BYTES, None, None)
+            offset = end
+            continue
+        _, _, commit, first, steps, text_bytes, arrays_bytes = header
+        begin, end = offset + _HEADER_BYTES, offset + _HEADER_BYTES + text_bytes + arrays_bytes + _CHECKSUM.size
+        if end > length:
+            yield Flaw(offset, length, True, first, steps)
+            return
+        with memoryview(data) as view, view[begin : end - _CHECKSUM.size] as content:
+            checksum = zlib.crc32(content)
+        if _CHECKSUM.pack(checksum) == data[end - _CHECKSUM.size : end]:
+            said = json.loads(data[begin : begin + text_bytes])
+            arrays = _arrays(data, begin + text_bytes, said["arrays"])
+            yield Found(Block(commit, first, steps, said["facts"], arrays), checksum, end)
+        else:
+            yield Flaw(offset, end, False, first, steps)
+        offset = end
+
+
+def _header_at(data: mmap.mmap, offset: int) -> tuple[Any, ...] | None:
+    header = data[offset : offset + _HEADER.size]
+    checksum = data[offset + _HEADER.size : offset + _HEADER_BYTES]
+    if header[: len(_MAGIC)] != _MAGIC or checksum != _CHECKSUM.pack(zlib.crc32(header)):
+        return None
+    fields = _HEADER.unpack(header)
+    return fields if fields[1] == FORMAT else None
+
+
+def _next_header(data: mmap.mmap, offset: int) -> int:
+    while (offset := data.find(_MAGIC, offset)) >= 0:
+        if _header_at(data, offset) is not None:
+            return offset
+        offset += 1
+    return len(data)
+
+
+def _arrays(data: mmap.mmap, offset: int, listed: list[Any]) -> dict[Name, Pieces]:
+    arrays: dict[Name, Pieces] = {}
+    for role, leaf, dtype, shape in listed:
+        array: Array = np.frombuffer(data, np.dtype(dtype), math.prod(shape), offset).reshape(shape)
+        arrays[Name(role, tuple(leaf))] = (array,)
+        offset += _aligned(array.nbytes)
+    return arrays
+
+
+def _described(pieces: Pieces) -> tuple[str, list[int]]:
+    return pieces[0].dtype.str, [sum(len(piece) for piece in pieces), *pieces[0].shape[1:]]
+
+
+def _aligned(length: int) -> int:
+    return -(-length // _ALIGNED) * _ALIGNED
+
+
+def _plain(number: Any) -> Any:
+    if isinstance(number, np.generic):
+        return number.item()
+    raise TypeError(f"{number!r} is not plain data")
+
+
+class _Output:
+    """A file that gets few large pieces instead of many small ones."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._held = bytearray()
+        self.checksum = 0
+
+    def write(self, data: "bytes | memoryview[int]") -> None:
+        self.checksum = zlib.crc32(data, self.checksum)
+        if len(data) > _WRITTEN_AT_ONCE_BYTES:
+            self.flush()
+            _write_all(self._file, memoryview(data))
+            return
+        self._held += data
+        if len(self._held) > _WRITTEN_AT_ONCE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        held, self._held = self._held, bytearray()
+        _write_all(self._file, memoryview(held))
+
+
+def _write_all(file: int, data: "memoryview[int]") -> None:
+    while len(data):
+        data = data[os.write(file, data) :]
+
+
+def checksum_of(facts: Mapping[str, Any]) -> int:
+    """Of plain data, however it is laid out in a file."""
+    return zlib.crc32(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode())

@@ -1,0 +1,9 @@
+"""What can go wrong on disk."""
+
+
+class PersistenceError(RuntimeError):
+    """Something cannot be written or read; the text names the file, what is safe, and the way out."""
+
+
+class DamageError(PersistenceError):
+    """What was written is not what is read; nothing of it is taken for data."""

@@ -1,0 +1,353 @@
+"""The journal of a storage: commits to disk beside what it does in memory.
+
+A directory holds ``storage.json`` (what is kept there), ``lock`` (who writes), and two logs: of steps, each block of
+which is a commit, and, where there are priorities, of the errors that updates gave, written before the steps of the
+same commit. A commit holds the steps since the one before, and everything else of the storage that is not a matter of
+single transitions, so that all blocks up to any one of them are the storage as it was then.
+
+What is committed is read from the ring while the next steps come in: at most half as many steps as the ring holds are
+on their way at a time, and it overwrites the oldest.
+"""
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+from storages.core.part import ERRORS, Name, Part
+from storages.core.priorities import Priorities
+from storages.core.ring import Ring
+from storages.persistent.blocks import Block
+from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.lock import Lock
+from storages.persistent.manifest import Manifest
+from storages.persistent.recovery import OFFSETS, Recovered, recover
+from storages.persistent.segments import Segments, sync_directory
+
+STEPS_SUFFIX, ERRORS_SUFFIX = "steps", "errors"
+SEGMENT_BYTES = 64 << 20
+"""A file that is longer is not continued."""
+_LARGEST_COMMIT_BYTES = 64 << 20
+"""Of steps that are larger, fewer are committed at a time."""
+
+
+class Position(TypedDict):
+    """A commit, as plain data: its number, and the checksum that tells it from another of the same number."""
+
+    commit: int
+    checksum: int
+
+
+class _Commit:
+    """What is to be written, taken from the storage at one instant."""
+
+    def __init__(self, ring: Ring, part: Part, facts: dict[str, Any], changes: Block | None) -> None:
+        self.manifest = Manifest.of(ring)
+        self.part, self.facts, self.changes = part, facts, changes
+
+
+class Journal:
+    """What a storage writes, and what it reads when it is made again.
+
+    Args:
+        directory: where; made if it is not there.
+        owner: the storage's name, for errors.
+        ring: the storage's, still empty.
+        commit_every: steps that are on their way to the disk at most.
+        durable: whether commits survive a power cut.
+
+    Raises:
+        PersistenceError: the directory is in use, is something else, or holds another storage.
+    """
+
+    def __init__(self, directory: Path, owner: str, ring: Ring, commit_every: int, durable: bool) -> None:
+        self.directory = directory.absolute()
+        self._owner, self._durable = owner, durable
+        self._lock = _claimed(self.directory, owner, durable)
+        try:
+            self._manifest = Manifest.read(self.directory)
+            if self._manifest is not None:
+                self._manifest.prepare(ring, self.directory)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
+        self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
+        self._writer = ThreadPoolExecutor(1, "journal")
+        self._writing: Future[None] | None = None
+        self._failed = False
+        """Whether the last commit could not be written."""
+        self._errors_on_their_way = False
+        """Whether changed errors were taken that are not on disk."""
+        self._at_most = min(commit_every, ring.size)
+        self.cut_bytes = 0
+        """Of a commit that was being written when the last process that wrote here was killed."""
+        self.due = 0
+        """Before which step the next commit is to be made."""
+        self.written = 0
+        """The number after the newest step that is on disk."""
+        self._stands = Recovered()
+        self._all_errors_bytes = 0
+
+    # Back into memory
+
+    def recover(self, ring: Ring) -> dict[str, Any] | None:
+        """Fill the ring with what is there, and drop what was being written; returns what stands beside the ring.
+
+        Raises:
+            DamageError: something is not what was written; the text names file and steps.
+        """
+        return self._recover(ring, None)
+
+    def roll_back(self, ring: Ring, position: Position) -> dict[str, Any] | None:
+        """Be as of a commit; what was written later is dropped.
+
+        Raises:
+            PersistenceError: the directory does not have it; nothing was dropped.
+            DamageError: something is not what was written; the text names file and steps.
+        """
+        self._refuse_unless_held()
+        self._settle()
+        if position["commit"]:
+            self._needed_of(position)
+            for _ in self._errors.read():
+                # Damage is found before anything is changed.
+                pass
+        ring.reset()
+        if not position["commit"]:
+            ring.steps = ring.first = 0
+        return self._recover(ring, position["commit"])
+
+    def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:
+        try:
+            self._stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
+            cut = self._steps.cut(self._stands.steps_end) + self._errors.cut(self._stands.errors_end)
+        except DamageError as damage:
+            raise DamageError(
+                f"{self._owner}: {damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged "
+                f"and keeps the rest"
+            ) from None
+        except OSError as error:
+            raise PersistenceError(f"{self._owner}: {self.directory} cannot be read or written: {error}") from error
+        if until is None:
+            self.cut_bytes = cut
+        self.written, self.due, self._failed, self._errors_on_their_way = ring.steps, 0, False, True
+        return self._stands.state
+
+    # What is committed
+
+    @property
+    def position(self) -> Position:
+        """The last commit, once it is on disk."""
+        self._wait()
+        return {"commit": self._stands.commit, "checksum": self._stands.checksum}
+
+    def commit_soon(self, ring: Ring, state: dict[str, Any], priorities: Priorities | None) -> None:
+        """Have a commit written while the storage goes on; waits for the one before.
+
+        Raises:
+            PersistenceError: that one, or this one, could not be written.
+        """
+        self._refuse_unless_held()
+        self._wait()
+        if not ring.layout:
+            return
+        commit = self._taken(ring, state, priorities, self._stands.pinned)
+        at_a_time = min(self._at_most // 2, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step))
+        if self._failed or self._at_most == 1:
+            self._write(commit)
+        else:
+            self._writing = self._writer.submit(self._write, commit)
+        self.due = ring.steps + max(1, at_a_time)
+
+    def flush(self, ring: Ring, state: dict[str, Any], priorities: Priorities | None, pin: bool = False) -> None:
+        """Commit what there is, and wait until it is on disk.
+
+        Args:
+            ring: the storage's.
+            state: what stands beside the ring.
+            priorities: the storage's, if it has any.
+            pin: whether a checkpoint will refer to this commit. The one pinned before stays pinned too, because a
+                checkpoint is replaced only when the next is whole.
+
+        Raises:
+            PersistenceError: it could not be written.
+        """
+        self._refuse_unless_held()
+        self._settle()
+        if not ring.layout:
+            return
+        pinned = [*self._stands.pinned[-1:], [self._stands.commit + 1, ring.needed]] if pin else self._stands.pinned
+        self._write(self._taken(ring, state, priorities, pinned))
+
+    def pin(self, position: Position) -> None:
+        """Keep what a commit needs, and no longer what those pinned before need; written with the next commit.
+
+        Raises:
+            PersistenceError: the directory does not have it.
+        """
+        self._settle()
+        commit = position["commit"]
+        self._stands.pinned = [[commit, self._needed_of(position)]] if commit else []
+
+    def changed(self) -> None:
+        """Say that what is on disk already is something else now; the next commit holds everything."""
+        self.written = self.due = 0
+
+    def wait(self) -> None:
+        """Let what is on its way reach the disk, or fail; what failed is tried again with the next commit."""
+        self._settle()
+
+    def close(self) -> None:
+        """Let others have the directory; commits nothing."""
+        self._writer.shutdown()
+        self._steps.close()
+        self._errors.close()
+        self._lock.release()
+        self.due = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be committed any more: after :meth:`close`, or in a process that was forked off."""
+        return not self._lock.held
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise PersistenceError(
+            f"{self._owner}: a storage with a directory cannot be copied or sent, as one writes there at a time; copy "
+            f"or send its factory, or make one without a directory of what storages.persistent.read_state reads there"
+        )
+
+    # Inside
+
+    def _taken(
+        self, ring: Ring, state: dict[str, Any], priorities: Priorities | None, pinned: list[list[int]]
+    ) -> _Commit:
+        part = ring.part(max(self.written, ring.needed))
+        facts = {
+            "state": state,
+            "pinned": pinned,
+            "begins": part.begins,
+            "since": part.since,
+            "needed": ring.needed,
+        }
+        changes = None
+        if priorities is not None:
+            part = replace(part, arrays=part.arrays | {Name(ERRORS): (priorities.errors(part.first),)})
+            anew = self._errors.end.offset > max(SEGMENT_BYTES, 4 * self._all_errors_bytes)
+            offsets, errors = priorities.changes(everything=anew or self._errors_on_their_way)
+            self._errors_on_their_way = True
+            arrays = {} if offsets is None else {Name(OFFSETS): (offsets,)}
+            changes = Block(0, part.first, part.steps, {"start": ring.start}, arrays | {Name(ERRORS): (errors,)})
+        return _Commit(ring, part, facts, changes)
+
+    def _write(self, commit: _Commit) -> None:
+        """Called by one thread at a time."""
+        number, errors_end = self._stands.commit + 1, self._errors.end
+        part, facts, changes = commit.part, commit.facts, commit.changes
+        everything = changes is not None and Name(OFFSETS) not in changes.arrays
+        try:
+            if commit.manifest != self._manifest:
+                commit.manifest.write(self.directory, self._durable)
+                self._manifest = commit.manifest
+            if changes is not None:
+                self._errors.append(replace(changes, commit=number), anew=everything)
+                if everything:
+                    self._all_errors_bytes = self._errors.end.offset
+            end = self._steps.end
+            anew = end.segment == 0 or end.offset > SEGMENT_BYTES
+            if anew:
+                facts = facts | {"storage": commit.manifest.facts()}
+            checksum = self._steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew)
+        except BaseException as error:
+            self._failed, self.due = True, 0
+            self._errors.end = errors_end
+            self._errors.close()
+            if not isinstance(error, OSError):
+                raise
+            safe = (
+                "What was committed there is gone, but in memory still"
+                if isinstance(error, FileNotFoundError)
+                else f"Steps before {self.written} are safe there, those from {self.written} to {part.steps} are in "
+                f"memory alone; make room, or give permission, and insert or flush() again"
+            )
+            raise PersistenceError(
+                f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
+                f"get_all_buffer_data()) takes it to a storage with another directory"
+            ) from error
+        self._failed = self._errors_on_their_way = False
+        self.written = part.steps
+        self._stands.commit, self._stands.checksum, self._stands.pinned = number, checksum, facts["pinned"]
+        if anew:
+            self._stands.segments.append((number, part.first))
+        if anew or everything:
+            self._drop_what_nobody_needs(facts["needed"])
+
+    def _drop_what_nobody_needs(self, needed: int) -> None:
+        segments, errors = self._stands.segments, self._errors.numbers()
+        oldest, oldest_errors = self._stands.commit, self._stands.commit
+        for commit, step in [[self._stands.commit, needed], *self._stands.pinned]:
+            enough = [number for number, first in segments if number <= commit and first <= step]
+            oldest = min(oldest, enough[-1] if enough else 0)
+            oldest_errors = min(oldest_errors, max((number for number in errors if number <= commit), default=0))
+        self._steps.drop_before(oldest)
+        self._errors.drop_before(oldest_errors)
+        self._stands.segments = [(number, first) for number, first in segments if number >= oldest]
+
+    def _needed_of(self, position: Position) -> int:
+        """The oldest step that a commit needs.
+
+        Raises:
+            PersistenceError: the directory does not have it.
+        """
+        commits, errors = [], self._errors.numbers()
+        for found, _ in self._steps.read():
+            block = found.block
+            commits.append(block.commit)
+            if (block.commit, found.checksum) == (position["commit"], position["checksum"]):
+                needed: int = block.facts["needed"]
+                steps_there = any(n <= block.commit and first <= needed for n, first in self._stands.segments)
+                errors_there = Name(ERRORS) not in block.arrays or any(number <= block.commit for number in errors)
+                if steps_there and errors_there:
+                    return needed
+        there = f"commits {commits[0]} to {commits[-1]}" if commits else "no commits"
+        raise PersistenceError(
+            f"{self._owner}: {self.directory} has {there}, and not the commit {position['commit']} that is asked for, "
+            f"or not what it needs any more; nothing was changed. Name the directory as it was when the position was "
+            f"taken, or start anew with another one"
+        )
+
+    def _refuse_unless_held(self) -> None:
+        if not self._lock.held:
+            raise PersistenceError(
+                f"{self._owner}: {self.directory} is not this storage's any more: it was closed, or this process was "
+                f"forked from the one that has it; make a storage with another directory"
+            )
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            # Whoever interrupts this, by Ctrl-C, finds it still being written.
+            wait([self._writing])
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def _settle(self) -> None:
+        try:
+            self._wait()
+        except PersistenceError:
+            # It will be tried again, and said again.
+            assert self._failed
+
+
+def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
+    """The lock of a directory that holds a storage, or nothing yet; any other is left as it is."""
+    try:
+        Manifest.read(directory)
+        missing = [path for path in (directory, *directory.parents) if not path.exists()]
+        directory.mkdir(parents=True, exist_ok=True)
+        for path in missing if durable else ():
+            sync_directory(path.parent)
+        return Lock(directory)
+    except PersistenceError as error:
+        raise type(error)(f"{owner}: {error}") from None
+    except OSError as error:
+        raise PersistenceError(f"{owner}: {directory} cannot be written: {error}; name another one") from error

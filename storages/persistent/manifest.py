@@ -1,0 +1,153 @@
+"""What a directory holds, in a file that people can read: ``storage.json``."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from storages.core.fields import Layout, LeafLayout, text
+from storages.core.fields import Path as Leaf
+from storages.core.ring import Ring
+from storages.persistent import lock
+from storages.persistent.blocks import FORMAT, checksum_of
+from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.segments import sync_directory
+
+NAME = "storage.json"
+_UNFINISHED = "storage.json.new"
+_WHAT = "a replay storage, kept by pytorchrl's storages"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What all blocks of a directory have in common.
+
+    Args:
+        size: capacity along the time axis.
+        num_envs: environments in a step.
+        layout: shapes and dtypes of a transition's leaves.
+        stacked: how many frames each leaf is a stack of, of those that are stacks.
+    """
+
+    size: int
+    num_envs: int
+    layout: Layout
+    stacked: dict[Leaf, int]
+
+    @classmethod
+    def of(cls, ring: Ring) -> Self:
+        """What a ring whose layout is known would have."""
+        return cls(ring.size, ring.envs, dict(ring.layout), ring.stacked)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """The one of a directory; None where it is empty, or is not there.
+
+        Raises:
+            PersistenceError: it is of another format, or the directory is something else.
+            DamageError: it is not what was written.
+        """
+        path = directory / NAME
+        if not path.exists():
+            if directory.exists() and not directory.is_dir():
+                raise PersistenceError(f"{directory} is no directory; name one, or none")
+            others = sorted(
+                {entry.name for entry in directory.iterdir()} - {lock.NAME, _UNFINISHED} if directory.exists() else ()
+            )
+            if others:
+                raise PersistenceError(
+                    f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
+                    f"{NAME}; name a directory that is empty or not there yet. Of a storage that lost its {NAME}, "
+                    f"storages.persistent.repair makes it anew"
+                )
+            return None
+        try:
+            facts = json.loads(path.read_bytes())
+            checksum = facts.pop("checksum")
+            said = facts["format"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
+        if said != FORMAT:
+            raise PersistenceError(
+                f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
+                f"that wrote it, or name another directory"
+            )
+        if checksum != checksum_of(facts):
+            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
+        return cls.from_facts(facts)
+
+    def write(self, directory: Path, durable: bool) -> None:
+        """Put it into a directory, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        facts = self.facts()
+        unfinished = directory / _UNFINISHED
+        with unfinished.open("w") as file:
+            json.dump(facts | {"checksum": checksum_of(facts)}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(directory / NAME)
+        if durable:
+            sync_directory(directory)
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "what": _WHAT,
+            "format": FORMAT,
+            "size": self.size,
+            "num_envs": self.num_envs,
+            "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
+            "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`facts`."""
+        return cls(
+            facts["size"],
+            facts["num_envs"],
+            {tuple(path): LeafLayout(tuple(shape), np.dtype(dtype)) for path, dtype, shape in facts["layout"]},
+            {tuple(path): depth for path, depth in facts["stacked_frames"]},
+        )
+
+    def ring(self, owner: str) -> Ring:
+        """An empty ring for what is there; ``owner`` is its name in errors."""
+        names = {path[-1]: depth for path, depth in self.stacked.items()}
+        whole = next((depth for path, depth in self.stacked.items() if len(path) == 1), 0)
+        ring = Ring(self.size, owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names)
+        ring.prepare(self.layout, self.num_envs)
+        return ring
+
+    def prepare(self, ring: Ring, directory: Path) -> None:
+        """Give an empty ring the layout.
+
+        Raises:
+            PersistenceError: it was made for something else.
+        """
+        for name, there, here in (("size", self.size, ring.size), ("num_envs", self.num_envs, ring.num_envs)):
+            if here not in (None, there):
+                raise PersistenceError(
+                    f"{directory} holds a storage with {name} {there}, this one has {here}; make it with {there}, or "
+                    f"name another directory"
+                )
+        try:
+            ring.prepare(self.layout, self.num_envs)
+            stacked = ring.stacked
+        except ValueError as error:
+            raise PersistenceError(f"{directory} holds other observations: {error}") from None
+        if stacked != self.stacked:
+            raise PersistenceError(
+                f"{directory} holds stacked frames {_named(self.stacked)}, this storage is told of {_named(stacked)}; "
+                f"make it for the same environments, or name another directory"
+            )
+
+
+def _named(stacked: Mapping[Leaf, int]) -> dict[str, int]:
+    return {text(path): depth for path, depth in stacked.items()}

@@ -1,0 +1,160 @@
+"""From a directory back to a ring: what was committed, up to a commit, with nothing that is damaged taken for data."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.part import ERRORS, Name, Part, fill, spans
+from storages.core.ring import Ring
+from storages.persistent.blocks import Block, Found
+from storages.persistent.errors import DamageError
+from storages.persistent.segments import BEGINNING, Place, Segments
+
+OFFSETS = "offsets"
+"""(changed,): how many transitions after the oldest live one each is whose error an update changed."""
+
+
+@dataclass
+class Recovered:
+    """Where a directory stands."""
+
+    state: dict[str, Any] | None = None
+    """What stands beside the ring, as the storage gave it; None before the first commit."""
+    commit: int = 0
+    checksum: int = 0
+    pinned: list[list[int]] = field(default_factory=list)
+    """Commits that checkpoints refer to, and the oldest step that each needs."""
+    segments: list[tuple[int, int]] = field(default_factory=list)
+    """Of each file of steps the number, and the first step in it."""
+    steps_end: Place = BEGINNING
+    errors_end: Place = BEGINNING
+
+
+def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = None) -> Recovered:
+    """Fill an empty ring whose columns are made.
+
+    Args:
+        ring: what is filled.
+        steps: the log of steps; each of its blocks is a commit.
+        errors: the log of what updates said of them.
+        until: the last commit to take up; all where None.
+
+    Raises:
+        DamageError: something of it is not what was written; the text names file and steps.
+    """
+    recovered, kept = Recovered(), Errors(ring.size, ring.envs)
+    changes = _Lookahead(errors)
+    available, change, has_errors = 0, None, False
+    for found, place in steps.read():
+        block = found.block
+        part = part_of(block)
+        if recovered.state is not None and block.commit != recovered.commit + 1:
+            raise DamageError(
+                f"{steps.path(place.segment)} begins with commit {block.commit}, but the one before it in the "
+                f"directory is {recovered.commit}: a file with steps {ring.steps} to {block.first} is missing"
+            )
+        if until is not None and block.commit > until:
+            break
+        if part.begins or recovered.state is None:
+            available = part.first
+        if place.segment not in (segment for segment, _ in recovered.segments[-1:]):
+            recovered.segments.append((place.segment, block.first))
+        ring.put(part)
+        has_errors = Name(ERRORS) in block.arrays
+        if has_errors:
+            kept.put(part)
+            change = changes.of(block.commit)
+            if change is not None:
+                kept.change(change)
+        recovered.commit, recovered.checksum, recovered.steps_end = block.commit, found.checksum, place
+        recovered.state, recovered.pinned = block.facts["state"], block.facts["pinned"]
+    if recovered.state is None:
+        return recovered
+    if ring.needed < available:
+        raise DamageError(f"{steps.path(0).parent}: the file with steps {ring.needed} to {available} is missing")
+    recovered.errors_end = changes.end
+    if has_errors:
+        if change is None:
+            raise DamageError(f"{errors.path(0).parent}: the errors of commit {recovered.commit} are missing")
+        recovered.state["priorities"]["errors"] = torch.from_numpy(kept.live(ring))
+    return recovered
+
+
+def part_of(block: Block) -> Part:
+    """The rows that a commit holds."""
+    return Part(block.first, block.steps, block.facts["begins"], block.facts["since"], block.arrays)
+
+
+class Errors:
+    """The errors of a ring's transitions.
+
+    Args:
+        size: steps of the ring that are live at a time.
+        num_envs: transitions in a step.
+    """
+
+    def __init__(self, size: int, num_envs: int) -> None:
+        self._errors = np.full((size + 1, num_envs), np.nan, np.float32)
+
+    def put(self, part: Part) -> None:
+        """Take up those of new steps."""
+        rows, size = part.array(ERRORS), len(self._errors) - 1
+        first = max(part.first, part.steps - size)
+        fill(self._errors, list(spans(first, part.steps, size + 1)), rows[first - part.first :])
+
+    def change(self, block: Block, numbers: NDArray[np.int64] | None = None) -> None:
+        """Take up what updates said.
+
+        Args:
+            block: of the log of errors.
+            numbers: of the transitions that it tells about, -1 for those that are gone; its own where None.
+        """
+        flat = self._errors.reshape(-1)
+        told = numbers_in(block) if numbers is None else numbers
+        flat[told[told >= 0] % len(flat)] = block.arrays[Name(ERRORS)][0][told >= 0]
+
+    def live(self, ring: Ring) -> NDArray[np.float32]:
+        """(transitions,): of all that is live, oldest first; NaN where nothing was told."""
+        flat = self._errors.reshape(-1)
+        live: NDArray[np.float32] = flat[np.arange(ring.start, ring.end) % len(flat)]
+        return live
+
+
+def numbers_in(block: Block) -> NDArray[np.int64]:
+    """(changed,): the numbers of the transitions that a block of the log of errors tells about."""
+    start: int = block.facts["start"]
+    if Name(OFFSETS) in block.arrays:
+        offsets: NDArray[np.int64] = block.arrays[Name(OFFSETS)][0].astype(np.int64)
+        return start + offsets
+    return np.arange(start, start + len(block.arrays[Name(ERRORS)][0]))
+
+
+class _Lookahead:
+    """The log of errors beside the log of steps."""
+
+    def __init__(self, errors: Segments) -> None:
+        self._errors = errors
+        self._blocks: Iterator[tuple[Found, Place]] = errors.read()
+        self._next = next(self._blocks, None)
+        self._begun = False
+        self.end = BEGINNING
+        """Of the last block that belongs to a commit."""
+
+    def of(self, commit: int) -> Block | None:
+        """The one of a commit; None where it is older than the log."""
+        while self._next is not None and self._next[0].block.commit <= commit:
+            found, self.end = self._next
+            self._next = next(self._blocks, None)
+            if found.block.commit == commit:
+                self._begun = True
+                return found.block
+        if self._begun or self._next is None:
+            raise DamageError(
+                f"{self._errors.path(self.end.segment)}: the errors of commit {commit} are missing, which priorities "
+                f"follow from"
+            )
+        return None

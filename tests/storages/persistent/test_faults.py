@@ -1,0 +1,401 @@
+"""What goes wrong on disk is said by name, with what is safe and the way out; what is in memory stays usable."""
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from directories import SIZE, Pair, made, small_segments
+from model import Stream, contents, environments
+
+from storages import ReplayBuffer, SampleError
+from storages.persistent import DamageError, PersistenceError, blocks
+
+
+@contextmanager
+def files_no_longer_than(size_bytes: int) -> Iterator[None]:
+    """A disk that is full: files may grow to so many bytes and no further."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def insert_until_refused(storage: Any, stream: Stream) -> list[Any]:
+    """Insert until an error; returns the samples that were taken."""
+    taken = []
+    with pytest.raises(PersistenceError) as refused:  # noqa: PT012
+        for _ in range(1000):
+            sample = stream.step()
+            storage.insert_transition(sample)
+            taken.append(sample)
+    assert str(storage.directory) in str(refused.value)
+    return taken
+
+
+# The disk
+
+
+@pytest.mark.parametrize("commit_every", [1, 8])
+@pytest.mark.parametrize("way", ["plain", "recency"])
+def test_a_full_disk_is_said_and_nothing_is_lost_once_there_is_room_again(
+    way: str, commit_every: int, tmp_path: Path
+) -> None:
+    directory = tmp_path / "kept"
+    pair = Pair(way, directory, commit_every=commit_every)
+    pair.insert(20)
+    pair.update()
+    pair.kept.flush()
+    safe = pair.kept.ring.steps
+    with files_no_longer_than(max(path.stat().st_size for path in directory.iterdir()) + 100):
+        for sample in insert_until_refused(pair.kept, pair._stream):
+            pair.twin.insert_transition(sample)
+        with pytest.raises(PersistenceError, match=f"Steps before {safe} are safe there, .*make room") as refused:
+            pair.kept.flush()
+        assert isinstance(refused.value.__cause__, OSError)
+        pair.assert_same()
+        shutil.copytree(directory, tmp_path / "copy")
+        assert pair.kept.ring.steps - safe <= commit_every
+    there = pair.open(tmp_path / "copy")
+    assert there.ring.steps == safe
+    there.close()
+    pair.insert(5)
+    pair.reopen()
+    pair.assert_same()
+    pair.kept.close()
+
+
+@pytest.mark.parametrize("written", [0, 1, 100, 600])
+def test_wherever_a_write_fails_the_next_one_succeeds(
+    written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("priority", tmp_path, commit_every=4)
+    pair.insert(20)
+    pair.kept.flush()
+    write, room = os.write, [written]
+
+    def full(file: int, data: Any) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = write(file, data[: room[0]])
+        room[0] -= done
+        return done
+
+    monkeypatch.setattr(blocks.os, "write", full)
+    for sample in insert_until_refused(pair.kept, pair._stream):
+        pair.twin.insert_transition(sample)
+    monkeypatch.undo()
+    pair.insert(3)
+    pair.reopen()
+    pair.assert_same()
+    pair.kept.close()
+
+
+def test_insertions_are_refused_rather_than_more_steps_missing_than_promised(tmp_path: Path) -> None:
+    storage, stream = made("plain", tmp_path, commit_every=6), Stream(1, "vector", False, np.random.default_rng(0))
+    for _ in range(10):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    with files_no_longer_than(100):
+        for _ in range(5):
+            insert_until_refused(storage, stream)
+        assert storage.ring.steps - 10 <= 6
+    storage.close()
+
+
+def test_a_directory_that_was_deleted_is_missed_at_the_next_commit(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path / "there", commit_every=2)
+    pair.insert(4)
+    pair.kept.flush()
+    shutil.rmtree(tmp_path / "there")
+    for sample in insert_until_refused(pair.kept, pair._stream):
+        pair.twin.insert_transition(sample)
+    pair.assert_same()
+    with pytest.raises(PersistenceError, match="What was committed there is gone, but in memory still"):
+        pair.kept.flush()
+    with pytest.raises(PersistenceError):
+        pair.kept.close()
+    elsewhere = made("plain", tmp_path / "elsewhere")
+    elsewhere.insert_data_slice(pair.kept.get_all_buffer_data())
+    assert contents(elsewhere) == contents(pair.twin)
+    elsewhere.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else and come back")
+def test_a_permission_that_was_lost_is_said_and_can_be_given_back(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path / "kept", commit_every=2)
+    (tmp_path / "kept").chmod(0o555)
+    with small_segments(500):
+        pair.insert(4)
+        pair.kept.flush()
+        os.seteuid(65534)
+        try:
+            taken = insert_until_refused(pair.kept, pair._stream)
+        finally:
+            os.seteuid(0)
+        for sample in taken:
+            pair.twin.insert_transition(sample)
+        pair.insert(2)
+    pair.reopen()
+    pair.assert_same()
+    pair.kept.close()
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PersistenceError, match=r"ReplayBuffer: .*file/below cannot be written.*name another one"):
+        made("plain", tmp_path / "file" / "below")
+
+
+# Two at once
+
+
+def test_a_second_writer_is_refused_with_the_process_and_the_host_of_the_first(tmp_path: Path) -> None:
+    storage = made("plain", tmp_path)
+    with pytest.raises(PersistenceError, match=rf"in use by process {os.getpid()} on host .*name\s+another directory"):
+        made("plain", tmp_path)
+    storage.close()
+    made("plain", tmp_path).close()
+
+
+def test_a_second_writer_in_another_process_is_refused_until_that_is_gone(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(3)
+    pair.close()
+    lock = tmp_path / "lock"
+    hold = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print('held', flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        lock.write_text(json.dumps({"pid": process.pid, "host": "another"}))
+        with pytest.raises(PersistenceError, match=f"in use by process {process.pid} on host another"):
+            pair.open()
+        process.kill()
+    pair.kept = pair.open()
+    pair.assert_same()
+    pair.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_that_is_forked_off_neither_writes_nor_keeps_others_from_it(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(3)
+    saying, waiting = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            pair.kept.close()
+            pair.kept.flush()
+        except PersistenceError as error:
+            os.write(saying[1], str(error).encode())
+        finally:
+            os.read(waiting[0], 1)
+            os._exit(0)
+    assert b"this process was forked from the one that has it" in os.read(saying[0], 10_000)
+    pair.reopen()
+    pair.insert(3)
+    pair.assert_same()
+    os.write(waiting[1], b"!")
+    os.waitpid(child, 0)
+    for end in (*saying, *waiting):
+        os.close(end)
+    pair.close()
+
+
+def test_what_was_closed_takes_no_more_steps(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(3)
+    pair.kept.close()
+    with pytest.raises(PersistenceError, match=r"it was closed, or this process was\s+forked"):
+        pair.kept.insert_transition(pair._stream.step())
+    assert contents(pair.kept) == contents(pair.twin)
+
+
+# What is there is not what was expected
+
+
+def test_a_directory_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(PersistenceError, match=r"holds something else \(thesis.tex\)"):
+        made("plain", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(3)
+    pair.kept.close()
+    manifest = tmp_path / "storage.json"
+    facts = json.loads(manifest.read_text()) | {"format": 7}
+    manifest.write_text(json.dumps(facts))
+    before = _files(tmp_path)
+    with pytest.raises(PersistenceError, match=r"storage.json says format 7, and this version of pytorchrl reads 1"):
+        made("plain", tmp_path)
+    assert _files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "envs", "message"),
+    [
+        ({"size": 13}, 2, "holds a storage with size 12, this one has 13; make it with 12"),
+        ({}, 3, "holds a storage with num_envs 2, this one has 3"),
+    ],
+)
+def test_a_directory_of_another_storage_is_refused_and_left_as_it_is(
+    given: Any, envs: int, message: str, tmp_path: Path
+) -> None:
+    pair = Pair("plain", tmp_path, "frames")
+    pair.insert(3)
+    pair.kept.close()
+    before = _files(tmp_path)
+    with pytest.raises(PersistenceError, match=message):
+        made("plain", tmp_path, environments("frames", envs), **({"size": SIZE} | given))
+    assert _files(tmp_path) == before
+
+
+def test_frames_that_are_no_stacks_are_refused_where_stacks_are(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path, "frames")
+    pair.insert(3)
+    pair.kept.close()
+    with pytest.raises(PersistenceError, match=r"holds stacked frames {'Observation': 3}, this storage is told of {}"):
+        made("plain", tmp_path)
+
+
+def test_another_layout_is_refused_by_name(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path / "kept", "vector")
+    pair.insert(3)
+    pair.reopen()
+    with pytest.raises(SampleError, match="Observation had shape"):
+        pair.kept.insert_transition(Stream(2, "image", True, np.random.default_rng(0)).step())
+    other = Pair("plain", tmp_path / "other", "image")
+    other.insert(3)
+    with pytest.raises(PersistenceError, match="what is to be loaded is Observation uint8"):
+        pair.kept.load_state_dict(other.twin.state_dict())
+    pair.close()
+    other.close()
+
+
+# Damage
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "lock"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A directory with several files, and what it holds at each step."""
+    directory = tmp_path_factory.mktemp("whole") / "kept"
+    with small_segments(1500):
+        pair = Pair("priority", directory, "dict", num_envs=1, commit_every=4)
+        held = {}
+        for _ in range(14):
+            pair.insert()
+            pair.update()
+            pair.kept.flush()
+            held[pair.twin.ring.steps] = contents(pair.twin)
+        pair.kept.close()
+    return directory, held
+
+
+def test_each_byte_of_a_block_that_is_another_is_found(whole: Any, tmp_path: Path) -> None:
+    path = min(whole[0].glob("*.steps"), key=lambda path: path.stat().st_size)
+    original, random = path.read_bytes(), np.random.default_rng(0)
+    intact = [found for found in blocks.read(path) if isinstance(found, blocks.Found)]
+    for place in range(len(original)):
+        (tmp_path / "damaged").write_bytes(_flipped(original, place, random))
+        found = list(blocks.read(tmp_path / "damaged"))
+        flaws = [one for one in found if isinstance(one, blocks.Flaw)]
+        assert any(flaw.begin <= place < flaw.end for flaw in flaws)
+        assert len(found) - len(flaws) == len(intact) - 1, "the other blocks are still found"
+
+
+def test_a_storage_is_not_made_of_what_is_damaged(whole: Any, tmp_path: Path) -> None:
+    directory, held = whole
+    random = np.random.default_rng(0)
+    for path in sorted(path for path in directory.iterdir() if path.name != "lock"):
+        original = path.read_bytes()
+        for place in (9, *random.integers(0, len(original), 7)):
+            shutil.copytree(directory, tmp_path / "copy", dirs_exist_ok=True)
+            (tmp_path / "copy" / path.name).write_bytes(_flipped(original, place, random))
+            try:
+                storage = made("priority", tmp_path / "copy")
+            except PersistenceError as error:
+                assert path.name in str(error)  # noqa: PT017
+            else:
+                # Only where it reads the same: a blank between numbers, as it were.
+                assert path.name == "storage.json"
+                assert contents(storage) == held[14]
+                storage.close()
+
+
+def _flipped(data: bytes, place: int, random: np.random.Generator) -> bytes:
+    damaged = bytearray(data)
+    damaged[place] ^= 1 << int(random.integers(8))
+    return bytes(damaged)
+
+
+def test_what_is_damaged_is_named_by_file_and_steps(whole: Any, tmp_path: Path) -> None:
+    shutil.copytree(whole[0], tmp_path / "copy")
+    path = sorted((tmp_path / "copy").glob("*.steps"))[-2]
+    first = next(blocks.read(path))
+    assert isinstance(first, blocks.Found)
+    damaged = bytearray(path.read_bytes())
+    damaged[first.end - 50] ^= 1
+    path.write_bytes(damaged)
+    steps = f"steps {first.block.first} to {first.block.steps}"
+    with pytest.raises(
+        DamageError, match=rf"PERBuffer: .*{path.name} is damaged from byte 0 to {first.end}, .*{steps}"
+    ):
+        made("priority", tmp_path / "copy")
+
+
+def test_a_file_that_is_shorter_holds_what_was_committed_before(whole: Any, tmp_path: Path) -> None:
+    directory, held = whole
+    path = sorted(directory.glob("*.steps"))[-1]
+    ends = [found.end for found in blocks.read(path)]
+    for length in {*range(0, ends[-1], 37), *ends, *(end - 1 for end in ends)}:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(directory, tmp_path / "copy")
+        os.truncate(tmp_path / "copy" / path.name, length)
+        storage = made("priority", tmp_path / "copy")
+        assert contents(storage) == held[storage.ring.steps]
+        assert storage._journal.cut_bytes >= length - max([0, *(end for end in ends if end <= length)])
+        storage.close()
+
+
+def test_a_file_that_is_missing_or_shorter_before_others_is_missed(whole: Any, tmp_path: Path) -> None:
+    directory, _ = whole
+    paths = sorted(directory.glob("*.steps"))[:-1]
+    for path in [*paths, *directory.glob("*.errors")]:
+        for keep in (None, path.stat().st_size - 20):
+            shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+            shutil.copytree(directory, tmp_path / "copy")
+            if keep is None:
+                (tmp_path / "copy" / path.name).unlink()
+            else:
+                os.truncate(tmp_path / "copy" / path.name, keep)
+            with pytest.raises(DamageError, match=r"missing|damaged"):
+                made("priority", tmp_path / "copy")
+    assert len(paths) > 1
+
+
+def test_nothing_on_disk_is_a_pickle(whole: Any) -> None:
+    for name, data in _files(whole[0]).items():
+        assert b"\x80\x04" not in data[:2], name
+        assert b"numpy" not in data
+    assert ReplayBuffer.__name__.encode() not in (whole[0] / "storage.json").read_bytes()

@@ -1,0 +1,29 @@
+"""A process that is killed at any instant leaves everything that was committed, whole, and nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import killing
+
+KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
+"""How often; a few by default, so that the tests stay quick."""
+
+
+def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, killing.__file__, str(tmp_path), str(KILLS), "0"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        timeout=60 + 3 * KILLS,
+    )
+    assert finished.returncode == 0, finished.stderr
+    figures = json.loads(finished.stdout)
+    assert figures["kills"] == KILLS
+    assert figures["steps"] > killing.SIZE
+    storage = killing.made(tmp_path)
+    assert storage.ring.steps == figures["steps"] + killing.LEFT_OPEN_STEPS, "the end of the process commits the rest"
+    storage.close()
