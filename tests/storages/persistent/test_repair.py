@@ -189,7 +189,7 @@ def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tm
     kind = KINDS[seed % len(KINDS)]
     way, envs = ["priority", "recency", "sequences"][seed % 3], environments(kind, 2)
     samples = filled(way, tmp_path, kind)
-    for path in [path for path in tmp_path.iterdir() if path.name != "lock"]:
+    for path in sorted({*tmp_path.glob("*.steps"), *tmp_path.glob("*.errors")}):
         for _ in range(random.integers(0, 3)):
             data = bytearray(path.read_bytes())
             begin = int(random.integers(len(data)))
@@ -212,6 +212,19 @@ def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tm
             assert storage.ring.broken()[row - 1].all()
     if steps:
         assert len(list(storage.generate_batches(2, 8))) == 2
+    storage.close()
+
+
+def test_a_newest_file_of_which_nothing_is_whole_is_dropped(tmp_path: Path) -> None:
+    samples = filled("priority", tmp_path, "vector")
+    path = max(tmp_path.glob("*.steps"))
+    (first, *_) = (found.block.first for found in blocks.read(path) if isinstance(found, blocks.Found))
+    path.write_bytes(b"x" * path.stat().st_size)
+    assert path.name in repair(tmp_path).dropped[0]
+    assert not path.exists()
+    storage = made("priority", tmp_path, size=SIZE)
+    assert rows_of(storage)[REW][-1, 0, 0] == first - 1
+    assert_row_equal(map_leaves(storage.get_all_buffer_data(), lambda leaf: leaf[-1]), 0, samples[first - 1], 0)
     storage.close()
 
 
