@@ -24,6 +24,6 @@ back to. :func:`read_state` looks into a directory from outside.
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import Position
 from storages.persistent.reading import read_state
-from storages.persistent.repair import Repair, repair
+from storages.persistent.salvage import Repair, repair
 
 __all__ = ["DamageError", "PersistenceError", "Position", "Repair", "read_state", "repair"]

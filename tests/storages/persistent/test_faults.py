@@ -329,7 +329,7 @@ def test_a_storage_is_not_made_of_what_is_damaged(whole: Any, tmp_path: Path) ->
     random = np.random.default_rng(0)
     for path in sorted(path for path in directory.iterdir() if path.name != "lock"):
         original = path.read_bytes()
-        for place in (9, *random.integers(0, len(original), 7)):
+        for place in (9, *random.integers(0, len(original), 3)):
             shutil.copytree(directory, tmp_path / "copy", dirs_exist_ok=True)
             (tmp_path / "copy" / path.name).write_bytes(_flipped(original, place, random))
             try:

@@ -183,6 +183,51 @@ def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
     storage.close()
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(seed)
+    kind = KINDS[seed % len(KINDS)]
+    way, envs = ["priority", "recency", "sequences"][seed % 3], environments(kind, 2)
+    samples = filled(way, tmp_path, kind)
+    for path in sorted({*tmp_path.glob("*.steps"), *tmp_path.glob("*.errors")}):
+        for _ in range(random.integers(0, 3)):
+            data = bytearray(path.read_bytes())
+            begin = int(random.integers(len(data)))
+            data[begin : begin + 5] = bytes(5)
+            # Some are cut off, some gone.
+            path.write_bytes(data[:begin] if random.random() < 0.2 else data)
+        if random.random() < 0.1:
+            path.unlink()
+    steps = repair(tmp_path).steps
+    assert not repair(tmp_path).dropped
+    storage = made(way, tmp_path, envs, size=SIZE)
+    assert storage.ring.live_steps == steps
+    rows = storage.get_all_buffer_data()
+    numbers = rows[REW][:, 0, 0].int().tolist() if steps else []
+    assert numbers == sorted(set(numbers))
+    for row, step in enumerate(numbers):
+        for env in range(2):
+            assert_row_equal(map_leaves(rows, lambda leaf, row=row: leaf[row]), env, samples[step], env)
+        if row and step != numbers[row - 1] + 1:
+            assert storage.ring.broken()[row - 1].all()
+    if steps:
+        assert len(list(storage.generate_batches(2, 8))) == 2
+    storage.close()
+
+
+def test_a_newest_file_of_which_nothing_is_whole_is_dropped(tmp_path: Path) -> None:
+    samples = filled("priority", tmp_path, "vector")
+    path = max(tmp_path.glob("*.steps"))
+    (first, *_) = (found.block.first for found in blocks.read(path) if isinstance(found, blocks.Found))
+    path.write_bytes(b"x" * path.stat().st_size)
+    assert path.name in repair(tmp_path).dropped[0]
+    assert not path.exists()
+    storage = made("priority", tmp_path, size=SIZE)
+    assert rows_of(storage)[REW][-1, 0, 0] == first - 1
+    assert_row_equal(map_leaves(storage.get_all_buffer_data(), lambda leaf: leaf[-1]), 0, samples[first - 1], 0)
+    storage.close()
+
+
 def test_nothing_is_joined_across_a_gap_by_n_steps(tmp_path: Path) -> None:
     filled("n steps", tmp_path, "vector", num_envs=1)
     path = sorted(tmp_path.glob("*.steps"))[-2]

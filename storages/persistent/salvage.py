@@ -103,7 +103,7 @@ class _Rest:
         self._oldest_there = 0
         """The first step that the logs hold of what is live."""
         self._last_number = 0
-        """Of the commits that there are."""
+        """Of the commits and files that there are, damaged ones too."""
 
     def take(self, steps: Segments, errors: Segments) -> list[str]:
         """Take up all blocks that are whole; returns what is not, in words."""
@@ -135,7 +135,7 @@ class _Rest:
             dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
         if missing and intact:
             dropped.append(f"{errors.path(0).parent}: errors of commits {missing[0]} to {missing[-1]} are gone")
-        self._last_number = max([expected - 1, *told])
+        self._last_number = max([expected - 1, *told, *steps.numbers(), *errors.numbers()])
         self.dropped_anything = bool(dropped)
         return dropped
 
