@@ -10,6 +10,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
+from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from storages.factory import Component
@@ -37,7 +38,8 @@ class VecEnv(Component):
     """``num_envs`` copies of an environment, stepped together, each reset in the step in which it ends.
 
     Args:
-        env: a gymnasium id, or a callable that makes an environment.
+        env: a gymnasium id (of Atari and robotics too, where their packages are installed), or a callable that makes an
+            environment.
         num_envs: copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
@@ -96,9 +98,12 @@ class VecEnv(Component):
         env = hyper_parameters["env"]
         if isinstance(env, str):
             try:
-                gym.spec(env)
+                find_registered(env)
             except (gym.error.Error, ModuleNotFoundError) as error:
-                raise ValueError(f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error}") from None
+                raise ValueError(
+                    f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error} Those of other packages come "
+                    f"with {EXTRAS}, or once the package that registers them was imported"
+                ) from None
         for wrapper in hyper_parameters["wrappers"]:
             name = wrapper if isinstance(wrapper, str) else wrapper[0] if _is_named(wrapper) else None
             if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
@@ -164,12 +169,12 @@ _OUR_WRAPPERS = {"SelectObservation": SelectObservation}
 def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
     if not isinstance(env, str):
         return env(**arguments)
+    find_registered(env)  # a process of an environment's own has imported nothing yet
     try:
         return gym.make(env, **arguments)
     except gym.error.DependencyNotInstalled as error:
         raise gym.error.DependencyNotInstalled(
-            f"VecEnv: {env} needs a package that is not installed: {error} "
-            f'The extras are pip install "pytorchrl[mujoco]", "pytorchrl[atari]", "pytorchrl[box2d]"'
+            f"VecEnv: {env} needs a package that is not installed: {error} The extras are {EXTRAS}"
         ) from error
 
 
