@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
+from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from storages.factory import Component
@@ -43,9 +44,9 @@ class VecEnv(Component):
         num_envs: copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
-            ``SelectObservation``, pairs of such a name and its arguments (``("FrameStackObservation", {"stack_size":
-            4})``), or callables from an environment to an environment. A composition of names alone can be resumed from
-            its run folder.
+            ``ScaleReward`` and ``SelectObservation``, pairs of such a name and its arguments
+            (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an environment. A
+            composition of names alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
@@ -163,7 +164,7 @@ class VecEnv(Component):
         self._envs.close()
 
 
-_OUR_WRAPPERS = {"SelectObservation": SelectObservation}
+_OUR_WRAPPERS = {"ScaleReward": ScaleReward, "SelectObservation": SelectObservation}
 
 
 def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
