@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.histories import Histories
+from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.replayable import Replayable
+from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from pytorchrl.agent.envs.worker_signals import worker_signals
@@ -55,13 +57,14 @@ class VecEnv(Component):
     that does not lead to the same observation and reward, to the bit, a new episode begins.
 
     Args:
-        env: a gymnasium id, or a callable that makes an environment.
+        env: a gymnasium id (of Atari and robotics too, where their packages are installed), or a callable that makes an
+            environment.
         num_envs: copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
-            ``SelectObservation``, pairs of such a name and its arguments (``("FrameStackObservation", {"stack_size":
-            4})``), or callables from an environment to an environment. A composition of names alone can be resumed from
-            its run folder.
+            ``ScaleReward`` and ``SelectObservation``, pairs of such a name and its arguments
+            (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an environment. A
+            composition of names alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
@@ -122,9 +125,12 @@ class VecEnv(Component):
         env = hyper_parameters["env"]
         if isinstance(env, str):
             try:
-                gym.spec(env)
+                find_registered(env)
             except (gym.error.Error, ModuleNotFoundError) as error:
-                raise ValueError(f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error}") from None
+                raise ValueError(
+                    f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error} Those of other packages come "
+                    f"with {EXTRAS}, or once the package that registers them was imported"
+                ) from None
         for wrapper in hyper_parameters["wrappers"]:
             name = wrapper if isinstance(wrapper, str) else wrapper[0] if _is_named(wrapper) else None
             if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
@@ -212,18 +218,18 @@ class VecEnv(Component):
         self._envs.close()
 
 
-_OUR_WRAPPERS = {"SelectObservation": SelectObservation}
+_OUR_WRAPPERS = {"ScaleReward": ScaleReward, "SelectObservation": SelectObservation}
 
 
 def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
     if not isinstance(env, str):
         return env(**arguments)
+    find_registered(env)  # a process of an environment's own has imported nothing yet
     try:
         return gym.make(env, **arguments)
     except gym.error.DependencyNotInstalled as error:
         raise gym.error.DependencyNotInstalled(
-            f"VecEnv: {env} needs a package that is not installed: {error} "
-            f'The extras are pip install "pytorchrl[mujoco]", "pytorchrl[atari]", "pytorchrl[box2d]"'
+            f"VecEnv: {env} needs a package that is not installed: {error} The extras are {EXTRAS}"
         ) from error
 
 
