@@ -14,6 +14,7 @@ from pytorchrl.logging.metrics_file import read_metrics
 _SMOOTHED_PART = 10
 _MOST_SMOOTHED_RECORDS = 50
 _MOST_SETTINGS_IN_A_LABEL = 3
+_WHAT_RETURNS_DEPEND_ON = ("env", "wrappers", "env_kwargs")
 _NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every"})
 
 
@@ -37,7 +38,7 @@ class Run:
     test: Curve
     """Returns of evaluations."""
     train: Curve
-    """Returns of training episodes, smoothed."""
+    """Returns of training episodes, smoothed; empty where they are not to be compared with those of evaluations."""
 
 
 def read_run(folder: Path) -> Run:
@@ -63,6 +64,8 @@ def read_run(folder: Path) -> Run:
         config = json.loads(config_file.read_text(encoding="utf-8")) if config_file.is_file() else {}
     except ValueError as error:
         raise ValueError(f"{config_file} is damaged: {error}") from error
+    if len(test) and not _returns_compare(config):
+        train = Curve(np.empty(0), np.empty(0))
     return Run(folder, config, test, train)
 
 
@@ -117,6 +120,15 @@ def title(runs: Sequence[Run]) -> str:
     if algorithms and environments:
         return f"{', '.join(algorithms)} on {', '.join(environments)}"
     return ", ".join(dict.fromkeys(run.folder.resolve().name for run in runs))
+
+
+def _returns_compare(config: Mapping[str, Any]) -> bool:
+    """Whether returns of training and of evaluations mean the same: not where rewards of the former are scaled, say."""
+    train, test = ((config.get(part) or {}).get("hyper_parameters") for part in ("train_envs", "test_envs"))
+    if train is None or test is None:
+        return True
+    # None and empty are the same: nothing was asked for.
+    return all((train.get(name) or None) == (test.get(name) or None) for name in _WHAT_RETURNS_DEPEND_ON)
 
 
 def _curve(records: Sequence[Mapping[str, float]], name: str) -> Curve:

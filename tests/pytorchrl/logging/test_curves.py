@@ -64,6 +64,25 @@ def test_returns_of_training_and_evaluation_are_curves_over_steps(tmp_path: Path
     assert read.config == composition()
 
 
+@pytest.mark.parametrize(
+    ("test_envs", "evaluated", "shown"),
+    [
+        (None, True, True),
+        ({"env": "CartPole-v1", "num_envs": 10, "wrappers": []}, True, True),
+        ({"env": "CartPole-v1", "wrappers": [["ScaleReward", {"factor": 0.1}]]}, True, False),
+        ({"env": "CartPole-v1", "env_kwargs": {"sutton_barto_reward": True}}, True, False),
+        ({"env": "CartPole-v0"}, True, False),
+        ({"env": "CartPole-v0"}, False, True),
+    ],
+)
+def test_training_episodes_are_no_curve_beside_evaluations_whose_returns_mean_something_else(
+    test_envs: dict[str, Any] | None, evaluated: bool, shown: bool, tmp_path: Path
+) -> None:
+    records = [{"steps": 100.0, "train/return": 1.0}, {"steps": 100.0, "test/return": 5.0}][: 1 + evaluated]
+    config = composition() | {"test_envs": test_envs and {"name": "VecEnv", "hyper_parameters": test_envs}}
+    assert bool(len(read_run(run_folder(tmp_path / "run", records, config)).train)) == shown
+
+
 def test_a_record_without_a_finite_return_is_no_point(tmp_path: Path) -> None:
     records = [{"steps": 1, "train/return": math.nan}, {"steps": 2, "train/return": 4.0}, {"steps": 3, "losses/q": 0.1}]
     read = read_run(run_folder(tmp_path / "run", records))
