@@ -10,6 +10,7 @@ import torch
 from model import ALGORITHM, Stream, contents, environments, equal
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
+from storages.episodes import Episodes
 from storages.persistent import journal
 from storages.transition import ERRORS, MASK
 
@@ -30,6 +31,8 @@ WAYS: dict[str, Callable[..., Any]] = {
     "hindsight": lambda **given: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.7, n_step=2, **PRIORITIES, **RECENCY, **given
     ),
+    "ahead": lambda **given: PERBuffer.create_factory(n_step=2, prefetch=2, **PRIORITIES, **given),
+    "episodes": lambda **given: PERBuffer.create_factory(sequences=Episodes(longest=4), **PRIORITIES, **given),
     "sequences": lambda **given: PERBuffer.create_factory(sequences=Sequences(4, burn_in=2), **PRIORITIES, **given),
 }
 
