@@ -28,6 +28,8 @@ class Arguments:
     """Discount factor."""
     buffer_size: int = 50_000
     """Transitions that the replay buffer keeps."""
+    n_step: int = 3
+    """Rewards in a return."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
     update_every: int = 2
@@ -42,6 +44,8 @@ class Arguments:
     """Environment steps between evaluations."""
     device: str = "cpu"
     """Where to compute."""
+    checkpoint_every: int = 5_000
+    """Environment steps between checkpoints; a run that is killed goes on from the last one."""
     log_to: tuple[str, ...] = ()
     """Further places for metrics: wandb, tensorboard."""
     log_dir: Path | None = None
@@ -50,9 +54,14 @@ class Arguments:
 
 def train(arguments: Arguments) -> prl.Learner:
     """Compose, train, and return the learner that did."""
+    name = f"dqn-{arguments.env}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    log_dir = arguments.log_dir or Path("runs") / name
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
-    storage = prl.ReplayBuffer.create_factory(size=arguments.buffer_size)
+    # On disk too, so that checkpoints are small and hold no copy of it.
+    storage = prl.NStepReplayBuffer.create_factory(
+        size=arguments.buffer_size, n_step=arguments.n_step, directory=log_dir / "replay"
+    )
     algorithm = prl.DQN.create_factory(
         lr=prl.LinearSchedule(arguments.lr, 0.0),
         gamma=arguments.gamma,
@@ -66,10 +75,8 @@ def train(arguments: Arguments) -> prl.Learner:
         test_every=arguments.test_every,
     )
     scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
-    name = f"dqn-{arguments.env}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
-    log_dir = arguments.log_dir or Path("runs") / name
     learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)
-    learner.run()
+    learner.run(checkpoint_every=arguments.checkpoint_every)
     learner.close()
     return learner
 

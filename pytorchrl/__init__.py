@@ -8,13 +8,15 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import DQN, PPO, SAC, ActingStep, Algorithm
-from pytorchrl.agent.envs import BitFlipping, SelectObservation, UnsupportedSpaceError, VecEnv, VecStep
+from pytorchrl.agent.envs import BitFlipping, ScaleReward, SelectObservation, UnsupportedSpaceError, VecEnv, VecStep
 from pytorchrl.experiments import CheckpointError
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
 from pytorchrl.scheme import CompositionError, Evaluation, Scheme
 from storages import (
     Component,
+    DamageError,
+    DeviceMemoryError,
     EmptyStorageError,
     Episodes,
     EREBuffer,
@@ -24,6 +26,7 @@ from storages import (
     LinearSchedule,
     NStepReplayBuffer,
     PERBuffer,
+    PersistenceError,
     ReplayBuffer,
     SampleError,
     Schedule,
@@ -44,6 +47,8 @@ __all__ = [
     "CheckpointError",
     "Component",
     "CompositionError",
+    "DamageError",
+    "DeviceMemoryError",
     "EREBuffer",
     "EmptyStorageError",
     "Episodes",
@@ -57,8 +62,10 @@ __all__ = [
     "OffPolicyActor",
     "OnPolicyActor",
     "PERBuffer",
+    "PersistenceError",
     "ReplayBuffer",
     "SampleError",
+    "ScaleReward",
     "Schedule",
     "Scheme",
     "SelectObservation",

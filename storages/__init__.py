@@ -5,6 +5,7 @@ Stands alone: numpy, numba, torch. Fields are named in :mod:`storages.transition
 """
 
 from storages.core.fields import SampleError
+from storages.core.on_device import DeviceMemoryError
 from storages.episodes import Episodes
 from storages.factory import Component, Factory
 from storages.off_policy.ere_buffer import EREBuffer
@@ -15,12 +16,15 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.on_policy.vtrace_buffer import VTraceBuffer
+from storages.persistent import DamageError, PersistenceError
 from storages.schedule import LinearSchedule, Schedule
 from storages.sequences import Sequences
 from storages.storage import EmptyStorageError, Storage
 
 __all__ = [
     "Component",
+    "DamageError",
+    "DeviceMemoryError",
     "EREBuffer",
     "EmptyStorageError",
     "Episodes",
@@ -30,6 +34,7 @@ __all__ = [
     "LinearSchedule",
     "NStepReplayBuffer",
     "PERBuffer",
+    "PersistenceError",
     "ReplayBuffer",
     "SampleError",
     "Schedule",
