@@ -1,4 +1,4 @@
-"""On disk: what a storage was told stays, whatever becomes of the process.
+r"""On disk: what a storage was told stays, whatever becomes of the process.
 
 Every storage of replay takes ``directory=``. What is inserted into it is committed there by a thread of its own, half
 of ``commit_every`` steps at a time, while the ring that batches are made of stays in memory. The same storage made with
@@ -17,10 +17,26 @@ so that the next batch is the same batch. What is promised:
 - One storage writes to a directory at a time. Nothing in it can run code: it is JSON and the bytes of arrays.
 
 It takes as much room as what is live, two files more, and what the last two checkpoints refer to.
+
+Data sets go in and out as :class:`Episode`\ s: :mod:`storages.persistent.datasets` reads and writes them, :func:`fill`
+gives them to a storage, :func:`episodes_of` takes them from one.
 """
 
-from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.episode import Episode
+from storages.persistent.errors import DamageError, DatasetError, PersistenceError
+from storages.persistent.exchange import Filled, episodes_of, fill
 from storages.persistent.journal import Position
 from storages.persistent.repair import Repair, repair
 
-__all__ = ["DamageError", "PersistenceError", "Position", "Repair", "repair"]
+__all__ = [
+    "DamageError",
+    "DatasetError",
+    "Episode",
+    "Filled",
+    "PersistenceError",
+    "Position",
+    "Repair",
+    "episodes_of",
+    "fill",
+    "repair",
+]

@@ -117,6 +117,14 @@ class Manifest:
             {tuple(path): depth for path, depth in facts["stacked_frames"]},
         )
 
+    def ring(self, owner: str) -> Ring:
+        """An empty ring of this layout; ``owner`` is named in errors."""
+        names = {path[-1]: depth for path, depth in self.stacked.items()}
+        whole = next((depth for path, depth in self.stacked.items() if len(path) == 1), 0)
+        ring = Ring(self.size, owner, self.num_envs, True, stacked_frames=whole or names)
+        ring.prepare(self.layout, self.num_envs)
+        return ring
+
     def prepare(self, ring: Ring, directory: Path) -> None:
         """Give an empty ring the layout.
 

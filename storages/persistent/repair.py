@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.part import ERRORS, Name, Part
-from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
@@ -93,10 +92,7 @@ class _Rest:
     """What is left, in a ring in which nothing is missing: steps after a gap follow those before it."""
 
     def __init__(self, manifest: Manifest) -> None:
-        names = {path[-1]: depth for path, depth in manifest.stacked.items()}
-        whole = next((depth for path, depth in manifest.stacked.items() if len(path) == 1), 0)
-        self.ring = Ring(manifest.size, "repair", manifest.num_envs, True, stacked_frames=whole or names)
-        self.ring.prepare(manifest.layout, manifest.num_envs)
+        self.ring = manifest.ring("repair")
         self.dropped_anything = False
         """Whether anything of the logs is not what it was."""
         self._manifest = manifest

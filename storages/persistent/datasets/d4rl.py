@@ -1,0 +1,37 @@
+"""HDF5 files of flat arrays, as D4RL keeps data sets."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from storages.persistent.datasets import hdf5
+from storages.persistent.datasets.flat import Ends, FlatDataset, FlatNames, names_in
+from storages.persistent.errors import DatasetError
+
+
+class D4rlDataset(FlatDataset):
+    """One of them; arrays are read episode by episode.
+
+    Args:
+        path: the file.
+        names: what the arrays are called; as D4RL has them, where None.
+        ends: how episodes ended where the file does not say.
+
+    Raises:
+        DatasetError: there are no such arrays.
+    """
+
+    format: ClassVar[str] = "d4rl"
+
+    def __init__(self, path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -> None:
+        file = hdf5.opened(path)
+        self._file = file
+        names = names or names_in(file)
+        if names is None:
+            raise DatasetError(
+                f"{path} has arrays that are called {', '.join(file)}; tell what they are: "
+                f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
+            )
+        arrays: dict[str, Any] = {
+            name: hdf5.numbers(file[name], str(path)) for name in names.named().values() if name in file
+        }
+        super().__init__(path, arrays, names, ends)
