@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
@@ -61,12 +62,14 @@ class VecEnv(Component):
         stacked_frames: int | Mapping[str, int] | None = None,
     ) -> None:
         found: list[int] = []
+        specs: list[EnvSpec | None] = []
 
         def make() -> gym.Env[Any, Any]:
             made = _make(env, dict(env_kwargs or {}))
             for wrapper in wrappers:
                 made = _wrap(made, wrapper)
             found.append(frames_stacked_by(made))
+            specs.append(made.spec)
             return made
 
         self._make = make
@@ -82,6 +85,7 @@ class VecEnv(Component):
         # The first is always made in this process, in "async" mode too: it tells the spaces.
         self.stacked_frames: int | Mapping[str, int] = found[0] if stacked_frames is None else stacked_frames
         """Of how many frames an observation is a stack; 0 where it is none."""
+        self._spec = specs[0]
         try:
             check_observation_space(self.observation_space, type(self).__name__)
             check_action_space(self.action_space, type(self).__name__)
@@ -141,6 +145,14 @@ class VecEnv(Component):
             truncated[:, None],
             infos,
         )
+
+    @property
+    def env_spec(self) -> str | None:
+        """JSON of gymnasium's ``EnvSpec`` of one environment; None where it has none that can be written down."""
+        try:
+            return None if self._spec is None else self._spec.to_json()
+        except (AttributeError, TypeError, ValueError):
+            return None
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:

@@ -1,7 +1,7 @@
 """HDF5 files of flat arrays, as D4RL keeps data sets."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from storages.persistent.datasets import hdf5
 from storages.persistent.datasets.flat import Ends, FlatDataset, FlatNames, names_in
@@ -31,7 +31,8 @@ class D4rlDataset(FlatDataset):
                 f"{path} has arrays that are called {', '.join(file)}; tell what they are: "
                 f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
             )
-        arrays: dict[str, Any] = {
-            name: hdf5.numbers(file[name], str(path)) for name in names.named().values() if name in file
-        }
+        named = names.named().values()
+        arrays = {name: file[name] for name in file if name in named or hdf5.is_numbers(file[name])}
+        for name in set(named).intersection(arrays):
+            hdf5.numbers(arrays[name], str(path))
         super().__init__(path, arrays, names, ends)

@@ -1,6 +1,6 @@
 """HDF5 files, of which nothing but numbers is read."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def made(path: Path) -> Any:
     return _h5py(path).File(path, "x", track_order=True)
 
 
-def found(group: Any, names: Iterable[str], where: str) -> Any:
+def found(group: Any, names: Sequence[str], where: str) -> Any:
     """What stands at a path in a group.
 
     Raises:

@@ -1,6 +1,6 @@
 """Minari's HDF5 layout: one file, ``main_data.hdf5``, with a group for each episode."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -72,5 +72,5 @@ class Hdf5Writer(ColumnsWriter):
         self._file.close()
 
 
-def _names(key: Key) -> Iterator[str]:
-    return (f"_index_{part}" if isinstance(part, int) else part for part in key)
+def _names(key: Key) -> list[str]:
+    return [f"_index_{part}" if isinstance(part, int) else part for part in key]

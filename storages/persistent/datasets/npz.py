@@ -161,11 +161,9 @@ class _Arrays(Mapping[str, Array]):
         self._path = path
         self._read: dict[str, Array] = {}
         try:
-            with np.load(path, allow_pickle=False) as file:
-                if not isinstance(file, np.lib.npyio.NpzFile):
-                    raise DatasetError(f"{path} holds one array, not several by their names")
-                self._names = list(file.files)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            with zipfile.ZipFile(path) as archive:
+                self._names = [name.removesuffix(".npy") for name in archive.namelist()]
+        except (OSError, zipfile.BadZipFile) as error:
             raise DatasetError(f"{path} cannot be read as a file of numpy's arrays: {error}") from error
 
     def __getitem__(self, name: str) -> Array:

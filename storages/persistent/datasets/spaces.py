@@ -80,7 +80,7 @@ class Leaf:
     def fits(self, array: Array) -> bool:
         """Whether an episode's array is made of values of this part."""
         expected = (1,) if self.is_scalar else self.shape
-        return array.shape[1:] == expected
+        return tuple(array.shape[1:]) == expected
 
 
 def leaves_of(space: Space, where: object) -> list[Leaf]:

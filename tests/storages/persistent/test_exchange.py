@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_an_environment_plays_its_episodes_one_after_the_other(num_envs: int) ->
 def test_what_no_other_episode_is_there_for_is_divided_among_the_environments() -> None:
     storage = replay_buffer(100)
     filled = fill(storage, [episode(2, seed=1), episode(11, seed=2)], num_envs=3)
-    # After two steps of both, which a third environment never matched, nothing was inserted: 13 are divided by 3.
+    # The third environment would have nothing to do: 13 transitions are divided by 3.
     assert filled == Filled(episodes=2, transitions=12, divided=2, left_out=1)
     assert storage.get_all_buffer_data()[DONE][0].flatten().tolist() == [1, 1, 1]
 
@@ -163,7 +164,7 @@ def test_an_episode_that_lacks_rows_is_refused(broken: Any, message: str) -> Non
 
 
 def test_episodes_that_do_not_go_side_by_side_are_refused() -> None:
-    with pytest.raises(DatasetError, match="episodes have different fields: .*LogProbability"):
+    with pytest.raises(DatasetError, match=r"episodes have different fields: .*LogProbability"):
         fill(replay_buffer(100), [episode(5), episode(5, further=True)], num_envs=2)
     with pytest.raises(DatasetError, match="Observation has different shapes in different episodes"):
         fill(replay_buffer(100), [episode(5), episode(5, "double")], num_envs=2)
@@ -209,7 +210,7 @@ def _episodes_of(live: list[dict[str, Any]], env: int) -> Iterator[Episode]:
         length = next(
             (
                 number
-                for number, (one, two) in enumerate(zip(steps, steps[1:], strict=False), start=1)
+                for number, (one, two) in enumerate(pairwise(steps), start=1)
                 if one[DONE2]
                 or one[TRUNC2]
                 or two[DONE]
