@@ -150,7 +150,8 @@ class NpzWriter(Writer):
         # numpy's savez would take names for those of its parameters.
         with zipfile.ZipFile(self.path, "w") as archive:
             for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                # Of no date, so that the same episodes make the same file.
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
@@ -162,7 +163,7 @@ class _Arrays(Mapping[str, Array]):
         self._read: dict[str, Array] = {}
         try:
             with zipfile.ZipFile(path) as archive:
-                self._names = [name.removesuffix(".npy") for name in archive.namelist()]
+                self._names = [name[: -len(".npy")] for name in archive.namelist() if name.endswith(".npy")]
         except (OSError, zipfile.BadZipFile) as error:
             raise DatasetError(f"{path} cannot be read as a file of numpy's arrays: {error}") from error
 
