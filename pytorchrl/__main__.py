@@ -64,7 +64,7 @@ def inspect(
 
 def main() -> None:
     """Run the command that the command line names; an error that says what to do needs no traceback."""
-    data = tyro.conf.subcommand("data", description="List, show, convert, merge and prune data sets.")
+    data = tyro.conf.subcommand("data", description="Collect, list, show, convert, merge and prune data sets.")
     commands = [
         *_commands({"resume": resume, "plot": plot, "inspect": inspect}),
         Annotated[_choice_of(_commands(data_commands.COMMANDS)), data],

@@ -1,4 +1,4 @@
-"""List, show, convert, merge and prune data sets: ``python -m pytorchrl data``."""
+"""Collect, list, show, convert, merge and prune data sets: ``python -m pytorchrl data``."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.dataset_report import dataset_report, datasets_table
 from pytorchrl.logging.storage_report import counted
@@ -18,6 +19,7 @@ from storages.persistent.datasets import (
     Dataset,
     Ends,
     FlatNames,
+    Written,
     about_merged,
     chosen,
     find_datasets,
@@ -31,7 +33,7 @@ from storages.persistent.episode import Episode
 
 Format = Annotated[
     str | None,
-    tyro.conf.arg(metavar="{" + ",".join(FORMATS) + "}", help_behavior_hint="(default: by the name)"),
+    tyro.conf.arg(metavar="{" + ",".join(FORMATS) + "}", help_behavior_hint=""),
 ]
 Names = Annotated[dict[str, str], tyro.conf.arg(metavar="WHAT NAME ...", help_behavior_hint="")]
 Source = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
@@ -136,7 +138,41 @@ def prune(
     _write(output, episodes, len(kept), format, dataset.about)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"ls": ls, "show": show, "convert": convert, "merge": merge, "prune": prune}
+def collect(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    output: Output,
+    episodes: Annotated[int | None, tyro.conf.arg(metavar="COUNT", help_behavior_hint="")] = None,
+    steps: Annotated[int | None, tyro.conf.arg(metavar="COUNT", help_behavior_hint="")] = None,
+    seed: int = 0,
+    explore: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False,
+    format: Format = None,  # noqa: A002
+) -> None:
+    """Record what the agent of a run's last checkpoint does.
+
+    Args:
+        run: the run folder.
+        output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
+        episodes: how many to record.
+        steps: environment transitions to record instead, the running episode included.
+        seed: all randomness follows from it.
+        explore: act as in training, instead of as well as possible.
+        format: of the output; npz where its name ends in .npz, else minari-hdf5.
+    """
+    _say(
+        collect_demonstrations(
+            run, path=output, steps=steps, episodes=episodes, seed=seed, deterministic=not explore, format=format
+        )
+    )
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "collect": collect,
+    "ls": ls,
+    "show": show,
+    "convert": convert,
+    "merge": merge,
+    "prune": prune,
+}
 
 
 def _opened(path: Path, names: dict[str, str], ends: Ends) -> Dataset:
@@ -151,6 +187,9 @@ def _write(output: Path, episodes: Iterable[Episode], total: int, format_: str |
     # The id is the name's, as Minari has it.
     of_output = replace(about, dataset_id=None)
     shown = watched(episodes, f"Writing {output}", total, "episodes")
-    written = write_dataset(output, shown, format=format_, about=of_output)
+    _say(write_dataset(output, shown, format=format_, about=of_output))
+
+
+def _say(written: Written) -> None:
     told = f"{counted(written.episodes, 'episode')}, {counted(written.steps, 'transition')}"
     print(f"{written.path}: {told} ({written.format})")

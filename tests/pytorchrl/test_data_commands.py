@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compositions import dqn_scheme
 from toys import Counter
 
 import pytorchrl as prl
@@ -140,9 +141,22 @@ def test_an_error_is_a_line_that_says_what_to_do(
     assert [path.name for path in tmp_path.iterdir()] == ["paid.npz"]
 
 
+def test_collect_records_the_agent_of_a_run(command: Any, tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    learner.run()
+    learner.close()
+    command("ls", tmp_path)
+    output = tmp_path / "data.npz"
+    assert command("collect", tmp_path / "run", output, "--episodes", "2").startswith(f"{output}: 2 episodes, ")
+    command("collect", tmp_path / "run", tmp_path / "explored.npz", "--steps", "20", "--seed", "3", "--explore")
+    explored = open_dataset(tmp_path / "explored.npz")
+    assert explored.steps == 20
+    assert explored.about.algorithm_name == "DQN"
+
+
 def test_every_command_has_help() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "pytorchrl", "data", "--help"], capture_output=True, text=True, check=True
     )
-    for name in ("ls", "show", "convert", "merge", "prune"):
+    for name in ("collect", "ls", "show", "convert", "merge", "prune"):
         assert f"• {name} " in finished.stdout
