@@ -9,7 +9,8 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from pytorchrl.experiments import collect_demonstrations
+from pytorchrl.experiments import RunFolder, collect_demonstrations
+from pytorchrl.experiments.inspection import CheckpointDataset
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.dataset_report import dataset_report, datasets_table
 from pytorchrl.logging.storage_report import counted
@@ -58,7 +59,7 @@ def show(
     """Tell what is in a data set: fields, episodes, returns, how episodes ended.
 
     Args:
-        path: a data set, or the directory of a storage.
+        path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
         names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
         ends: how episodes of flat arrays ended that say where, and not how.
     """
@@ -73,10 +74,11 @@ def convert(
     names: Names = {},  # noqa: B006
     ends: Ends = "unknown",
 ) -> None:
-    """Write a data set, or what a storage on disk holds, in another format.
+    """Write a data set, or what a storage holds, in another format.
 
     Args:
-        source: what is read.
+        source: what is read: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is
+            meant.
         output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
         format: of the output; npz where its name ends in .npz, else minari-hdf5.
         names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
@@ -176,6 +178,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def _opened(path: Path, names: dict[str, str], ends: Ends) -> Dataset:
+    if path.suffix == RunFolder(path).checkpoint_file.suffix or RunFolder(path).checkpoint_file.is_file():
+        return CheckpointDataset(path)
     known = set(FlatNames.__dataclass_fields__)
     unknown = set(names) - known
     if unknown:

@@ -1,9 +1,9 @@
 """What a checkpoint's storage holds, told without environments or networks, and without changing anything."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from pytorchrl.scheme.scheme import CompositionError
 from storages.core.priorities import Priorities
 from storages.core.ring import Ring
 from storages.core.summary import Episodes, Field, episodes_of, fields_of
+from storages.persistent.datasets import About, Dataset
+from storages.persistent.episode import Episode
+from storages.persistent.errors import DatasetError
+from storages.persistent.exchange import count_episodes_in, episodes_in
 from storages.schedule import LinearSchedule
 from storages.sequences import Sequences
 
@@ -74,14 +78,7 @@ def inspect_storage(path: Path) -> Inspection:
     state = checkpoint.load(file)
     try:
         storage, config = state["scheme"]["storage"], state["config"]["storage"]
-        saved = storage["ring"]
-        ring = Ring(
-            saved["size"],
-            config["name"],
-            in_records=not _on_policy(config["name"]),
-            stacked_frames=_stacked_frames(saved),
-        )
-        ring.load_state_dict(saved)
+        ring = _ring(storage["ring"], config["name"])
         inserted = state["scheme"]["collector"]["steps"]
         errors = storage.get("priorities")
         alpha = _alpha(config["hyper_parameters"], inserted, file) if errors is not None else None
@@ -105,6 +102,52 @@ def inspect_storage(path: Path) -> Inspection:
             f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
             f"{RunFolder(path).checkpoint_file.name} in one"
         ) from error
+
+
+class CheckpointDataset(Dataset):
+    """What a checkpoint's storage holds, as a data set.
+
+    Args:
+        path: a run folder, or a checkpoint.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        DatasetError: it holds no storage, or one that is on disk elsewhere.
+    """
+
+    format: ClassVar[str] = "checkpoint"
+
+    def __init__(self, path: Path) -> None:
+        file = RunFolder(path).checkpoint_file if path.is_dir() else path
+        state = checkpoint.load(file)
+        super().__init__(file, About())
+        try:
+            storage, config = state["scheme"]["storage"], state["config"]["storage"]
+            if "position" in storage:
+                directory = config["hyper_parameters"]["directory"]
+                raise DatasetError(f"{file} refers to the storage in {directory}; name that directory")
+            self._ring = _ring(storage["ring"], config["name"])
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            raise DatasetError(f"{file} holds no storage that can be read ({error!r})") from error
+
+    def __len__(self) -> int:
+        """Episodes, or what is stored of them."""
+        return count_episodes_in(self._ring)
+
+    @property
+    def steps(self) -> int:
+        """Transitions that are stored."""
+        return self._ring.live_transitions
+
+    def __iter__(self) -> Iterator[Episode]:
+        """Read the episodes."""
+        return episodes_in(self._ring)
+
+
+def _ring(saved: Mapping[str, Any], name: str) -> Ring:
+    ring = Ring(saved["size"], name, in_records=not _on_policy(name), stacked_frames=_stacked_frames(saved))
+    ring.load_state_dict(saved)
+    return ring
 
 
 def _priorities(

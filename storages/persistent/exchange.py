@@ -89,6 +89,11 @@ def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:
     return episodes_in(storage.ring, whole=whole)
 
 
+def count_episodes_in(ring: Ring) -> int:
+    """How many there are."""
+    return int(np.count_nonzero(_ends(ring))) if ring.live_steps else 0
+
+
 def episodes_in(ring: Ring, *, whole: bool = False) -> Iterator[Episode]:
     """As :func:`episodes_of`."""
     if not ring.live_steps:

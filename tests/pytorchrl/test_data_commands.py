@@ -13,7 +13,7 @@ from toys import Counter
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments import collect_demonstrations
-from storages.persistent import Episode, fill
+from storages.persistent import Episode, episodes_of, fill
 from storages.persistent.datasets import FORMATS, open_dataset, return_of, write_dataset
 from storages.transition import ACT, REW
 
@@ -152,6 +152,27 @@ def test_collect_records_the_agent_of_a_run(command: Any, tmp_path: Path) -> Non
     explored = open_dataset(tmp_path / "explored.npz")
     assert explored.steps == 20
     assert explored.about.algorithm_name == "DQN"
+
+
+def test_what_the_storage_of_a_run_holds_is_converted(command: Any, tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    learner.run()
+    learner.close()
+    assert "100 transitions" in command("convert", tmp_path / "run", tmp_path / "held.npz")
+    whole = [len(one) for one in open_dataset(tmp_path / "held.npz") if one.terminated]
+    assert whole == [len(one) for one in episodes_of(learner.scheme.storage, whole=True)]
+    assert "of 100 transitions" in command("show", tmp_path / "run" / "checkpoint.pt")
+
+
+def test_of_a_run_whose_storage_is_on_disk_its_directory_is_named(command: Any, tmp_path: Path) -> None:
+    storage = prl.ReplayBuffer.create_factory(size=100, directory=str(tmp_path / "kept"))
+    learner = prl.Learner(dqn_scheme(storage=storage), 100, tmp_path / "run")
+    learner.run()
+    learner.close()
+    learner.scheme.storage.close()
+    with pytest.raises(SystemExit, match=r"checkpoint\.pt refers to the storage in .*kept; name that directory"):
+        command("show", tmp_path / "run")
+    assert "of 100 transitions" in command("show", tmp_path / "kept")
 
 
 def test_every_command_has_help() -> None:

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from storages.persistent.datasets import hdf5
 from storages.persistent.datasets.columns import Columns, ColumnsReader, ColumnsWriter, Key
 from storages.persistent.datasets.spaces import Leaf
+from storages.persistent.errors import DatasetError
 
 _FILE = "main_data.hdf5"
 
@@ -24,12 +27,20 @@ class Hdf5Reader(ColumnsReader):
 
     def numbers(self, episodes: int) -> list[int]:
         """Which episodes there are."""
-        return sorted(int(name.removeprefix("episode_")) for name in self._file if name.startswith("episode_"))
+        named = (name.removeprefix("episode_") for name in self._file if name.startswith("episode_"))
+        return sorted(int(number) for number in named if number.isdecimal())
 
     def read(self, number: int, leaves: Mapping[Key, Leaf | None], jpeg: bool) -> tuple[Columns, dict[str, Any]]:
         """One of them."""
         where = f"{self._path}: episode_{number}"
-        group = self._file[f"episode_{number}"]
+        try:
+            return self._read(self._file[f"episode_{number}"], where, leaves, jpeg)
+        except (OSError, KeyError) as error:
+            raise DatasetError(f"{where} is damaged: {error}") from error
+
+    def _read(
+        self, group: Any, where: str, leaves: Mapping[Key, Leaf | None], jpeg: bool
+    ) -> tuple[Columns, dict[str, Any]]:
         columns: Columns = {}
         for key, leaf in leaves.items():
             node = hdf5.found(group, _names(key), where)
@@ -38,8 +49,8 @@ class Hdf5Reader(ColumnsReader):
         for name, node in group.get("infos", {}).items():
             if hdf5.is_numbers(node):
                 columns[("infos", name)] = node[()]
-        facts = {"seed": int(group.attrs["seed"])} if "seed" in group.attrs else {}
-        return columns, facts
+        seed = group.attrs.get("seed")
+        return columns, {"seed": int(seed)} if isinstance(seed, int | np.integer) else {}
 
     def close(self) -> None:
         """Let go of the file."""

@@ -5,13 +5,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from storages.core.ring import Ring
 from storages.persistent.datasets.dataset import About, Dataset
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DatasetError
-from storages.persistent.exchange import episodes_in
+from storages.persistent.exchange import count_episodes_in, episodes_in
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import NAME, Manifest
@@ -41,10 +39,7 @@ class StorageDirectory(Dataset):
 
     def __len__(self) -> int:
         """Episodes, or what is stored of them."""
-        ring = self._ring
-        if not ring.live_steps:
-            return 0
-        return int(np.count_nonzero(ring.broken()[:-1])) + ring.envs
+        return count_episodes_in(self._ring)
 
     @property
     def steps(self) -> int:
