@@ -1,6 +1,6 @@
 """``python -m pytorchrl data``: what it prints, what it writes, and how it says what is wrong."""
 
-import subprocess
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from pytorchrl.data_commands import COMMANDS
 from pytorchrl.experiments import collect_demonstrations
 from storages.persistent import Episode, episodes_of, fill
 from storages.persistent.datasets import FORMATS, open_dataset, return_of, write_dataset
@@ -175,9 +176,13 @@ def test_of_a_run_whose_storage_is_on_disk_its_directory_is_named(command: Any, 
     assert "of 100 transitions" in command("show", tmp_path / "kept")
 
 
-def test_every_command_has_help() -> None:
-    finished = subprocess.run(
-        [sys.executable, "-m", "pytorchrl", "data", "--help"], capture_output=True, text=True, check=True
-    )
-    for name in ("collect", "ls", "show", "convert", "merge", "prune"):
-        assert f"• {name} " in finished.stdout
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_every_option_has_a_text(name: str, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command(name, "--help")
+    printed = " ".join(capsys.readouterr().out.split())
+    described = inspect.getdoc(COMMANDS[name]) or ""
+    assert described.splitlines()[0] in printed
+    for parameter in inspect.signature(COMMANDS[name]).parameters:
+        (text,) = (line.split(": ")[1] for line in described.splitlines() if line.startswith(f"    {parameter}: "))
+        assert text.split()[0] in printed, f"{parameter} has no text"

@@ -1,7 +1,6 @@
 """What is written here is what the package ``minari`` reads, and what it writes is what is read here."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -268,20 +267,17 @@ def test_what_is_missing_is_named(layout: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("package", "format_"), [("h5py", "minari-hdf5"), ("pyarrow", "minari-arrow")])
-def test_without_the_package_the_extra_is_named(package: str, format_: str, tmp_path: Path) -> None:
+def test_without_the_package_the_extra_is_named(
+    package: str, format_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_dataset(tmp_path / "written", some(), format=format_)
-    script = f"""
-import sys
-sys.modules[{package!r}] = None
-from storages.persistent.datasets import open_dataset
-from storages.persistent.errors import DatasetError
-try:
-    list(open_dataset({str(tmp_path / "written")!r}))
-except DatasetError as error:
-    print(error)
-"""
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert f'needs the package {package}; pip install "pytorchrl[data]" gets it' in finished.stdout
+    monkeypatch.setitem(sys.modules, package, None)
+    needed = rf'needs the package {package}; pip install "pytorchrl\[data\]" gets it'
+    with pytest.raises(DatasetError, match=needed):
+        list(open_dataset(tmp_path / "written"))
+    with pytest.raises(DatasetError, match=needed):
+        write_dataset(tmp_path / "again", some(), format=format_)
+    assert [path.name for path in tmp_path.iterdir()] == ["written"]
 
 
 def test_values_that_are_not_of_the_space_are_refused(tmp_path: Path) -> None:
