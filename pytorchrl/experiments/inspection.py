@@ -139,8 +139,7 @@ class CheckpointDataset(Dataset):
         """Transitions that are stored."""
         return self._ring.live_transitions
 
-    def __iter__(self) -> Iterator[Episode]:
-        """Read the episodes."""
+    def _episodes(self) -> Iterator[Episode]:
         return episodes_in(self._ring)
 
 

@@ -18,8 +18,8 @@ class ColumnsReader(ABC):
     """Reads a kind of file."""
 
     @abstractmethod
-    def numbers(self, episodes: int) -> list[int]:
-        """Which episodes there are; the metadata speak of so many."""
+    def numbers(self) -> list[int]:
+        """Which episodes there are."""
 
     @abstractmethod
     def read(self, number: int, leaves: Mapping[Key, Leaf | None], jpeg: bool) -> tuple[Columns, dict[str, Any]]:

@@ -2,12 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from storages.persistent.episode import Episode
-from storages.persistent.errors import DatasetError
+from storages.persistent.errors import DatasetError, PersistenceError
 
 Space: TypeAlias = Mapping[str, Any]
 """A space of gymnasium as plain data: ``{"type": "Discrete", "n": 2, "start": 0}``, as Minari writes it."""
@@ -58,13 +59,17 @@ class Dataset(ABC):
         self.path = path
         self.about = about
 
-    @abstractmethod
     def __iter__(self) -> Iterator[Episode]:
         """Read the episodes.
 
         Raises:
             DatasetError: what is there is not what the format says; the text names the file and the place.
         """
+        with damage_named(self.path):
+            yield from self._episodes()
+
+    @abstractmethod
+    def _episodes(self) -> Iterator[Episode]: ...
 
     @abstractmethod
     def __len__(self) -> int:
@@ -77,6 +82,23 @@ class Dataset(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} episodes, {self.steps} steps)"
+
+
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Say of which file it is that something cannot be understood.
+
+    Libraries have many ways to fail on a file that is not what it seems.
+
+    Raises:
+        DatasetError: instead of what they raise.
+    """
+    try:
+        yield
+    except PersistenceError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path} is damaged, or not what it seems: {error!r}") from error
 
 
 def needs_extra(package: str, what: object) -> DatasetError:

@@ -97,8 +97,7 @@ class FlatDataset(Dataset):
         """Transitions of all episodes."""
         return int((self._bounds.end - self._bounds.first).sum())
 
-    def __iter__(self) -> Iterator[Episode]:
-        """Read the episodes."""
+    def _episodes(self) -> Iterator[Episode]:
         bounds = self._bounds
         for number, (first, end, follows) in enumerate(zip(bounds.first, bounds.end, bounds.follows, strict=True)):
             observations = _of_columns(self._arrays["observations"][first:end])

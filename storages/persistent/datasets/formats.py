@@ -10,7 +10,7 @@ from pathlib import Path
 from storages.persistent import manifest
 from storages.persistent.datasets import minari_metadata, npz
 from storages.persistent.datasets.d4rl import D4rlDataset
-from storages.persistent.datasets.dataset import About, Dataset
+from storages.persistent.datasets.dataset import About, Dataset, damage_named
 from storages.persistent.datasets.flat import Ends, FlatNames
 from storages.persistent.datasets.minari import WRITERS, MinariDataset, MinariWriter
 from storages.persistent.datasets.storage_directory import StorageDirectory
@@ -64,7 +64,8 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
             f"{place} holds no data set that is known: a Minari data set is a folder with data/"
             f"{minari_metadata.NAME}, a storage one with {manifest.NAME}; files end in .npz, .hdf5 or .h5"
         )
-    return opening(names, ends)
+    with damage_named(place):
+        return opening(names, ends)
 
 
 def find_datasets(path: str | os.PathLike[str]) -> Iterator[Path]:

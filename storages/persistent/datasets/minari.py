@@ -75,14 +75,13 @@ class MinariDataset(Dataset):
         episodes: int = self._said["total_episodes"]
         return episodes
 
-    def __iter__(self) -> Iterator[Episode]:
-        """Read the episodes."""
+    def _episodes(self) -> Iterator[Episode]:
         observation, action = self._leaves()
         wanted: dict[Key, Leaf | None] = {("observations", *leaf.path): leaf for leaf in observation}
         wanted |= {("actions", *action.path): action, ("rewards",): None} | dict.fromkeys(_FLAGS)
         jpeg = bool(self._said.get("jpeg_encoding", True))
         with closing(self._reader()) as reader:
-            numbers = reader.numbers(len(self))
+            numbers = reader.numbers()
             if len(numbers) != len(self):
                 raise DatasetError(
                     f"{self._folder}: the metadata speak of {len(self)} episodes, and {len(numbers)} are there"

@@ -34,7 +34,7 @@ class ArrowReader(ColumnsReader):
         self._folder, self._layout = folder, layout
         self._arrow, self._tables = _pyarrow(folder)
 
-    def numbers(self, episodes: int) -> list[int]:
+    def numbers(self) -> list[int]:
         """Which episodes there are."""
         return sorted(int(path.name) for path in self._folder.iterdir() if path.is_dir() and path.name.isdecimal())
 

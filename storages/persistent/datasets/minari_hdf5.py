@@ -9,7 +9,6 @@ import numpy as np
 from storages.persistent.datasets import hdf5
 from storages.persistent.datasets.columns import Columns, ColumnsReader, ColumnsWriter, Key
 from storages.persistent.datasets.spaces import Leaf
-from storages.persistent.errors import DatasetError
 
 _FILE = "main_data.hdf5"
 
@@ -25,7 +24,7 @@ class Hdf5Reader(ColumnsReader):
         self._path = folder / _FILE
         self._file = hdf5.opened(self._path)
 
-    def numbers(self, episodes: int) -> list[int]:
+    def numbers(self) -> list[int]:
         """Which episodes there are."""
         named = (name.removeprefix("episode_") for name in self._file if name.startswith("episode_"))
         return sorted(int(number) for number in named if number.isdecimal())
@@ -33,14 +32,7 @@ class Hdf5Reader(ColumnsReader):
     def read(self, number: int, leaves: Mapping[Key, Leaf | None], jpeg: bool) -> tuple[Columns, dict[str, Any]]:
         """One of them."""
         where = f"{self._path}: episode_{number}"
-        try:
-            return self._read(self._file[f"episode_{number}"], where, leaves, jpeg)
-        except (OSError, KeyError) as error:
-            raise DatasetError(f"{where} is damaged: {error}") from error
-
-    def _read(
-        self, group: Any, where: str, leaves: Mapping[Key, Leaf | None], jpeg: bool
-    ) -> tuple[Columns, dict[str, Any]]:
+        group = self._file[f"episode_{number}"]
         columns: Columns = {}
         for key, leaf in leaves.items():
             node = hdf5.found(group, _names(key), where)

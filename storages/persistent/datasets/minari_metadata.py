@@ -37,7 +37,7 @@ def read(folder: Path) -> tuple[About, dict[str, Any]]:
     try:
         said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         spaces: dict[str, Any] = {key: json.loads(said[key]) for key in _SPACES if said.get(key) is not None}
-        lists: dict[str, Any] = {key: _texts(said.get(key) or ()) for key in _LISTS}
+        lists: dict[str, Any] = {key: _texts(said.get(key) or []) for key in _LISTS}
         texts = {key: said[key] for key in _OF_ABOUT - {*_SPACES, *_LISTS} if said.get(key) is not None}
         further = {key: value for key, value in said.items() if key not in _OF_ABOUT | _COMPUTED}
         counted = all(isinstance(said[key], int) for key in ("total_episodes", "total_steps"))

@@ -84,8 +84,7 @@ class NpzDataset(Dataset):
         """Transitions of all episodes."""
         return int(self._lengths.sum())
 
-    def __iter__(self) -> Iterator[Episode]:
-        """Read the episodes."""
+    def _episodes(self) -> Iterator[Episode]:
         arrays = {name: self._arrays[name] for name in self._arrays}
         try:
             terminated, truncated = arrays.pop(_TERMINATED), arrays.pop(_TRUNCATED)

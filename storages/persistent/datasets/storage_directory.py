@@ -24,7 +24,8 @@ class StorageDirectory(Dataset):
         path: the directory.
 
     Raises:
-        PersistenceError: it holds no storage, or one of another format, or is damaged.
+        PersistenceError: it holds no storage, or one of another format, or is damaged; once its episodes are asked for,
+            that a storage has it open.
     """
 
     format: ClassVar[str] = "storage"
@@ -46,13 +47,7 @@ class StorageDirectory(Dataset):
         """Transitions that are live."""
         return self._ring.live_transitions
 
-    def __iter__(self) -> Iterator[Episode]:
-        """Read the episodes.
-
-        Raises:
-            PersistenceError: a storage has the directory open.
-            DamageError: what is there is not what was written.
-        """
+    def _episodes(self) -> Iterator[Episode]:
         return episodes_in(self._ring)
 
     @cached_property

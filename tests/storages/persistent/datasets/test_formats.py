@@ -191,6 +191,39 @@ def test_a_damaged_file_of_ours_is_named(tmp_path: Path) -> None:
         open_dataset(path)
 
 
+@pytest.mark.parametrize("format_", FORMATS)
+def test_whatever_is_done_to_a_file_an_error_names_it_or_numbers_are_read(format_: str, tmp_path: Path) -> None:
+    if format_ != "npz":
+        pytest.importorskip("h5py" if format_ == "minari-hdf5" else "pyarrow")
+    path, random = tmp_path / ("some.npz" if format_ == "npz" else "some"), np.random.default_rng(0)
+    write_dataset(path, some(), format=format_)
+    files = sorted(file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
+    refused = 0
+    for attempt in range(60):
+        file = files[attempt % len(files)]
+        whole = file.read_bytes()
+        content = bytearray(whole[: random.integers(len(whole))] if attempt % 3 == 0 else whole)
+        for place in random.integers(len(content), size=3) if content else ():
+            content[place] = random.integers(256)
+        file.write_bytes(content)
+        said = what_is_said_of(path)
+        refused += said is not None
+        assert said is None or str(path) in said
+        file.write_bytes(whole)
+    assert refused > 20
+    assert_same(open_dataset(path), some())
+
+
+def what_is_said_of(path: Path) -> str | None:
+    """The error that reading it ends with, if it does."""
+    try:
+        for one in open_dataset(path):
+            assert one.fields[REW].dtype.kind in "biuf"
+    except DatasetError as error:
+        return str(error)
+    return None
+
+
 def of(path: Path, episodes: list[Episode], **about: object) -> Dataset:
     write_dataset(path, episodes, about=About(**about))  # type: ignore[arg-type]
     return open_dataset(path)
