@@ -24,8 +24,10 @@ bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside c
 	$(BIN)/python benchmarks/storages.py $(BENCH)
 	$(BIN)/python benchmarks/sum_tree.py
 
-learning: $(ENV)  ## docs/learning.md and docs/prioritised.md: several seeds of every example, and of kinds of replay
-	$(BIN)/python benchmarks/learning.py
+learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, prioritised.md: several seeds of everything
+	runs=runs/learning-$$(date +%Y%m%d-%H%M%S) && \
+	$(BIN)/python benchmarks/learning.py --runs $$runs && \
+	$(BIN)/python benchmarks/hindsight.py --runs $$runs
 	$(BIN)/python benchmarks/prioritised.py
 
 format: $(ENV)  ## put the code into shape
@@ -38,6 +40,10 @@ clean:  ## remove what the targets made
 $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+.venv/.installed-robotics: $(ENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[robotics]"
 	touch $@
 
 .venv/.installed-bench: $(ENV)

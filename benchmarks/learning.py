@@ -4,56 +4,33 @@ The figures are means over episodes of an evaluation whose environments no run h
 run ended with, acting as well as it can.
 """
 
-import contextlib
-import importlib.util
-import multiprocessing
-import os
 import statistics
 import sys
 import textwrap
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Literal, TypeAlias
 
 # `import storages` is to find the package, not the benchmark beside this file.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import numpy as np
-import torch
 import tyro
+from example_runs import ROOT, ExampleName, Result, Run, can_run, results_of
 
 import pytorchrl as prl
-from pytorchrl.scheme import evaluate
-
-_ROOT = Path(__file__).resolve().parents[1]
-
-ExampleName: TypeAlias = Literal[
-    "dqn_cartpole",
-    "dqn_her_bitflipping",
-    "dqn_memory_cartpole",
-    "ppo_cartpole",
-    "ppo_memory_cartpole",
-    "sac_memory_pendulum",
-    "sac_pendulum",
-]
 
 THRESHOLDS: dict[ExampleName, float] = {
     "ppo_cartpole": 475.0,
     "dqn_cartpole": 450.0,
     "sac_pendulum": -160.0,
     "dqn_her_bitflipping": -11.5,
+    "sac_her_pointmaze": 0.9,
     "ppo_memory_cartpole": 400.0,
     "dqn_memory_cartpole": 400.0,
     "sac_memory_pendulum": -300.0,
 }
 """Mean return that every seed of an example is to reach."""
-
-# Environments of the evaluation here follow from this and the run's seed, and from nothing that training used.
-_EVALUATION_SEED = 20_000
 
 
 @dataclass
@@ -70,102 +47,52 @@ class Arguments:
     """Train for so many environment steps instead of the example's own number, to try the script out."""
     processes: int = 2
     """Runs at a time, each on one thread."""
-    docs: Path = _ROOT / "docs"
+    docs: Path = ROOT / "docs"
     """Where ``learning.md`` and the curves go."""
     runs: Path | None = None
-    """Where the run folders go; a new folder under runs/ where left out."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of one run."""
-
-    example: ExampleName
-    env: str
-    seed: int
-    steps: int
-    mean_return: float
-    """Of the evaluation's episodes."""
-    seconds: float
-    """From composition to curve, the run's own evaluations included."""
-    steps_per_second: float
-    """Of training alone."""
-    log_dir: Path
+    """Where the run folders go; a new folder under runs/ where left out. Runs that are finished there are taken."""
 
 
 def main(arguments: Arguments) -> None:
     """Run everything, then write the table and draw the curves."""
-    runs = arguments.runs or Path("runs") / f"learning-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = arguments.runs or Path("runs") / f"learning-{time.strftime('%Y%m%d-%H%M%S')}"
     examples: list[ExampleName] = [arguments.only] if arguments.only else list(THRESHOLDS)
-    results: list[Result] = []
-    # Spawned, not forked: a fork of a process that has used torch's threads may hang.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(arguments.processes, mp_context=context) as pool:
-        futures: list[Future[Result]] = [
-            pool.submit(_run, example, seed, arguments.target_steps, arguments.episodes, runs)
-            for example in examples
-            for seed in arguments.seeds
-        ]
-        for future in as_completed(futures):
-            results.append(future.result())
-            print(_line(results[-1]), flush=True)
-    results.sort(key=lambda result: (examples.index(result.example), arguments.seeds.index(result.seed)))
-    by_example = {example: [result for result in results if result.example == example] for example in examples}
+    for example in examples:
+        if not can_run(example):
+            print(f"{example} is left out: a package that it needs is not installed")
+    examples = [example for example in examples if can_run(example)]
+    settings = {} if arguments.target_steps is None else {"target_steps": arguments.target_steps}
+    runs = [
+        Run(example, seed, folder / f"{example}-{seed}", settings, arguments.episodes)
+        for example in examples
+        for seed in arguments.seeds
+    ]
+    results: dict[tuple[ExampleName, int], Result] = {}
+    for run, result in results_of(runs, arguments.processes):
+        results[run.example, run.seed] = result
+        print(_line(run, result), flush=True)
+    by_example = {example: [results[example, seed] for seed in arguments.seeds] for example in examples}
     arguments.docs.mkdir(parents=True, exist_ok=True)
-    for example, group in by_example.items():
-        prl.plot_runs([result.log_dir for result in group], arguments.docs / _curve(example))
+    for example in examples:
+        folders = [folder / f"{example}-{seed}" for seed in arguments.seeds]
+        prl.plot_runs(folders, arguments.docs / _curve(example))
     page = arguments.docs / "learning.md"
     page.write_text(_page(by_example, arguments), encoding="utf-8")
     print(f"Table and curves: {page}")
-    print(f"Run folders:      {runs}")
+    print(f"Run folders:      {folder}")
 
 
-def _run(example: ExampleName, seed: int, target_steps: int | None, episodes: int, runs: Path) -> Result:
-    """Train and evaluate one seed, in a process of its own."""
-    torch.set_num_threads(1)
-    module = _load(example)
-    settings = {} if target_steps is None else {"target_steps": target_steps}
-    arguments = module.Arguments(seed=seed, log_dir=runs / f"{example}-{seed}", **settings)
-    started = time.perf_counter()
-    # Several runs share one terminal, where one display would draw over the other.
-    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-        learner: prl.Learner = module.train(arguments)
-    seconds = time.perf_counter() - started
-    if not learner.done():
-        raise RuntimeError(f"{example}, seed {seed}, was stopped at {learner.scheme.steps:,} steps")
-    # One episode an environment: each begins with a seed of its own.
-    envs = prl.VecEnv.create_factory(arguments.env, num_envs=episodes)()
-    evaluation = evaluate(learner.scheme.algorithm, envs, episodes, np.random.SeedSequence([_EVALUATION_SEED, seed]))
-    envs.close()
-    return Result(
-        example=example,
-        env=arguments.env,
-        seed=seed,
-        steps=learner.scheme.steps,
-        mean_return=evaluation.mean_return,
-        seconds=seconds,
-        steps_per_second=learner.scheme.steps / learner.get_metrics()["seconds"],
-        log_dir=learner.log_dir,
-    )
-
-
-def _load(example: ExampleName) -> ModuleType:
-    """The example's module, which is a script and in no package."""
-    spec = importlib.util.spec_from_file_location(example, _ROOT / "examples" / f"{example}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[example] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-def _line(result: Result) -> str:
-    met = "reached" if result.mean_return >= THRESHOLDS[result.example] else "missed"
+def _line(run: Run, result: Result) -> str:
+    threshold = THRESHOLDS[run.example]
     return (
-        f"{result.example}, seed {result.seed}: {result.mean_return:.1f} after {result.steps:,} steps in "
-        f"{result.seconds:.0f} s ({THRESHOLDS[result.example]:g} {met})"
+        f"{run.example}, seed {run.seed}: {shown(result.mean_return, run.example)} after {result.steps:,} steps in "
+        f"{result.seconds:.0f} s ({threshold:g} {'reached' if result.mean_return >= threshold else 'missed'})"
     )
+
+
+def shown(value: float, example: ExampleName) -> str:
+    """A return with as many decimals as mean something."""
+    return f"{value:.{2 if abs(THRESHOLDS[example]) <= 1 else 1}f}"
 
 
 def _curve(example: ExampleName) -> str:
@@ -199,10 +126,11 @@ def _how(arguments: Arguments) -> str:
     return (
         f"Each example ran with the seeds {seeds} and nothing else set{changed}. The columns of the seeds hold mean "
         f"returns over {arguments.episodes} episodes of the policy that a run ended with, acting as well as it can, in "
-        "environments seeded apart from training and from the evaluations during it. `seconds` is a run from its "
-        "composition to its curve, evaluations included; `steps/s` is of training alone. Both are means over the "
-        f"seeds, with {arguments.processes} runs at a time of one thread each, and depend on the machine; the returns "
-        "depend on it only as far as its floating-point arithmetic does."
+        "environments seeded apart from training and from the evaluations during it; of `sac_her_pointmaze`, they are "
+        "the share of episodes that reach their goal. `seconds` is a run from its composition to its curve, "
+        "evaluations included; `steps/s` is of training alone. Both are means over the seeds, with "
+        f"{arguments.processes} runs at a time of one thread each, and depend on the machine; the returns depend on it "
+        "only as far as its floating-point arithmetic does."
     )
 
 
@@ -215,8 +143,8 @@ def _example_row(example: ExampleName, group: Sequence[Result]) -> str:
             group[0].env,
             f"{group[0].steps:,}",
             f"{THRESHOLDS[example]:g}",
-            *(f"{value:.1f}" for value in returns),
-            f"{statistics.mean(returns):.1f}",
+            *(shown(value, example) for value in returns),
+            shown(statistics.mean(returns), example),
             f"{reached} of {len(returns)}",
             f"{statistics.mean(result.seconds for result in group):.0f}",
             f"{statistics.mean(result.steps_per_second for result in group):,.0f}",

@@ -109,7 +109,8 @@ def _page(steps: dict[str, list[int | None]], arguments: Arguments) -> str:
         f"Environment steps until the mean return of {arguments.episodes} episodes, evaluated every "
         f"{arguments.test_every:,} steps, first reached {_THRESHOLD:g}, of DQN on CartPole-v1 with the hyper-"
         f"parameters of `examples/dqn_cartpole.py`; a run was given up after {arguments.target_steps:,}, and then "
-        "counts as that. Priorities: alpha 0.6, beta from 0.4 to 1, epsilon 0.01, new transitions with the largest "
+        "counts as that. It need not stay there: a policy that is good early may be so by luck, and fall back. "
+        "Priorities: alpha 0.6, beta from 0.4 to 1, epsilon 0.01, new transitions with the largest "
         "error so far."
     )
     header = ["replay", *(f"seed {seed}" for seed in arguments.seeds), "median"]

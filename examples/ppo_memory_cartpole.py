@@ -20,7 +20,7 @@ class Arguments:
 
     env: str = "pytorchrl/CartPoleWithoutVelocities-v0"
     """A gymnasium id."""
-    num_envs: int = 8
+    num_envs: int = 16
     """Environments stepped together."""
     seed: int = 1
     """All randomness of the run follows from it."""
@@ -28,7 +28,11 @@ class Arguments:
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64,)
     """Units of the hidden layers before the memories."""
-    memory: Literal["gru", "lstm"] | None = "gru"
+    activation: Literal["relu", "tanh"] = "relu"
+    """What follows each of them."""
+    initialisation: Literal["orthogonal", "uniform"] = "uniform"
+    """Of their weights."""
+    memory: Literal["gru", "lstm"] | None = "lstm"
     """What policy and value function remember with; None for nothing."""
     memory_size: int = 64
     """Features that a memory makes."""
@@ -36,17 +40,19 @@ class Arguments:
     """Learning rate at first; it falls to 0 over the run."""
     clip_param: float = 0.2
     """How far a probability ratio may leave 1."""
-    gamma: float = 0.99
+    gamma: float = 0.98
     """Discount factor."""
-    gae_lambda: float = 0.95
+    reward_scale: float = 0.02
+    """What rewards are multiplied by: with 1 - gamma, values lie below 1."""
+    gae_lambda: float = 0.9
     """0 trusts the value function, 1 the rewards."""
-    rollout_steps: int = 128
+    rollout_steps: int = 64
     """Steps of each environment between updates."""
     sequence_length: int = 32
     """Steps of the sequences that are learnt from; divides ``rollout_steps``."""
-    num_epochs: int = 8
+    num_epochs: int = 10
     """Times that a rollout is learnt from."""
-    num_mini_batch: int = 4
+    num_mini_batch: int = 2
     """Batches that a rollout is divided into."""
     entropy_coef: float = 0.0
     """Weight of the policy's entropy."""
@@ -62,9 +68,15 @@ class Arguments:
 
 def train(arguments: Arguments) -> prl.Learner:
     """Compose, train, and return the learner that did."""
-    envs = prl.VecEnv.create_factory(arguments.env, num_envs=arguments.num_envs)
+    scaled = ("ScaleReward", {"factor": arguments.reward_scale})
+    envs = prl.VecEnv.create_factory(arguments.env, num_envs=arguments.num_envs, wrappers=[scaled])
+    test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)
     actor = prl.OnPolicyActor.create_factory(
-        hidden_sizes=arguments.hidden_sizes, memory=arguments.memory, memory_size=arguments.memory_size
+        hidden_sizes=arguments.hidden_sizes,
+        activation=arguments.activation,
+        initialisation=arguments.initialisation,
+        memory=arguments.memory,
+        memory_size=arguments.memory_size,
     )
     storage = prl.GAEBuffer.create_factory(
         size=arguments.rollout_steps, gae_lambda=arguments.gae_lambda, sequence_length=arguments.sequence_length
@@ -78,7 +90,7 @@ def train(arguments: Arguments) -> prl.Learner:
         entropy_coef=arguments.entropy_coef,
         test_every=arguments.test_every,
     )
-    scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
+    scheme = prl.Scheme(algorithm, actor, storage, envs, test_envs, device=arguments.device, seed=arguments.seed)
     name = f"ppo-memory-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)

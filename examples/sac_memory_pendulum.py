@@ -40,8 +40,12 @@ class Arguments:
     """Learning rate of the critics."""
     lr_alpha: float = 1e-3
     """Learning rate of the temperature."""
+    initial_alpha: float = 0.02
+    """Temperature at first."""
     gamma: float = 0.98
     """Discount factor."""
+    reward_scale: float = 0.02
+    """What rewards are multiplied by, so that values are found soon."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer keeps."""
     start_steps: int = 1_000
@@ -66,7 +70,9 @@ class Arguments:
 
 def train(arguments: Arguments) -> prl.Learner:
     """Compose, train, and return the learner that did."""
-    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
+    scaled = ("ScaleReward", {"factor": arguments.reward_scale})
+    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1, wrappers=[scaled])
+    test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)
     actor = prl.OffPolicyActor.create_factory(
         hidden_sizes=arguments.hidden_sizes, memory=arguments.memory, memory_size=arguments.memory_size
     )
@@ -78,6 +84,7 @@ def train(arguments: Arguments) -> prl.Learner:
         lr_pi=arguments.lr_pi,
         lr_q=arguments.lr_q,
         lr_alpha=arguments.lr_alpha,
+        initial_alpha=arguments.initial_alpha,
         gamma=arguments.gamma,
         polyak=arguments.polyak,
         num_critics=arguments.num_critics,
@@ -86,7 +93,7 @@ def train(arguments: Arguments) -> prl.Learner:
         mini_batch_size=arguments.mini_batch_size,
         test_every=arguments.test_every,
     )
-    scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
+    scheme = prl.Scheme(algorithm, actor, storage, envs, test_envs, device=arguments.device, seed=arguments.seed)
     name = f"sac-memory-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)

@@ -16,6 +16,7 @@ from pytorchrl.scheme import CompositionError, Evaluation, Scheme
 from storages import (
     Component,
     EmptyStorageError,
+    Episodes,
     EREBuffer,
     Factory,
     GAEBuffer,
@@ -45,6 +46,7 @@ __all__ = [
     "CompositionError",
     "EREBuffer",
     "EmptyStorageError",
+    "Episodes",
     "Evaluation",
     "Factory",
     "GAEBuffer",

@@ -1,5 +1,6 @@
 """The loop a user starts, steps, stops and resumes."""
 
+import math
 import os
 import shlex
 import shutil
@@ -9,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.checkpoint import CheckpointError, DamagedCheckpointError
 from pytorchrl.experiments.composition import differences, scheme_from_config
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.run_folder import RunFolder
@@ -29,11 +31,18 @@ class Learner:
         log_dir: the run folder, which must not hold a run yet.
         log_to: where metrics go beside ``metrics.jsonl``: "wandb", "tensorboard".
         log_every: environment transitions between log records.
+        keep_checkpoints: how many are kept, the newest; with more than one, a run whose newest checkpoint is damaged
+            goes on from the one before. Each takes as much room as networks and storage do.
 
     Raises:
         FileExistsError: ``log_dir`` holds a run already.
-        ValueError: ``target_steps`` or ``log_every`` is not positive, or ``log_to`` names something unknown.
+        ValueError: ``target_steps``, ``log_every`` or ``keep_checkpoints`` is not positive, or ``log_to`` names
+            something unknown.
     """
+
+    _settled_at: int
+    """Environment transitions when all that was due was last done."""
+    _best_return: float
 
     def __init__(
         self,
@@ -43,12 +52,14 @@ class Learner:
         *,
         log_to: Sequence[str] = (),
         log_every: int = 1_000,
+        keep_checkpoints: int = 1,
     ) -> None:
         folder = RunFolder(log_dir)
-        config = scheme.config | _settings(target_steps, log_to, log_every)
+        config = scheme.config | _settings(target_steps, log_to, log_every, keep_checkpoints)
         writers = make_writers(log_to, folder.path, config)
         folder.create(config)
         self._prepare(scheme, folder, config, writers)
+        scheme.set_progress(0, target_steps)
 
     @classmethod
     def resume(
@@ -59,7 +70,11 @@ class Learner:
         target_steps: int | None = None,
         log_to: Sequence[str] | None = None,
     ) -> "Learner":
-        """A learner that continues from the last checkpoint of a run folder.
+        """A learner that continues from the newest checkpoint of a run folder that is whole.
+
+        What it does from there on is what the run would have done had it not been stopped, to the bit. Only where an
+        environment does not come back to where it was (see :class:`VecEnv`), its running episode counts as cut by a
+        limit, a new one begins, and that is printed and logged as "train/episodes_cut_by_resume".
 
         Args:
             log_dir: the run folder.
@@ -74,18 +89,21 @@ class Learner:
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
-        state = checkpoint.load(folder.checkpoint_file)
-        _refuse_other_composition(config if scheme is None else scheme.config, state["config"], folder)
+        keep_checkpoints = config.get("keep_checkpoints", 1)
+        candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
+        file, state, damaged = checkpoint.load_newest(candidates)
+        _refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
         scheme = scheme or scheme_from_config(config)
         config |= _settings(
             config["target_steps"] if target_steps is None else target_steps,
             config["log_to"] if log_to is None else log_to,
             config["log_every"],
+            keep_checkpoints,
         )
         try:
-            scheme.load_state_dict(state["scheme"])
+            cut_short = scheme.load_state_dict(state["scheme"])
         except (KeyError, RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{folder.checkpoint_file} does not fit its own composition: {error}") from error
+            raise CheckpointError(f"{file} does not fit its own composition: {error}") from error
         if folder.metrics_file.exists():
             MetricsFile.truncate_after(folder.metrics_file, scheme.steps)
         learner = cls.__new__(cls)
@@ -93,6 +111,8 @@ class Learner:
         learner._prepare(scheme, folder, config, writers)
         learner._load_state_dict(state["learner"])
         folder.write_config(config)
+        learner._put_away(damaged, file)
+        learner._tell_of_cut_episodes(cut_short)
         return learner
 
     # The loop
@@ -100,8 +120,8 @@ class Learner:
     def run(self, checkpoint_every: int | None = None) -> bool:
         """Train to the target, showing progress where the output is a terminal; then draw the curve and save.
 
-        Ctrl-C ends it after the running step, saves a checkpoint and says how to resume; a second one stops at
-        once.
+        Ctrl-C or SIGTERM ends it after the running step, saves a checkpoint and says how to resume; a second Ctrl-C
+        stops at once.
 
         Args:
             checkpoint_every: environment transitions between checkpoints; None saves one at the end alone.
@@ -109,29 +129,39 @@ class Learner:
         Returns:
             Whether the target was reached.
         """
-        with self._interruption as interruption, self._display() as display:
-            while not self.done() and not interruption.is_requested():
-                before = self.scheme.steps
-                self.step()
-                display.update(self.scheme.steps, self._metrics)
-                if checkpoint_every and _crossed(checkpoint_every, before, self.scheme.steps):
-                    self.save_checkpoint()
-            if self.done() and self._evaluated_at != self.scheme.steps and self.scheme.algorithm.test_every:
-                self.evaluate()
-                display.update(self.scheme.steps, self._metrics)
-        self.save_checkpoint()
-        self._draw_curve()
+        with self._interruption as interruption, worker_signals().held_back():
+            with self._display() as display:
+                while not self.done() and not interruption.is_requested():
+                    before = self.scheme.steps
+                    self.step()
+                    display.update(self.scheme.steps, self._metrics)
+                    # The last one is saved below, when all is measured.
+                    is_due = checkpoint_every and _crossed(checkpoint_every, before, self.scheme.steps)
+                    if is_due and not self.done():
+                        self.save_checkpoint()
+                if self.done() and self._evaluated_at != self.scheme.steps and self.scheme.algorithm.test_every:
+                    self.evaluate()
+                    display.update(self.scheme.steps, self._metrics)
+            self.save_checkpoint()
+            self._draw_curve()
         if not self.done():
             print(f"Stopped at {self.scheme.steps:,} of {self.target_steps:,} steps; continue with")
             print(f"  {self.resume_command}")
         return self.done()
 
     def step(self) -> None:
-        """Collect until an update is due, make it, and log and evaluate where their time has come."""
+        """Collect until an update is due, make it, and log and evaluate where their time has come.
+
+        Ctrl-C or SIGTERM during :meth:`run` leaves collecting at any environment step; the next call goes on with it.
+        """
         started = time.perf_counter()
-        scheme, before = self.scheme, self.scheme.steps
+        scheme, before = self.scheme, self._settled_at
         episodes, phases_due = scheme.collect(self.target_steps, stopped=self._interruption.is_requested)
-        scheme.set_progress(self.target_steps)
+        if not phases_due and not self.done():
+            self._seconds += time.perf_counter() - started
+            return
+        self._settled_at = scheme.steps
+        scheme.set_progress(scheme.steps, self.target_steps)
         self._training.add_episodes(episodes)
         for _ in range(phases_due):
             for info in scheme.update():
@@ -148,11 +178,27 @@ class Learner:
         return self.scheme.steps >= self.target_steps
 
     def evaluate(self, episodes: int | None = None) -> Evaluation:
-        """Run test episodes now and log their mean return; None takes the algorithm's number of them."""
+        """Run test episodes now and log their mean return.
+
+        Args:
+            episodes: how many; None takes the algorithm's number of them. Of those evaluations alone, that with the
+                largest mean return leaves the actor's weights in ``best_weights.pt``.
+        """
         evaluation = self.scheme.evaluate(episodes or self.scheme.algorithm.num_test_episodes)
         self._evaluated_at = self.scheme.steps
         self._log(evaluation.metrics)
+        if episodes is None and evaluation.mean_return > self._best_return:
+            self._best_return = evaluation.mean_return
+            self._save_best_weights()
         return evaluation
+
+    def use_best_weights(self) -> None:
+        """Act and learn from now on with the actor of the best evaluation.
+
+        Raises:
+            CheckpointError: no evaluation was made yet, or the file is damaged.
+        """
+        self.scheme.algorithm.set_weights(checkpoint.load(self._folder.best_weights_file)["weights"])
 
     # What came of it
 
@@ -193,13 +239,16 @@ class Learner:
             "scheme": self.scheme.state_dict(),
             "learner": {
                 "seconds": self._seconds,
+                "settled_at": self._settled_at,
                 "evaluated_at": self._evaluated_at,
+                "best_return": self._best_return,
                 "logged": self._logged,
                 "metrics": self._metrics,
                 "training": self._training.state_dict(),
             },
         }
-        checkpoint.save(self._folder.checkpoint_file, state)
+        earlier = self._folder.earlier_checkpoint_files(self._keep_checkpoints)
+        checkpoint.save(self._folder.checkpoint_file, state, earlier)
         return self._folder.checkpoint_file
 
     def close(self) -> None:
@@ -222,17 +271,49 @@ class Learner:
         self._training = TrainingMetrics()
         self._interruption = Interruption()
         self._metrics: dict[str, float] = {}
+        self._keep_checkpoints: int = config["keep_checkpoints"]
         self._seconds = 0.0
+        self._settled_at = 0
         self._evaluated_at = -1
+        self._best_return = -math.inf
         self._logged = (0, 0.0)
-        scheme.set_progress(self.target_steps)
 
     def _load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._seconds = state["seconds"]
+        self._settled_at = state["settled_at"]
+        self.scheme.set_progress(self._settled_at, self.target_steps)
         self._evaluated_at = state["evaluated_at"]
+        self._best_return = state["best_return"]
         self._logged = tuple(state["logged"])
         self._metrics = dict(state["metrics"])
         self._training.load_state_dict(state["training"])
+
+    def _put_away(self, damaged: Sequence[DamagedCheckpointError], resumed_from: Path) -> None:
+        for error in damaged:
+            aside = error.path.with_suffix(".damaged")
+            error.path.replace(aside)
+            print(f"{error.path} is damaged: {error.reason}. It is now {aside.name}.")
+        if resumed_from != self._folder.checkpoint_file:
+            print(f"Resumed from {resumed_from}, saved at {self.scheme.steps:,} steps.")
+
+    def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
+        if not envs:
+            return
+        print(
+            f"{len(envs)} of {self.scheme.envs.num_envs} environments did not come back to where they were (number "
+            f"{', '.join(map(str, envs))}): what was seen last could not be repeated. Their running episodes count as "
+            f"cut by a limit, new ones begin."
+        )
+        self._log({"train/episodes_cut_by_resume": float(len(envs))})
+
+    def _save_best_weights(self) -> None:
+        state = {
+            "config": self.scheme.config,
+            "steps": self.scheme.steps,
+            "test_return": self._best_return,
+            "weights": self.scheme.algorithm.get_weights(),
+        }
+        checkpoint.save(self._folder.best_weights_file, state)
 
     def _display(self) -> ProgressDisplay:
         title = f"{self.scheme.config['algorithm']['name']} in {self._folder.path}"
@@ -269,19 +350,20 @@ def _python() -> str:
     return sys.executable
 
 
-def _settings(target_steps: int, log_to: Sequence[str], log_every: int) -> dict[str, Any]:
-    for name, value in (("target_steps", target_steps), ("log_every", log_every)):
+def _settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_checkpoints: int) -> dict[str, Any]:
+    counts = {"target_steps": target_steps, "log_every": log_every, "keep_checkpoints": keep_checkpoints}
+    for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"Learner: {name} must be an int from 1, got {value!r}")
-    return {"target_steps": target_steps, "log_to": list(log_to), "log_every": log_every}
+    return counts | {"log_to": list(log_to)}
 
 
-def _refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], folder: RunFolder) -> None:
+def _refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path) -> None:
     differing = differences(ours, saved)
     if differing:
         raise CheckpointError(
-            f"{folder.checkpoint_file} is of another composition; {'; '.join(differing)}. Resume with the composition "
-            f"it was saved with, or start a new run in another folder"
+            f"{file} is of another composition; {'; '.join(differing)}. Resume with the composition it was saved "
+            f"with, or start a new run in another folder"
         )
 
 

@@ -5,6 +5,7 @@ Stands alone: numpy, numba, torch. Fields are named in :mod:`storages.transition
 """
 
 from storages.core.fields import SampleError
+from storages.episodes import Episodes
 from storages.factory import Component, Factory
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer
@@ -22,6 +23,7 @@ __all__ = [
     "Component",
     "EREBuffer",
     "EmptyStorageError",
+    "Episodes",
     "Factory",
     "GAEBuffer",
     "HERBuffer",

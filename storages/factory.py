@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+from storages.episodes import Episodes
 from storages.hyper_parameters import MisfitError, conform
 from storages.schedule import Schedule
 from storages.sequences import Sequences
@@ -103,7 +104,7 @@ class Factory(Generic[T_co]):
 
 def plain(value: Any) -> Any:
     """A hyper-parameter as JSON holds it; what has no plain form (a function) is there by its name, for people."""
-    if isinstance(value, Factory | Schedule | Sequences):
+    if isinstance(value, Factory | Schedule | Sequences | Episodes):
         return dict(value.config)
     if value is None or isinstance(value, bool | int | float | str):
         return value

@@ -90,6 +90,19 @@ def conform(value: Any, annotation: Any) -> Any:
     return _conform_to_class(value, origin or annotation)
 
 
+def check_fields(instance: object, annotations: collections.abc.Mapping[str, Any]) -> None:
+    """Hold the fields of a value object against their annotations.
+
+    Raises:
+        ValueError: one does not fit.
+    """
+    for name, annotation in annotations.items():
+        try:
+            conform(getattr(instance, name), annotation)
+        except MisfitError as misfit:
+            raise ValueError(f"{type(instance).__name__}: {name} {misfit}") from None
+
+
 def _conform_to_range(value: Any, annotation: Any, ranges: tuple[Any, ...]) -> Any:
     value = conform(value, annotation)
     reached = value.extremes if isinstance(value, Schedule) else (value,)

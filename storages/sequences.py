@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from storages.hyper_parameters import Count, CountOrZero, MisfitError, UnitInterval, conform
+from storages.hyper_parameters import Count, CountOrZero, UnitInterval, check_fields
 
 _RANGES: Mapping[str, Any] = {
     "length": Count,
@@ -38,11 +38,7 @@ class Sequences:
     eta: float = 0.9
 
     def __post_init__(self) -> None:
-        for name, annotation in _RANGES.items():
-            try:
-                conform(getattr(self, name), annotation)
-            except MisfitError as misfit:
-                raise ValueError(f"Sequences: {name} {misfit}") from None
+        check_fields(self, _RANGES)
         if self.overlap is not None and self.overlap >= self.length:
             raise ValueError(f"Sequences: overlap must be less than length={self.length}, got {self.overlap}")
 

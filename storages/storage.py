@@ -116,6 +116,7 @@ class Storage(Component, ABC):
             SampleError: a field is missing, unknown, of another shape or dtype than in the first sample, or holds NaN
                 or infinity. Nothing of the sample was stored.
         """
+        self._before_change()
         self._ring.insert(sample)
 
     def before_gradients(self) -> None:
@@ -137,6 +138,7 @@ class Storage(Component, ABC):
 
     def set_progress(self, steps: int, target_steps: int) -> None:
         """Called before an update phase: how far the run has come, in environment transitions; schedules follow."""
+        self._before_change()
         self._progress = (steps, target_steps)
 
     def after_episodes(self, returns: Sequence[float]) -> None:
@@ -144,7 +146,11 @@ class Storage(Component, ABC):
 
     def reset(self) -> None:
         """Empty, ready, memory kept."""
+        self._before_change()
         self._ring.reset()
+
+    def close(self) -> None:
+        """Let go of everything outside of memory, if there is anything; what is in memory can still be read."""
 
     # What workers send each other
 
@@ -206,6 +212,7 @@ class Storage(Component, ABC):
         Raises:
             SampleError: no such field, the values do not fit, or the steps are not all stored.
         """
+        self._before_change()
         self._ring.overwrite((key,), as_array(values, (key,), type(self).__name__), start)
 
     # What anyone may ask
@@ -216,10 +223,12 @@ class Storage(Component, ABC):
         Raises:
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
         """
+        self._before_change()
         self._update_parameter(name, value)
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Start the random generator that chooses rows anew."""
+        self._before_change()
         self._generator = np.random.default_rng(seed)
 
     def state_dict(self) -> dict[str, Any]:
@@ -232,6 +241,7 @@ class Storage(Component, ABC):
         Raises:
             ValueError: it was saved with another size or number of environments.
         """
+        self._before_change()
         self._ring.load_state_dict(state["ring"])
         self._load_beside_the_ring(state)
 
@@ -272,6 +282,9 @@ class Storage(Component, ABC):
         return self._ring
 
     # Inside
+
+    def _before_change(self) -> None:
+        """What is stored, or what says how batches are made of it, is about to change."""
 
     def _state_beside_the_ring(self) -> dict[str, Any]:
         """What a state holds beside transitions, and errors of each of them: few numbers, as JSON can keep them."""

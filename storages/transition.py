@@ -66,8 +66,18 @@ BURN_IN = "BurnIn"
 LEAD_OUT = "LeadOut"
 """Batches of sequences: OBS and DONE of the n - 1 steps after them, which lead up to the last OBS2."""
 
+BATCH_SIZES = "BatchSizes"
+"""(T,) int64, packed episodes: how many have a step t; on the CPU. As of a ``torch.nn.utils.rnn.PackedSequence``."""
+SORTED_INDICES = "SortedIndices"
+"""(B,) int64, packed episodes: which of them the rows of each step are of, the longest first."""
+UNSORTED_INDICES = "UnsortedIndices"
+"""(B,) int64, packed episodes: where each of them is among the sorted ones."""
+EPISODE = "Episode"
+"""(N, 1) int64, packed episodes: which of them a row is of, ``WEIGHTS[EPISODE[:, 0]]`` is its weight."""
+
 ERRORS = "Errors"
-"""(B, 1), or (T, B, 1) for sequences, in the ``info`` of an update: the error of each row, which priorities follow."""
+"""(B, 1), or (T, B, 1) for sequences, (N, 1) for packed episodes, in the ``info`` of an update: the error of each row,
+which priorities follow."""
 
 FLAGS = frozenset({DONE, DONE2, TRUNC2})
 SUCCESSORS = {OBS2: OBS, RHS2: RHS}

@@ -1,27 +1,53 @@
-"""Checkpoints: one file, whole or not there at all, and nothing in it that could run."""
+"""Checkpoints: files that are whole or not there at all, and nothing in them that could run."""
 
 import os
 import pickle
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-FORMAT = 1
+FORMAT = 2
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint that is missing, damaged, or not of this run."""
 
 
-def save(path: Path, state: dict[str, Any]) -> None:
-    """Write tensors and plain data to ``path``; what was there stays until the new file is whole and on the disk."""
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint whose file is not what was once written.
+
+    Args:
+        path: the file.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} is damaged and cannot be resumed from: {reason}; restore it from a copy, or start a new run in "
+            f"another folder"
+        )
+        self.path = path
+        self.reason = reason
+
+
+def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None:
+    """Write tensors and plain data to ``path``; what was there stays until the new file is whole and on the disk.
+
+    Args:
+        path: the file.
+        state: what to keep.
+        before: where earlier checkpoints are kept, newest first; what lies at ``path`` moves there, and so on.
+    """
     partial = path.with_suffix(f".partial-{os.getpid()}")
     try:
         with partial.open("wb") as file:
             torch.save({"format": FORMAT} | state, file)
             file.flush()
             os.fsync(file.fileno())
+        _move_back([path, *before])
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -36,22 +62,73 @@ def load(path: Path) -> dict[str, Any]:
     """Read what :func:`save` wrote, into the CPU's memory.
 
     Raises:
-        CheckpointError: there is no such file, it is damaged, or a newer version wrote it.
+        CheckpointError: there is no such file, it is damaged, or another version wrote it.
     """
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist; a run saves it when it ends, is interrupted, or is told to")
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise CheckpointError(
-            f"{path} is damaged and cannot be resumed from ({reason}); restore it from a copy, or "
-            f"start a new run in another folder"
-        ) from error
+    reason = _what_is_wrong(path)
+    if reason is None:
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:
+            reason = "it holds more than tensors and plain data, and nothing else is loaded"
+        except (RuntimeError, EOFError, OSError, ValueError, KeyError):
+            reason = "its parts do not go together"
+    if reason is not None:
+        raise DamagedCheckpointError(path, reason)
     if not isinstance(state, dict) or not isinstance(state.get("format"), int):
         raise CheckpointError(f"{path} is not a checkpoint of this toolkit")
     if state["format"] > FORMAT:
         raise CheckpointError(
             f"{path} has format {state['format']}, this version reads up to {FORMAT}; upgrade pytorchrl to resume it"
         )
+    if state["format"] < FORMAT:
+        raise CheckpointError(
+            f"{path} has format {state['format']}, this version reads {FORMAT}; resume it with the version of "
+            f"pytorchrl in the run's versions.json"
+        )
     return state
+
+
+def load_newest(paths: Sequence[Path]) -> tuple[Path, dict[str, Any], list[DamagedCheckpointError]]:
+    """Read the first of several checkpoints that is whole.
+
+    Args:
+        paths: newest first; they need not exist.
+
+    Returns:
+        Which it is, what it holds, and what is wrong with those before it.
+
+    Raises:
+        CheckpointError: none is there, or none is whole; what is said is said of the newest.
+    """
+    damaged: list[DamagedCheckpointError] = []
+    for path in [path for path in paths if path.is_file()] or paths[:1]:
+        try:
+            return path, load(path), damaged
+        except DamagedCheckpointError as error:
+            damaged.append(error)
+    raise damaged[0]
+
+
+def _what_is_wrong(path: Path) -> str | None:
+    """What can be told of a file without unpacking it; None where it seems whole."""
+    if path.stat().st_size == 0:
+        return "it is empty"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            changed = archive.testzip()
+            is_ours = any(name.endswith("/data.pkl") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError):
+        return "it was cut off, or is another kind of file"
+    if not is_ours:
+        return "it is an archive, but not of tensors and plain data"
+    return f"its part {changed} is not what was written" if changed is not None else None
+
+
+def _move_back(places: Sequence[Path]) -> None:
+    """Let files move on by one place, as far as they stand close; what lies in the last is overwritten."""
+    taken = [place for place in places if place.is_file()]
+    for file, place in reversed(list(zip(taken, places[1:], strict=False))):
+        if file != place:
+            file.replace(place)

@@ -12,6 +12,7 @@ from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.scheme import CompositionError, Scheme
+from storages.episodes import Episodes
 from storages.factory import Component, Factory
 from storages.schedule import Schedule
 from storages.sequences import Sequences
@@ -119,7 +120,7 @@ def class_named(name: str) -> type:
         CompositionError: there is none, or more than one.
     """
     # By identity: a module path to a class gives the same class.
-    known = {Sequences, *_subclasses(Component), *_subclasses(Schedule)}
+    known = {Sequences, Episodes, *_subclasses(Component), *_subclasses(Schedule)}
     candidates = {cls for cls in known if cls.__name__ == name}
     if len(candidates) != 1:
         reason = "is defined more than once" if candidates else "is not defined"

@@ -13,12 +13,15 @@ from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.composition import class_named
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.scheme import CompositionError
+from storages.core.episode_starts import EpisodeStarts
+from storages.core.episodes import EpisodeIndex
 from storages.core.priorities import Priorities
 from storages.core.ring import Ring
-from storages.core.summary import Episodes, Field, episodes_of, fields_of
+from storages.core.summary import Episodes as EpisodesStored
+from storages.core.summary import Field, episodes_of, fields_of
+from storages.episodes import Episodes
+from storages.persistent import DatasetError, Episode, PersistenceError, read_state
 from storages.persistent.datasets import About, Dataset
-from storages.persistent.episode import Episode
-from storages.persistent.errors import DatasetError
 from storages.persistent.exchange import count_episodes_in, episodes_in
 from storages.schedule import LinearSchedule
 from storages.sequences import Sequences
@@ -26,12 +29,14 @@ from storages.sequences import Sequences
 
 @dataclass(frozen=True)
 class PriorityList:
-    """The priorities of all transitions that may be drawn, oldest first; arrays (N,)."""
+    """The priorities of all transitions or episodes that may be drawn, oldest first; arrays (N,)."""
 
     values: NDArray[np.float64]
     """``(|error| + epsilon)**alpha``; where ``alpha`` follows a schedule, with what it was worth at the checkpoint."""
     ages: NDArray[np.int64]
-    """Steps since."""
+    """Steps since, of an episode since its first one."""
+    of: str
+    """What they are of: "transition" or "episode"."""
     nbytes: int
     """Memory of the priorities of the whole storage, free room included."""
 
@@ -54,7 +59,9 @@ class Inspection:
     """Steps that ever came in, those that are gone included."""
     nbytes: int
     """Memory of the transitions once loaded, free room included."""
-    episodes: Episodes | None
+    index_nbytes: int
+    """Memory of where episodes begin and end, where the storage keeps that: for hindsight, and for whole episodes."""
+    episodes: EpisodesStored | None
     """None where nothing is stored."""
     priorities: PriorityList | None
     """None where there are none, or, see :attr:`lacks_alpha`, they are not known."""
@@ -78,8 +85,11 @@ def inspect_storage(path: Path) -> Inspection:
     state = checkpoint.load(file)
     try:
         storage, config = state["scheme"]["storage"], state["config"]["storage"]
+        if "position" in storage:
+            storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
         ring = _ring(storage["ring"], config["name"])
         inserted = state["scheme"]["collector"]["steps"]
+        index, starts = _episodes(ring, storage.get("episodes_begun"), config["hyper_parameters"])
         errors = storage.get("priorities")
         alpha = _alpha(config["hyper_parameters"], inserted, file) if errors is not None else None
         return Inspection(
@@ -93,10 +103,15 @@ def inspect_storage(path: Path) -> Inspection:
             # The ring's own counter jumps where a rollout begins.
             inserted_steps=inserted // ring.num_envs if ring.num_envs else 0,
             nbytes=ring.nbytes,
+            index_nbytes=sum(part.nbytes for part in (index, starts) if part is not None),
             episodes=episodes_of(ring) if ring.live_steps else None,
-            priorities=_priorities(ring, errors, config["hyper_parameters"], alpha) if alpha is not None else None,
+            priorities=_priorities(ring, starts, errors, config["hyper_parameters"], alpha)
+            if alpha is not None
+            else None,
             lacks_alpha=errors is not None and alpha is None,
         )
+    except PersistenceError as error:
+        raise CheckpointError(f"{file} refers to what its storage keeps elsewhere: {error}") from error
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise CheckpointError(
             f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
@@ -112,7 +127,7 @@ class CheckpointDataset(Dataset):
 
     Raises:
         CheckpointError: there is none, or it is damaged.
-        DatasetError: it holds no storage, or one that is on disk elsewhere.
+        PersistenceError: it holds no storage, or refers to one on disk that is not there any more.
     """
 
     format: ClassVar[str] = "checkpoint"
@@ -124,8 +139,7 @@ class CheckpointDataset(Dataset):
         try:
             storage, config = state["scheme"]["storage"], state["config"]["storage"]
             if "position" in storage:
-                directory = config["hyper_parameters"]["directory"]
-                raise DatasetError(f"{file} refers to the storage in {directory}; name that directory")
+                storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
             self._ring = _ring(storage["ring"], config["name"])
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise DatasetError(f"{file} holds no storage that can be read ({error!r})") from error
@@ -149,20 +163,42 @@ def _ring(saved: Mapping[str, Any], name: str) -> Ring:
     return ring
 
 
+def _episodes(
+    ring: Ring, begun: Any, hyper_parameters: Mapping[str, Any]
+) -> tuple[EpisodeIndex | None, EpisodeStarts | None]:
+    if begun is None:
+        return None, None
+    index, episodes = EpisodeIndex(ring, np.array(begun, np.int64)), _sequences(hyper_parameters)
+    return index, EpisodeStarts(ring, index, episodes) if isinstance(episodes, Episodes) else None
+
+
 def _priorities(
-    ring: Ring, saved: Mapping[str, Any], hyper_parameters: Mapping[str, Any], alpha: float
+    ring: Ring,
+    starts: EpisodeStarts | None,
+    saved: Mapping[str, Any],
+    hyper_parameters: Mapping[str, Any],
+    alpha: float,
 ) -> PriorityList:
-    sequences = hyper_parameters.get("sequences")
-    stride = 1 if sequences is None else Sequences(**sequences["hyper_parameters"]).stride
-    priorities = Priorities(ring, hyper_parameters.get("epsilon", 0.0), alpha, stride)
+    sequences = _sequences(hyper_parameters)
+    stride = sequences.stride if isinstance(sequences, Sequences) else 1
+    priorities = Priorities(ring, hyper_parameters.get("epsilon", 0.0), alpha, stride, starts)
     priorities.load_state_dict(saved)
-    steps = np.arange(ring.start, ring.end) // ring.envs
-    drawn = steps % stride == 0
+    drawn = priorities.drawn
     return PriorityList(
-        values=priorities.priority(saved["errors"].numpy()[drawn]),
-        ages=ring.steps - 1 - steps[drawn],
+        values=priorities.priority(saved["errors"].numpy()[drawn - ring.start]),
+        ages=ring.steps - 1 - drawn // ring.envs,
+        of="transition" if starts is None else "episode",
         nbytes=priorities.nbytes,
     )
+
+
+def _sequences(hyper_parameters: Mapping[str, Any]) -> Sequences | Episodes | None:
+    config = hyper_parameters.get("sequences")
+    if config is None:
+        return None
+    kind = Episodes if config["name"] == Episodes.__name__ else Sequences
+    sequences: Sequences | Episodes = kind(**config["hyper_parameters"])
+    return sequences
 
 
 def _alpha(hyper_parameters: Mapping[str, Any], transitions: int, file: Path) -> float | None:

@@ -1,7 +1,8 @@
 """The run folder: everything a run leaves behind.
 
 ``config.json`` is the composition, ``versions.json`` what it ran with, ``metrics.jsonl`` what it measured,
-``checkpoint.pt`` what it continues from, ``learning_curve.png`` what came of it.
+``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before it, where more than one is kept,
+``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came of it.
 """
 
 import json
@@ -33,7 +34,12 @@ class RunFolder:
         self.versions_file = self.path / "versions.json"
         self.metrics_file = self.path / "metrics.jsonl"
         self.checkpoint_file = self.path / "checkpoint.pt"
+        self.best_weights_file = self.path / "best_weights.pt"
         self.curve_file = self.path / "learning_curve.png"
+
+    def earlier_checkpoint_files(self, keep: int) -> list[Path]:
+        """Where the checkpoints before the newest are kept, newest first, of ``keep`` in all."""
+        return [self.path / f"checkpoint-{age}.pt" for age in range(1, keep)]
 
     def create(self, config: Mapping[str, Any]) -> None:
         """Begin a run: write what it is made of and what it runs with.

@@ -60,8 +60,8 @@ def _figure(inspection: "Inspection") -> "Figure":
         ages = inspection.steps - 1 - np.repeat(np.arange(inspection.steps), inspection.num_envs)
         _draw_ages(axes["ages"], ages, "Age of what is stored", "share of transitions", np.ones(len(ages)))
     else:
-        title = f"Priorities of {counted(len(priorities.values), 'transition')}"
-        _draw_priorities(axes["priorities"], priorities.values, title)
+        title = f"Priorities of {counted(len(priorities.values), priorities.of)}"
+        _draw_priorities(axes["priorities"], priorities.values, title, f"{priorities.of}s")
         # Where all are zero, all are drawn alike.
         weights = priorities.values if priorities.values.any() else np.ones(len(priorities.values))
         _draw_ages(axes["ages"], priorities.ages, "Age of what priorities draw", "share of draws", weights)
@@ -84,11 +84,11 @@ def _draw_episodes(axes: "Axes", values: NDArray[Any], title: str, unit: str) ->
             axes.set_xlim(finite[0] - 2.5, finite[0] + 2.5)
 
 
-def _draw_priorities(axes: "Axes", values: NDArray[np.float64], title: str) -> None:
+def _draw_priorities(axes: "Axes", values: NDArray[np.float64], title: str, counted_as: str) -> None:
     positive = values[values > 0]
     if len(positive) < len(values):
         title += f",\n{len(values) - len(positive):,} of them zero and not drawn"
-    if not _dress(axes, positive, title, "priority", "transitions"):
+    if not _dress(axes, positive, title, "priority", counted_as):
         return
     smallest, largest = positive.min(), positive.max()
     if largest > _WIDE * smallest:

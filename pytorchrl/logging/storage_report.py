@@ -33,7 +33,10 @@ def storage_report(inspection: "Inspection") -> Group:
         )
     elif inspection.priorities is not None:
         values = inspection.priorities.values
-        parts.append(_numbers("Priorities", {f"of {counted(len(values), 'transition')}": values}))
+        if len(values):
+            parts.append(_numbers("Priorities", {f"of {counted(len(values), inspection.priorities.of)}": values}))
+        else:
+            parts.append(Text("Priorities: none, because no episode is whole yet"))
     return Group(*parts)
 
 
@@ -46,6 +49,8 @@ def _heading(inspection: "Inspection") -> Table:
     table = Table.grid(padding=(0, 2))
     config = {"name": inspection.name, "hyper_parameters": inspection.hyper_parameters}
     memory = f"{told_bytes(inspection.nbytes)} for transitions"
+    if inspection.index_nbytes:
+        memory += f", {told_bytes(inspection.index_nbytes)} for where episodes begin and end"
     if inspection.priorities is not None:
         memory += f", {told_bytes(inspection.priorities.nbytes)} for priorities"
     for name, value in (

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.agent.envs.spaces import random_actions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.storage import Storage
@@ -107,13 +108,28 @@ class Collector:
         return episodes
 
     def state_dict(self) -> dict[str, Any]:
-        """What outlives the running episodes, as plain data."""
-        return {"steps": self.steps, "random": self._random.bit_generator.state}
+        """Everything that the next steps follow from, the running episodes too, as tensors and plain data."""
+        return {
+            "steps": self.steps,
+            "random": self._random.bit_generator.state,
+            "envs": self.envs.state_dict(),
+            "rhs": self._rhs,
+            "running": as_tensors({"done": self._done, "returns": self._returns, "lengths": self._lengths}),
+        }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be what was saved; the running episodes begin anew with :meth:`reset`."""
+    def load_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Be what was saved; returns the environments that did not come back to their running episodes.
+
+        There, a new episode begins, with its return and length; for the storage the old one was cut, as by a limit.
+        """
         self.steps = state["steps"]
         self._random.bit_generator.state = state["random"]
+        self._observation, came_back = self.envs.load_state_dict(state["envs"])
+        self._rhs = state["rhs"].to(self.algorithm.device) if state["rhs"] is not None else None
+        done, returns, lengths = (state["running"][name].numpy() for name in ("done", "returns", "lengths"))
+        self._done = done | ~came_back
+        self._returns, self._lengths = returns * came_back[:, 0], lengths * came_back[:, 0]
+        return [int(env) for env in np.flatnonzero(~came_back[:, 0] & (lengths > 0))]
 
 
 def to_device(observation: Any, device: torch.device) -> Any:

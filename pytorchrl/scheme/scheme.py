@@ -12,6 +12,7 @@ from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, Algorithm, Info
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.evaluation import Evaluation, evaluate
+from storages.episodes import Episodes
 from storages.factory import Factory
 from storages.storage import Storage
 
@@ -69,6 +70,8 @@ class Scheme:
             **(train_envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"})
         )
         self._test_envs: VecEnv | None = None
+        self._ended: list[Episode] = []
+        """Episodes that ended since update phases were due."""
         self.envs = train_envs_factory()
         try:
             algo_factory.cls.check_spaces(self.envs)
@@ -83,7 +86,7 @@ class Scheme:
         self.storage.seed(self._seed_of(_STORAGE))
         self._collector = Collector(self.envs, self.algorithm, self.storage)
         self._collector.seed(self._seed_of(_RANDOM_ACTIONS))
-        self._collector.reset(self._seed_of(_TRAIN_ENVS, self._collector.steps))
+        self._collector.reset(self._seed_of(_TRAIN_ENVS))
 
     @property
     def steps(self) -> int:
@@ -91,25 +94,29 @@ class Scheme:
         return self._collector.steps
 
     def collect(self, until: int, stopped: Callable[[], bool] = lambda: False) -> tuple[list[Episode], int]:
-        """Act until update phases are due, ``until`` environment transitions were collected, or ``stopped`` says so.
+        """Act until update phases are due, or ``until`` environment transitions were collected.
+
+        Where ``stopped`` says so it ends earlier, and the next call goes on as if there had been one alone.
 
         Returns:
-            The episodes that ended, and how many update phases are due.
+            The episodes that ended, and how many update phases are due; none of either if it was stopped.
         """
-        episodes: list[Episode] = []
         due = 0
-        while not due and self.steps < until and not stopped():
+        while not due and self.steps < until:
+            if stopped():
+                return [], 0
             before = self.steps
-            episodes += self._collector.step()
+            self._ended += self._collector.step()
             due = self._update_phases_due(before, self.steps)
+        episodes, self._ended = self._ended, []
         if episodes:
             self.storage.after_episodes([episode.episode_return for episode in episodes])
         return episodes, due
 
-    def set_progress(self, target_steps: int) -> None:
-        """Let the schedules of algorithm and storage follow the steps so far, of ``target_steps``."""
-        self.algorithm.set_progress(self.steps, target_steps)
-        self.storage.set_progress(self.steps, target_steps)
+    def set_progress(self, steps: int, target_steps: int) -> None:
+        """Let the schedules of algorithm and storage follow ``steps`` of ``target_steps``."""
+        self.algorithm.set_progress(steps, target_steps)
+        self.storage.set_progress(steps, target_steps)
 
     def update(self) -> Iterator[Info]:
         """Go through one update phase; yields what each update and the storage say of it."""
@@ -131,30 +138,42 @@ class Scheme:
 
         The episodes follow from the run's seed and the steps so far.
         """
-        if self._test_envs is None:
-            self._test_envs = self._test_envs_factory()
-        return evaluate(self.algorithm, self._test_envs, episodes, self._seed_of(_TEST_ENVS, self.steps))
+        return evaluate(self.algorithm, self._made_test_envs(), episodes, self._seed_of(_TEST_ENVS, self.steps))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the running episodes, as tensors and plain data."""
+        """Everything that the run goes on from, the running episodes too, as tensors and plain data."""
         return {
             "algorithm": self.algorithm.state_dict(),
             "storage": self.storage.state_dict(),
             "collector": self._collector.state_dict(),
+            "ended": [[episode.episode_return, episode.length] for episode in self._ended],
+            # Wrappers may keep statistics from one evaluation to the next.
+            "test_envs": self._test_envs.state_dict() if self._test_envs is not None else None,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be what was saved, with new episodes in the environments."""
+    def load_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Be what was saved; returns the environments that did not come back to their running episodes.
+
+        There, a new episode begins; for the storage the old one was cut, as by a limit.
+        """
         self.algorithm.load_state_dict(state["algorithm"])
         self.storage.load_state_dict(state["storage"])
-        self._collector.load_state_dict(state["collector"])
-        self._collector.reset(self._seed_of(_TRAIN_ENVS, self.steps))
+        self._ended = [Episode(*episode) for episode in state["ended"]]
+        if state["test_envs"] is not None:
+            self._made_test_envs().load_state_dict(state["test_envs"])
+        return self._collector.load_state_dict(state["collector"])
 
     def close(self) -> None:
-        """Close all environments."""
+        """Close all environments, and the storage."""
         self.envs.close()
         if self._test_envs is not None:
             self._test_envs.close()
+        self.storage.close()
+
+    def _made_test_envs(self) -> VecEnv:
+        if self._test_envs is None:
+            self._test_envs = self._test_envs_factory()
+        return self._test_envs
 
     def _update_phases_due(self, before: int, after: int) -> int:
         every = self.algorithm.update_every
@@ -200,10 +219,15 @@ def _check_composition(algorithm: Factory[Algorithm], actor: Factory[Actor], sto
     if not storage.cls.on_policy and not algorithm.cls.on_policy and (remembers is None) != (sequences is None):
         raise CompositionError(
             f"Scheme: {actor.name} has a memory ({remembers}), which learns from sequences, but {storage.name} makes "
-            f"batches of single transitions; give it sequences=Sequences(length=...)"
+            f"batches of single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
             if sequences is None
             else f"Scheme: {storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from "
             f'them; give it memory="gru", or the storage sequences=None'
+        )
+    if isinstance(sequences, Episodes) and sequences.packed and not algorithm.cls.learns_from_packed:
+        raise CompositionError(
+            f"Scheme: {algorithm.name} learns from episodes that are filled up, but {storage.name} makes batches of "
+            f"{sequences}; give it packed=False"
         )
     if storage.cls.on_policy and not algorithm.cls.on_policy:
         raise CompositionError(

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.insert import NEXT, OLDEST
+
 NOTHING = -1
 LARGEST_NUMBER = 2**31 - 1
 """Numbers go round after it; places are a power of two, so the place is the same."""
@@ -27,8 +29,8 @@ class Aside:
         self.numbers = numbers
         self.numbers.fill(NOTHING)
         self.places = _FEWEST_PLACES
-        self._next = 0
-        self._oldest = 0
+        self.queue = np.zeros(2, np.int64)
+        """Numbers of the oldest place that is taken, and of the next to be taken."""
         self._values: dict[str, NDArray[np.uint8]] = {}
 
     def add(self, name: str, width: int) -> None:
@@ -40,38 +42,48 @@ class Aside:
         return self._values[name]
 
     @property
+    def oldest(self) -> int:
+        """Number, counted without going round, of what has stood aside for longest."""
+        return int(self.queue[OLDEST])
+
+    @property
+    def following(self) -> int:
+        """Number, counted without going round, of what will be put aside next."""
+        return int(self.queue[NEXT])
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the places; the numbers are their owner's."""
         return sum(values.nbytes for values in self._values.values())
 
     def reserve(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give transitions of a slot numbers of their own; returns their places."""
-        self._grow(self._next - self._oldest + len(envs))
-        numbers = self._next + np.arange(len(envs))
-        self._next += len(envs)
+        self.make_room_for(len(envs))
+        numbers: NDArray[np.int64] = self.queue[NEXT] + np.arange(len(envs))
+        self.queue[NEXT] += len(envs)
         self.numbers[slot, envs] = numbers & LARGEST_NUMBER
         return numbers % self.places
 
     def free(self, slot: int) -> None:
         """Take back the places of the oldest slot that has any."""
-        if self._next > self._oldest:
+        if self.queue[NEXT] > self.queue[OLDEST]:
             numbers = self.numbers[slot]
-            self._oldest += int(np.count_nonzero(numbers >= 0))
+            self.queue[OLDEST] += np.count_nonzero(numbers >= 0)
             numbers.fill(NOTHING)
 
     def free_all(self, slots: NDArray[np.int64]) -> None:
         """Take back the places of the oldest slots that have any."""
-        self._oldest += int(np.count_nonzero(self.numbers[slots] >= 0))
+        self.queue[OLDEST] += np.count_nonzero(self.numbers[slots] >= 0)
         self.numbers[slots] = NOTHING
 
     def withdraw(self, slots: NDArray[np.int64]) -> None:
         """Take back the places of the newest slots, which were given out last."""
-        self._next -= int(np.count_nonzero(self.numbers[slots] >= 0))
+        self.queue[NEXT] -= np.count_nonzero(self.numbers[slots] >= 0)
         self.numbers[slots] = NOTHING
 
     def clear(self) -> None:
         """Take back all places."""
-        self._oldest = self._next
+        self.queue[OLDEST] = self.queue[NEXT]
         self.numbers.fill(NOTHING)
 
     def saved(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.uint8]]]:
@@ -89,22 +101,24 @@ class Aside:
         """Take up what was saved, of slots newer than all that have something aside."""
         taken = numbers >= 0
         count = int(np.count_nonzero(taken))
-        self._grow(self._next - self._oldest + count)
-        given = self._next + np.arange(count)
-        self._next += count
+        self.make_room_for(count)
+        given: NDArray[np.int64] = self.queue[NEXT] + np.arange(count)
+        self.queue[NEXT] += count
         own = numbers.copy()
         own[taken] = given & LARGEST_NUMBER
         self.numbers[slots] = own
         for name, saved in values.items():
             self._values[name][given % self.places] = saved
 
-    def _grow(self, needed: int) -> None:
-        places = self.places
+    def make_room_for(self, more: int) -> None:
+        """So many are about to be put aside; the values may lie elsewhere then."""
+        oldest, following = self.queue.tolist()
+        places, needed = self.places, following - oldest + more
         while places < needed:
             places *= 2
         if places == self.places:
             return
-        held = np.arange(self._oldest, self._next)
+        held = np.arange(oldest, following)
         for name, values in self._values.items():
             grown: NDArray[Any] = np.zeros((places, values.shape[1]), np.uint8)
             grown[held % places] = values[held % self.places]

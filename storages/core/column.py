@@ -71,18 +71,12 @@ class Column:
         arrays = {ROWS: tuple(self.data[span] for span in spans(first, end, rows)) or (self.data[:0],)}
         return arrays | {FOLLOWING: (self.data[end % rows].copy(),)} if self.successor else arrays
 
-    def put(self, path: Path, part: Part, replaced: int) -> None:
-        """Take up a part's rows.
-
-        Args:
-            path: of this leaf.
-            part: the rows.
-            replaced: number after the newest row here.
-        """
-        rows, first, end = len(self.data), part.first, part.steps
-        fill(self.data, list(spans(first, end, rows)), part.array(ROWS, path))
+    def put(self, path: Path, part: Part) -> None:
+        """Take up a part's rows of the leaf at ``path``."""
+        rows = len(self.data)
+        fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, path))
         if self.successor:
-            self.data[end % rows] = part.array(FOLLOWING, path)
+            self.data[part.steps % rows] = part.array(FOLLOWING, path)
 
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:

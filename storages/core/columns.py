@@ -14,10 +14,11 @@ from storages.core.aside import NOTHING, Aside
 from storages.core.column import Column
 from storages.core.fields import Layout, LeafLayout, Path, nest, text
 from storages.core.frames import FrameColumn
+from storages.core.inlet import Inlet
 from storages.core.kernels import gather as kernel
-from storages.core.kernels.insert import insert_step
+from storages.core.kernels.memory import data_address
 from storages.core.part import ASIDE, TAKEN, Name, Part, Pieces, slots
-from storages.transition import DONE2, FLAGS, IREW, OBS, OBS2, REW, SUCCESSORS, TRUNC2, Array
+from storages.transition import DONE2, FLAGS, SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
 
@@ -61,7 +62,7 @@ class Columns:
         self.aside = Aside(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
         for path, column in self.chained():
             self.aside.add(text(path), column.width)
-        self._inlets: tuple[NDArray[np.int64], NDArray[np.int64], list[Path]] | None = None
+        self._inlet: Inlet | None = None
         self._plans: dict[frozenset[Path] | None, _Plan] = {}
         self._places_of_plans = self.aside.places
 
@@ -111,54 +112,11 @@ class Columns:
 
     # In
 
-    def insert(
-        self,
-        arrays: Mapping[Path, Array],
-        slot: int,
-        following: int,
-        ended: NDArray[np.bool_],
-        *,
-        continues: bool,
-        check: bool,
-    ) -> int:
-        """Store a step in all columns but those of stacked frames, unless something is wrong with it.
-
-        Args:
-            arrays: (E, ...), by leaf.
-            slot: the step's row.
-            following: the row after it.
-            ended: (E,), which environments' episodes ended in the step before.
-            continues: whether the others have to begin with what that led to.
-            check: whether NaN and infinity are refused.
-
-        Returns:
-            What :func:`storages.core.kernels.insert.insert_step` says.
-        """
-        if self._inlets is None:
-            self._inlets = self._made_inlets()
-        fields, sources, paths = self._inlets
-        # Held on to until they are copied.
-        whole = [np.ascontiguousarray(arrays[path]) for path in paths]
-        for position, array in enumerate(whole):
-            sources[position] = array.__array_interface__["data"][0]
-        envs = self._num_envs
-        return insert_step(fields, sources, slot * envs, following * envs, ended, continues, check)
-
-    def _made_inlets(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Path]]:
-        fields: list[tuple[int, ...]] = []
-        paths: list[Path] = []
-        for path, column in self.inserted():
-            if isinstance(column, FrameColumn):
-                continue
-            follower = -1
-            source = len(paths)
-            paths.append(path)
-            if column.successor:
-                follower = len(paths)
-                paths.append(column.successor)
-            float_bytes = column.data.itemsize if must_be_finite(path, column.data.dtype) else 0
-            fields.append((_address(column.data), column.data.strides[1], column.width, source, follower, float_bytes))
-        return np.array(fields, np.int64), np.empty(len(paths), np.int64), paths
+    def inlet(self) -> Inlet:
+        """The way of steps into all columns."""
+        if self._inlet is None:
+            self._inlet = Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside)
+        return self._inlet
 
     # Out
 
@@ -211,9 +169,11 @@ class Columns:
         if self._places_of_plans != self.aside.places:
             # The places lie elsewhere now.
             self._plans, self._places_of_plans = {}, self.aside.places
-        if paths not in self._plans:
-            self._plans[paths] = self._made_plan(paths)
-        return self._plans[paths]
+        # Another thread may gather too, and find the same: no plan is taken out of what it has just put there.
+        plans = self._plans
+        if paths not in plans:
+            plans[paths] = self._made_plan(paths)
+        return plans[paths]
 
     def _made_plan(self, paths: frozenset[Path] | None) -> "_Plan":
         fields, leaves, stacks = [], [], []
@@ -224,21 +184,21 @@ class Columns:
                 if paths is None or not paths.isdisjoint((path, column.successor)):
                     stacks.append((path, column))
                 continue
-            address, stride = _address(column.data), column.data.strides[1]
+            address, stride = data_address(column.data), column.data.strides[1]
             mask = self.aside.places - 1
             for wanted, follows in ((path, False), (column.successor, True)):
                 if wanted is None or (paths is not None and wanted not in paths):
                     continue
                 dtype = np.dtype(np.float32) if path[0] in FLAGS else column.layout.dtype
                 if follows:
-                    kind, aside = kernel.FOLLOWING, _address(self.aside.values(text(path)))
+                    kind, aside = kernel.FOLLOWING, data_address(self.aside.values(text(path)))
                     following.add(address, stride, column.width)
                 else:
                     kind, aside = _KINDS[path[0] in (DONE2, TRUNC2), path[0] in FLAGS], 0
                     here.add(address, stride, column.width)
                 fields.append((address, stride, column.width, kind, aside, mask))
                 leaves.append((wanted, column.layout.shape, dtype, column.layout.count * dtype.itemsize))
-        numbers = _address(self.aside.numbers)
+        numbers = data_address(self.aside.numbers)
         here.add(numbers, self._record_bytes, self.aside.numbers.itemsize)
         return _Plan(
             np.array(fields, np.int64).reshape(-1, 6), here.array(), following.array(), numbers, leaves, stacks
@@ -263,14 +223,14 @@ class Columns:
         arrays[Name(TAKEN)] = (numbers >= 0,)
         return arrays | {Name(ASIDE, path): (aside[text(path)],) for path, _ in self.chained()}
 
-    def put(self, part: Part, replaced: int) -> None:
-        """Take up a part behind the rows before it; ``replaced`` is the number after the newest row here."""
+    def put(self, part: Part) -> None:
+        """Take up a part behind the rows before it."""
         rows, end, taken = self._rows, part.steps, part.array(TAKEN)
         told = end - len(taken)
-        self.aside.withdraw(slots(told, replaced, rows))
-        self.aside.free_all(slots(replaced + 1, end + 1, rows))
+        self.aside.withdraw(slots(told, part.first, rows))
+        self.aside.free_all(slots(part.first + 1, end + 1, rows))
         for path, column in self._columns.items():
-            column.put(path, part, replaced)
+            column.put(path, part)
         values = {text(path): part.array(ASIDE, path) for path, _ in self.chained()}
         self.aside.append(slots(told, end, rows), np.where(taken, 0, NOTHING).astype(np.int32), values)
         self.drop_computed()
@@ -349,11 +309,6 @@ class _Regions:
         return np.array(regions, np.int64).reshape(-1, 3)
 
 
-def must_be_finite(path: Path, dtype: np.dtype[Any]) -> bool:
-    """Whether NaN and infinity are refused in a leaf, unless they are allowed."""
-    return path[0] in (REW, IREW, OBS, OBS2) and dtype.kind == "f"
-
-
 def _record(leaves: Mapping[Path, LeafLayout]) -> tuple[dict[Path, int], int]:
     """Where each leaf begins in a record, each aligned, and how long a record is."""
     offsets, end, alignment = {}, 0, 1
@@ -366,10 +321,6 @@ def _record(leaves: Mapping[Path, LeafLayout]) -> tuple[dict[Path, int], int]:
 
 def _size(leaf: LeafLayout) -> int:
     return leaf.count * leaf.dtype.itemsize
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def _successor_of(path: Path, layout: Layout) -> Path | None:

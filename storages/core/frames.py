@@ -17,10 +17,12 @@ from storages.core.aside import Aside
 from storages.core.column import Column, bytes_of
 from storages.core.fields import LeafLayout, Path
 from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
+from storages.core.kernels.stacks import compare_stacks, store_newest
 from storages.core.part import BEFORE, NEWEST, PADDING, PADDING_FRAMES, ROWS, Part, Pieces, fill, slots, spans
 from storages.transition import Array
 
-_FRAMES = "frames"
+FRAMES = "frames"
+"""Name of the frames that streams begin with, where they stand aside."""
 
 
 class FrameColumn(Column):
@@ -39,8 +41,18 @@ class FrameColumn(Column):
         self.depth = depth
         self._before = np.zeros((rows, num_envs), np.uint8)
         self._padding = Aside(np.empty((rows, num_envs), np.int32))
-        self._padding.add(_FRAMES, (self.depth - 1) * self.width)
+        self._padding.add(FRAMES, (self.depth - 1) * self.width)
         self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
+
+    @property
+    def before(self) -> NDArray[np.uint8]:
+        """(rows, E): how many rows before each belong to its stream, at most ``depth - 1``; to be read, not written."""
+        return self._before
+
+    @property
+    def padding(self) -> Aside:
+        """The frames, ``depth - 1`` each, that streams begin with where they are others than the first one or zeros."""
+        return self._padding
 
     @property
     def nbytes(self) -> int:
@@ -48,9 +60,18 @@ class FrameColumn(Column):
         aside = self._padding.nbytes + self._padding.numbers.nbytes
         return super().nbytes + self._before.nbytes + aside + self._newest.nbytes
 
-    def are_stacks(self, begins: Array, follows: Array) -> bool:
-        """Whether what follows is what the step begins with, moved on by one frame."""
-        return begins[:, 1:].tobytes() == follows[:, :-1].tobytes()
+    def compare(self, begins: int, follows: int, differs: NDArray[np.bool_]) -> int:
+        """See whether a step can be stored.
+
+        Args:
+            begins: where the stacks (E, depth, *frame) lie that it begins with, in one piece.
+            follows: where those lie that it led to.
+            differs: (E,), written: where it begins with something else, to the bit, than what the step before led to.
+
+        Returns:
+            The first environment where what follows is not what it begins with moved on by one frame, or -1.
+        """
+        return compare_stacks(begins, follows, bytes_of(self._newest), self.depth, differs)
 
     def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
         """(E,): where a step begins with something else than what the step before led to; None for nowhere."""
@@ -59,22 +80,31 @@ class FrameColumn(Column):
         different: NDArray[np.bool_] = (bytes_of(self._newest) != bytes_of(begins)).any(axis=1)
         return different
 
-    def insert(self, slot: int, following: int, begins: Array, follows: Array, starts: NDArray[np.bool_]) -> None:
+    def insert(self, slot: int, following: int, begins: Array, follows: int, starts: NDArray[np.bool_]) -> None:
         """Store a step; where a stream starts, all its frames, else its newest.
 
         Args:
             slot: the step's row.
             following: the row after it.
             begins: (E, depth, *frame), what the step saw.
-            follows: (E, depth, *frame), what it led to.
+            follows: where the stacks (E, depth, *frame) lie that it led to, in one piece.
             starts: (E,), where the step does not continue the one before it.
         """
+        rows, envs = self._before.shape
         self._padding.free(following)
-        self._before[slot] = np.where(starts, 0, np.minimum(self._before[slot - 1] + 1, self.depth - 1))
+        store_newest(
+            follows,
+            self.depth,
+            slot * envs,
+            following * envs,
+            (slot - 1) % rows * envs,
+            starts,
+            self.data.reshape(rows * envs, -1).view(np.uint8),
+            self._before.reshape(-1),
+            bytes_of(self._newest),
+        )
         if starts.any():
             self._start(slot, begins, np.flatnonzero(starts))
-        self.data[following] = follows[:, -1]
-        self._newest[...] = follows
 
     def _start(self, slot: int, begins: Array, envs: NDArray[np.int64]) -> None:
         stacks = bytes_of(begins[envs]).reshape(len(envs), self.depth, -1)
@@ -85,7 +115,7 @@ class FrameColumn(Column):
         others = ~repeated & ~zero
         if others.any():
             places = self._padding.reserve(slot, envs[others])
-            self._padding.values(_FRAMES)[places] = older[others].reshape(len(places), -1)
+            self._padding.values(FRAMES)[places] = older[others].reshape(len(places), -1)
 
     def gather(
         self, first: NDArray[np.int64], last: NDArray[np.int64], aside: Aside, name: str, own: bool, following: bool
@@ -115,7 +145,7 @@ class FrameColumn(Column):
             aside.numbers.reshape(rows, 1),
             self._before.reshape(rows, 1),
             self._padding.numbers.reshape(rows, 1),
-            self._padding.values(_FRAMES),
+            self._padding.values(FRAMES),
             self.data.shape[1],
             first,
             last,
@@ -134,7 +164,7 @@ class FrameColumn(Column):
         return super().saved(rows) | {
             "before": torch.from_numpy(self._before[rows]),
             "padding": torch.from_numpy(numbers),
-            "padding_frames": torch.from_numpy(aside[_FRAMES]),
+            "padding_frames": torch.from_numpy(aside[FRAMES]),
             "newest": torch.from_numpy(self._newest.copy()),
         }
 
@@ -142,7 +172,7 @@ class FrameColumn(Column):
         """Be what was saved."""
         super().restore(rows, saved)
         self._before[rows] = saved["before"].numpy()
-        self._padding.append(rows, saved["padding"].numpy(), {_FRAMES: saved["padding_frames"].numpy()})
+        self._padding.append(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
         self._newest = saved["newest"].numpy().copy()
 
     def part(self, first: int, end: int) -> dict[str, Pieces]:
@@ -154,19 +184,18 @@ class FrameColumn(Column):
             ROWS: tuple(self.data[place] for place in places) or (self.data[:0],),
             BEFORE: tuple(self._before[place] for place in places) or (self._before[:0],),
             PADDING: (numbers,),
-            PADDING_FRAMES: (frames[_FRAMES],),
+            PADDING_FRAMES: (frames[FRAMES],),
             NEWEST: (self._newest.copy(),),
         }
 
-    def put(self, path: Path, part: Part, replaced: int) -> None:
-        """Take up a part's rows."""
+    def put(self, path: Path, part: Part) -> None:
+        """Take up a part's rows of the leaf at ``path``."""
         rows, first, end = len(self.data), part.first, part.steps
         places = list(spans(first, end, rows))
-        self._padding.withdraw(slots(first, replaced, rows))
-        self._padding.free_all(slots(replaced + 1, end + 1, rows))
+        self._padding.free_all(slots(first + 1, end + 1, rows))
         fill(self.data, places, part.array(ROWS, path))
         fill(self._before, places, part.array(BEFORE, path))
-        frames = {_FRAMES: part.array(PADDING_FRAMES, path)}
+        frames = {FRAMES: part.array(PADDING_FRAMES, path)}
         self._padding.append(slots(first, end, rows), part.array(PADDING, path), frames)
         self._newest[...] = part.array(NEWEST, path)
         self.data[end % rows] = self._newest[:, -1]

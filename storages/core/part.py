@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,25 +70,11 @@ class Part:
         pieces = self.arrays[Name(role, leaf)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
-    def on_its_own(self) -> "Part":
-        """The part where the rows before it are lost: without the row before, and without stacks that reach there."""
-        lost = max((_reaching_back(self.array(*name)) for name in self.arrays if name.role == BEFORE), default=0)
-        arrays = dict(self.arrays)
-        for name in self.arrays:
-            rows = self.array(*name)
-            if name.role in (ROWS, BEFORE, ERRORS):
-                arrays[name] = (rows[lost:],)
-            elif name.role == TAKEN:
-                told = lost + len(rows) - len(self)
-                arrays[name] = (rows[told:],)
-                for other in (other for other in self.arrays if other.role == ASIDE):
-                    arrays[other] = (self.array(*other)[np.count_nonzero(rows[:told]) :],)
-            elif name.role == PADDING:
-                own, frames = rows[lost:].copy(), Name(PADDING_FRAMES, name.leaf)
-                gone = np.count_nonzero(rows[:lost] >= 0)
-                own[own >= 0] -= gone
-                arrays[name], arrays[frames] = (own,), (self.array(*frames)[gone:],)
-        return replace(self, first=self.first + lost, begins=False, arrays=arrays)
+    @property
+    def reaching_back(self) -> int:
+        """How many of the first rows have stacks of frames that reach to rows before the first."""
+        reach = (np.arange(len(self))[:, None] < self.array(*name) for name in self.arrays if name.role == BEFORE)
+        return max((int(np.flatnonzero(rows.any(axis=1)).max(initial=-1)) + 1 for rows in reach), default=0)
 
     def numbered(self, first: int, since: int) -> "Part":
         """The part under other numbers."""
@@ -118,9 +104,3 @@ def fill(target: Array, places: list[slice], values: Array) -> None:
 def slots(first: int, end: int, rows: int) -> NDArray[np.int64]:
     """As :func:`spans`, as numbers."""
     return np.arange(first, max(first, end)) % rows
-
-
-def _reaching_back(before: NDArray[Any]) -> int:
-    """How many of the first rows have stacks with frames of rows before the first."""
-    reach = np.arange(len(before))[:, None] - before < 0
-    return int(np.flatnonzero(reach.any(axis=1)).max(initial=-1)) + 1

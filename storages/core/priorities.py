@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.core.episode_starts import EpisodeStarts
 from storages.core.kernels.priorities import store_errors
 from storages.core.kernels.sum_tree import SumTree
 from storages.core.ring import Ring
@@ -35,15 +36,23 @@ class Priorities:
         epsilon: added to every error.
         alpha: exponent.
         stride: only steps whose number is a multiple of it have a priority; the others are not drawn.
+        starts: of episodes, where only these have a priority, each at its first transition.
     """
 
-    def __init__(self, ring: Ring, epsilon: float, alpha: float, stride: int = 1) -> None:
+    def __init__(
+        self, ring: Ring, epsilon: float, alpha: float, stride: int = 1, starts: EpisodeStarts | None = None
+    ) -> None:
         self._ring = ring
         self._stride = stride
+        self._starts = starts
         # One row more than is live: the next step comes in before the oldest is gone.
         self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
+        # What an insertion needs, made once: the rows of a step and of the next, and their priorities.
+        self._offsets = np.arange(2 * ring.envs)
+        self._masses = np.zeros(2 * ring.envs)
+        self._initial_error = np.float32(np.nan)
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first."""
@@ -54,16 +63,25 @@ class Priorities:
 
     def inserted(self, initial_error: float) -> None:
         """Give the newest step's transitions an error; the row that its next step will lie in holds none any more."""
-        envs = self._ring.envs
-        rows = np.arange(self._ring.end - envs, self._ring.end + envs) % self._leaves
-        errors, masses = np.full(envs, initial_error, np.float32), np.zeros(2 * envs)
-        if (self._ring.steps - 1) % self._stride == 0:
-            masses[:envs] = self.priority(errors)
-        self._errors[rows[:envs]] = errors
-        self._tree.set(rows, masses)
+        ring, envs, starts = self._ring, self._ring.envs, self._starts
+        rows = self._offsets + (ring.steps - 1) * envs
+        rows %= self._leaves
+        error = np.float32(initial_error)
+        self._errors[rows[0] : rows[0] + envs] = error
+        if starts is not None:
+            self._tree.set(*self._of_starts(starts, rows, error))
+            return
+        if error != self._initial_error:
+            self._initial_error = error
+            self._masses[:envs] = self.priority(np.array([error]))
+        drawn = (ring.steps - 1) % self._stride == 0
+        self._tree.set(rows, self._masses if drawn else 0.0)
 
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
         """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
+        if self._starts is not None:
+            drawn = self._starts.among(transitions)
+            transitions, errors = transitions[drawn], errors[drawn]
         rows, magnitudes = np.empty(len(errors), np.int64), np.empty(len(errors), np.float32)
         live, largest = store_errors(
             transitions, errors, self._ring.start, self._ring.end, self._errors, rows, magnitudes
@@ -86,33 +104,38 @@ class Priorities:
     def rescale(self, epsilon: float, alpha: float) -> None:
         """Make all priorities anew with another ``epsilon`` and ``alpha``."""
         self.epsilon, self.alpha = epsilon, alpha
-        transitions = np.arange(self._ring.start, self._ring.end)
-        live = transitions[transitions // max(1, self._ring.envs) % self._stride == 0] % self._leaves
+        self._initial_error = np.float32(np.nan)
+        live = self.drawn % self._leaves
         masses = np.zeros(self._leaves)
         masses[live] = self.priority(self._errors[live])
         self._tree = SumTree.from_leaves(masses)
 
     # What the storage asks
 
+    @property
+    def drawn(self) -> NDArray[np.int64]:
+        """(N,): numbers of the live transitions that have a priority, in rising order."""
+        if self._starts is not None:
+            return self._starts.numbers
+        transitions = np.arange(self._ring.start, self._ring.end)
+        return transitions if self._stride == 1 else transitions[transitions // self._ring.envs % self._stride == 0]
+
     def choose(
         self, generator: np.random.Generator, first: int, end: int, batch_size: int, *, stratified: bool
-    ) -> Chosen:
+    ) -> Chosen | None:
         """``batch_size`` of the transitions [first, end), each with a probability in proportion to its priority.
 
-        Where none of them has any (all errors were zero, and so is epsilon), all are alike.
+        None where none of them has any: all errors were zero, and so is epsilon, or no episode is whole yet.
         """
         if (first, end) == (self._ring.start, self._ring.end):
             # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
             end = first + self._leaves
-        uniform = generator.random(batch_size)
         mass = self._tree.total
         if mass > 0 and end - first < self._leaves:
             mass = self._tree.mass(first, end)
-        if mass > 0:
-            return Chosen(*self._tree.sample(uniform, first, end, stratified))
-        newest = min(end, self._ring.end)
-        drawn = first + (uniform * (newest - first)).astype(np.int64)
-        return Chosen(drawn, np.full(batch_size, self.smallest if self._tree.total > 0 else 1.0))
+        if mass <= 0:
+            return None
+        return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified))
 
     def priority(self, errors: NDArray[np.float32]) -> NDArray[np.float64]:
         """``(|error| + epsilon)**alpha`` of each.
@@ -134,8 +157,9 @@ class Priorities:
 
     @property
     def mean(self) -> float:
-        """Over all live transitions."""
-        return self._tree.total / self._ring.live_transitions
+        """Over all live transitions, or all episodes; 0 where no episode is whole yet."""
+        number = self._ring.live_transitions if self._starts is None else len(self._starts.numbers)
+        return self._tree.total / max(1, number)
 
     @property
     def nbytes(self) -> int:
@@ -183,6 +207,21 @@ class Priorities:
         self._errors[live] = state["errors"].numpy()
         self.largest_error = state["largest_error"]
         self.rescale(self.epsilon, self.alpha)
+
+    # Inside
+
+    def _of_starts(
+        self, starts: EpisodeStarts, rows: NDArray[np.int64], error: np.float32
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Leaves and masses that a step changes where episodes are drawn: of its rows there are none at first."""
+        envs = self._ring.envs
+        # What is left of an episode whose first step is gone keeps its error.
+        self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
+        self._errors[starts.added % self._leaves] = error
+        drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
+        if self._changed is not None:
+            self._changed[drawn] = True
+        return np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn]))
 
 
 def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:

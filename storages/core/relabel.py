@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.episodes import Episodes
+from storages.core.episodes import EpisodeIndex
 from storages.core.fields import SampleError
 from storages.core.ring import Ring
 from storages.core.windows import Windows
@@ -30,6 +30,15 @@ class GoalReward(Protocol):
         """Rewards of ``N`` pairs of goals."""
 
 
+class Goals(NamedTuple):
+    """Which rows of a batch are given other goals."""
+
+    rows: NDArray[np.int64]
+    """(R,): which rows."""
+    reached: NDArray[np.int64]
+    """(R,): transitions whose OBS2 shows the new goals."""
+
+
 class Steps(NamedTuple):
     """All the steps of some windows, one window after the other."""
 
@@ -47,7 +56,7 @@ def choose_goals(
     strategy: Strategy,
     generator: np.random.Generator,
     ring: Ring,
-    episodes: Episodes,
+    episodes: EpisodeIndex,
     transitions: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """(B,): transitions whose OBS2 shows the goal that each of ``transitions`` is to have meant; section 4.5.

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.column import Column, bytes_of
-from storages.core.columns import SUCCESSORS_OF, Columns, must_be_finite
+from storages.core.columns import SUCCESSORS_OF, Columns
 from storages.core.fields import (
     Layout,
     LeafLayout,
@@ -28,10 +28,11 @@ from storages.core.fields import (
     fit,
     text,
 )
+from storages.core.inlet import must_be_finite
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.insert import STORED
 from storages.core.part import ENDED, Name, Part
-from storages.transition import DONE, DONE2, FLAGS, OBS, OBS2, RHS, SUCCESSORS, TRUNC2, Array, Sample
+from storages.transition import DONE, FLAGS, OBS, RHS, SUCCESSORS, Array, Sample
 
 
 class Ring:
@@ -71,8 +72,6 @@ class Ring:
         self._stacked_frames = stacked_frames
         self._columns = _no_columns()
         self._ended: NDArray[np.bool_] = np.empty((0,), np.bool_)
-        self._checked_apart: list[Path] = []
-        """Leaves whose numbers no compiled check knows."""
         self._set_rows()
 
     @property
@@ -132,38 +131,11 @@ class Ring:
         Raises:
             SampleError: the sample does not fit the first one, or holds NaN or infinity. Nothing was stored.
         """
-        layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
-        arrays = fit(sample, layout, num_envs, self.owner)
-        if not self.layout:
-            self._refuse_nonfinite(arrays)
-            self._make_columns(layout, num_envs)
-        columns = self._columns
-        if columns.stacked:
-            self._refuse_what_is_no_stack(arrays)
-        if self._checked_apart:
-            self._refuse_nonfinite({path: arrays[path] for path in self._checked_apart})
-        slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
-        broken_off: NDArray[np.bool_] | None = None
         # As a rule a step continues the one before it, and all that is to be done is done by one compiled call.
-        usual = (
-            self._seems_to_continue(arrays)
-            and columns.insert(arrays, slot, following, self._ended, continues=True, check=not self.allow_nonfinite)
-            == STORED
-        )
-        if not usual:
-            self._refuse_nonfinite(arrays)
-            if self.steps > self.first:
-                broken_off = self._keep_what_is_not_continued(arrays)
-            columns.insert(arrays, slot, following, self._ended, continues=False, check=False)
-        for path, column in columns.stacked.items():
-            column.insert(slot, following, arrays[path], arrays[(OBS2, *path[1:])], self._starts(broken_off))
-        columns.aside.free(following)
-        ended = (arrays[(DONE2,)] | arrays[(TRUNC2,)])[:, 0]
-        if ended.any():
-            columns.put_aside(slot, following, np.flatnonzero(ended))
-        self._ended = ended
+        if not self._insert_usual(sample):
+            self._insert_any(sample)
         self.steps += 1
-        columns.drop_computed()
+        self._columns.drop_computed()
 
     def break_off(self) -> None:
         """Say that nothing continues the newest step, whatever comes next."""
@@ -242,6 +214,12 @@ class Ring:
         paths = None if keys is None else frozenset(path for path in self._known_paths() if path[0] in keys)
         return self._columns.gather(first, first if last is None else np.ascontiguousarray(last), paths)
 
+    def gather_leaves(
+        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[Path]
+    ) -> dict[str, Any]:
+        """As :meth:`gather`, of some leaves; both arrays lie in one piece."""
+        return self._columns.gather(first, last, paths)
+
     def gather_leaf(self, path: Path, transitions: NDArray[np.int64]) -> Array:
         """Copies of one leaf of some live transitions, (B, ...); of an observation or of what followed it."""
         first = np.ascontiguousarray(transitions)
@@ -261,6 +239,11 @@ class Ring:
         Of stacked frames it holds the newest ones.
         """
         return self._columns[(key,)].data
+
+    @property
+    def columns(self) -> Columns:
+        """The memory; to be read, not written."""
+        return self._columns
 
     def bytes_each(self, path: Path) -> int:
         """What a transition takes of a leaf; of stacked frames, one frame."""
@@ -378,7 +361,7 @@ class Ring:
         self._make_columns(layout, num_envs)
 
     def put(self, part: Part) -> None:
-        """Take up a part behind the rows before its first one; rows from there on are replaced.
+        """Take up a part behind the newest row, or instead of all rows if it begins anew.
 
         Args:
             part: of a ring of the same size and layout.
@@ -387,12 +370,38 @@ class Ring:
             self._columns.aside.clear()
             for _, column in self._columns.inserted():
                 column.reset()
-            self.steps = part.first
-        self._columns.put(part, self.steps)
+        else:
+            assert part.first == self.steps
+        self._columns.put(part)
         self._ended = part.array(ENDED).copy()
         self.first, self.steps = part.since, part.steps
 
     # Inside
+
+    def _insert_usual(self, sample: Sample) -> bool:
+        """Store a step that looks like the ones before it and continues the last; False for any other."""
+        if self.steps == self.first:
+            return False
+        inlet = self._columns.inlet()
+        if not inlet.take_usual(sample):
+            return False
+        slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
+        return inlet.store_usual(slot, following, self._ended, check=not self.allow_nonfinite) == STORED
+
+    def _insert_any(self, sample: Sample) -> None:
+        layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
+        arrays = fit(sample, layout, num_envs, self.owner)
+        self._refuse_nonfinite(arrays)
+        if not self.layout:
+            self._make_columns(layout, num_envs)
+        self._refuse_what_is_no_stack(arrays)
+        slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
+        starts = np.ones((num_envs,), np.bool_)
+        if self.steps > self.first:
+            starts = self._ended | self._keep_what_is_not_continued(arrays)
+        inlet = self._columns.inlet()
+        inlet.take(arrays)
+        inlet.store(slot, following, self._ended, starts)
 
     def _set_rows(self) -> None:
         depths = self._stacked_frames
@@ -447,54 +456,30 @@ class Ring:
         self.layout, self.num_envs = layout, num_envs
         self._columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
         self._ended = np.zeros((num_envs,), np.bool_)
-        self._checked_apart = [
-            path
-            for path, leaf in layout.items()
-            if must_be_finite(path, leaf.dtype) and (leaf.dtype.itemsize not in (4, 8) or _of_stack(path, stacked))
-        ]
 
     def _refuse_what_is_no_stack(self, arrays: Mapping[Path, Array]) -> None:
         for path, column in self._columns.stacked.items():
             assert column.successor is not None
-            begins, follows = arrays[path], arrays[column.successor]
-            if not column.are_stacks(begins, follows):
-                differs = (bytes_of(begins[:, 1:]) != bytes_of(follows[:, :-1])).any(axis=1)
+            differs = (bytes_of(arrays[path][:, 1:]) != bytes_of(arrays[column.successor][:, :-1])).any(axis=1)
+            if differs.any():
                 raise SampleError(
                     f"{self.owner}: {text(column.successor)} of environment {np.flatnonzero(differs)[0]} at step "
                     f"{self.steps} is not {text(path)} moved on by one of its {column.depth} frames; nothing of this "
                     f"step was stored. {_NO_STACKS}"
                 )
 
-    def _seems_to_continue(self, arrays: Mapping[Path, Array]) -> bool:
-        if self.steps == self.first or arrays[(DONE,)].tobytes() != self._ended.tobytes():
-            return False
-        return not self._columns.stacked or all(
-            differs is None or not (differs & ~self._ended).any()
-            for path, column in self._columns.stacked.items()
-            for differs in (column.differs(self.steps % self.rows, arrays[path]),)
-        )
-
-    def _starts(self, broken_off: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """(E,): where the step to be inserted begins a stream."""
-        if self.steps == self.first:
-            return np.ones((self.envs,), np.bool_)
-        return self._ended if broken_off is None else self._ended | broken_off
-
-    def _keep_what_is_not_continued(self, arrays: Mapping[Path, Array]) -> NDArray[np.bool_] | None:
+    def _keep_what_is_not_continued(self, arrays: Mapping[Path, Array]) -> NDArray[np.bool_]:
         """What the newest step led to is about to be overwritten by what this one begins with: keep it if they differ.
 
         They do when a stream of experience was interrupted without an end: a run resumed with new episodes, slices of
-        several workers one after the other. Returns (E,), where it was so, or None for nowhere.
+        several workers one after the other. Returns (E,), where it was so.
         """
         slot = self.steps % self.rows
-        done = arrays[(DONE,)][:, 0]
-        differs = None if done.tobytes() == self._ended.tobytes() else done.copy()
+        differs: NDArray[np.bool_] = arrays[(DONE,)][:, 0] != self._ended
         for path, column in self._columns.chained():
             column_differs = column.differs(slot, arrays[path])
             if column_differs is not None:
-                differs = column_differs if differs is None else differs | column_differs
-        if differs is None:
-            return None
+                differs |= column_differs
         differs &= ~self._ended
         if differs.any():
             self._columns.put_aside((self.steps - 1) % self.rows, slot, np.flatnonzero(differs))
@@ -527,10 +512,6 @@ def saved_layout(state: Mapping[str, Any]) -> Layout:
 
 def _no_columns() -> Columns:
     return Columns({}, 0, 0, in_records=True)
-
-
-def _of_stack(path: Path, stacked: frozenset[Path]) -> bool:
-    return path in stacked or (SUCCESSORS.get(path[0], ""), *path[1:]) in stacked
 
 
 def _finite(array: Array) -> bool:

@@ -7,8 +7,25 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.sequences import lay_out
 from storages.core.ring import Ring
+from storages.core.windows import Gather
+from storages.episodes import Episodes
 from storages.sequences import Sequences
 from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
+
+
+class Runs(NamedTuple):
+    """Steps of one environment each, one after the other, that the rows of a batch are of."""
+
+    first: NDArray[np.int64]
+    """(B,): numbers of the transitions that they begin with."""
+    last: NDArray[np.int64]
+    """(B,): numbers of the transitions that they end with."""
+    of: NDArray[np.int64] | None = None
+    """(N,): which run each row is of; None where row ``i`` is of run ``i % B``."""
+
+    def of_each(self, num_rows: int) -> NDArray[np.int64]:
+        """(num_rows,): which run each row is of."""
+        return np.arange(num_rows) % len(self.first) if self.of is None else self.of
 
 
 class Layout(NamedTuple):
@@ -17,43 +34,53 @@ class Layout(NamedTuple):
     transitions: NDArray[np.int64]
     """Their numbers."""
     real: NDArray[np.float32]
-    """1, or 0 where a step repeats the last real one."""
+    """1, or 0 where a step repeats the last real one, or belongs to what follows."""
     anew: NDArray[np.float32]
     """1 where a step does not continue the one before it."""
+    learnt: slice
+    """Which steps are learnt from."""
+    runs: Runs
+    learnt_steps: int
+    """How many steps are learnt from, in all sequences."""
 
 
 def laid_out(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> Layout:
     """The steps of the sequences that begin with some transitions (B,), and of ``lead_out`` steps after them."""
-    shape = (sequences.burn_in + sequences.length + lead_out, len(first))
-    layout = Layout(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
-    lay_out(
-        first,
-        sequences.burn_in,
-        ring.start,
-        ring.end,
-        ring.envs,
-        sequences.across_episodes,
-        ring.aside_numbers,
-        *layout,
-    )
-    return layout
+    burn_in, length = sequences.burn_in, sequences.length
+    steps = _steps(ring, first, burn_in, burn_in + length + lead_out, sequences.across_episodes)
+    runs = Runs(steps.numbers[0], steps.numbers[-1])
+    return Layout(*steps, slice(burn_in, burn_in + length), runs, length * len(first))
+
+
+def episodes_laid_out(
+    ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64], episodes: Episodes, lead_out: int
+) -> Layout:
+    """As :func:`laid_out`, the steps of episodes, or pieces of such, of some lengths (B,).
+
+    What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
+    """
+    length = int(lengths.max()) if episodes.longest is None else episodes.longest
+    steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
+    steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
+    runs = Runs(first, first + (lengths - 1) * ring.envs)
+    return Layout(*steps, slice(0, length), runs, int(lengths.sum()))
 
 
 def put_together(
-    ring: Ring, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64], sequences: Sequences
+    ring: Ring, gather: Gather, layout: Layout, fields: dict[str, Any], lengths: NDArray[np.int64]
 ) -> dict[str, Any]:
     """A batch of sequences, of the fields of all their steps.
 
     Args:
         ring: what holds the transitions.
+        gather: fetches the hidden states that sequences begin with.
         layout: of the sequences.
         fields: of all steps, (steps * B, ...), in the layout's order; without hidden states.
         lengths: (steps * B,), steps in the n-step window of each.
-        sequences: how many steps warm up, and how many are learnt from.
     """
     steps, batch_size = layout.transitions.shape
-    shape, burn_in = (steps, batch_size), sequences.burn_in
-    learnt = slice(burn_in, burn_in + sequences.length)
+    shape, learnt = (steps, batch_size), layout.learnt
+    burn_in = learnt.start
     parts = {key: in_time(value, shape) for key, value in fields.items()}
     parts[DONE] = np.maximum(parts[DONE], layout.anew[..., None])
     batch = {key: _cut(value, learnt) for key, value in parts.items()}
@@ -67,7 +94,7 @@ def put_together(
         batch[LEAD_OUT] = {key: _cut(parts[key], slice(learnt.stop, steps)) for key in (OBS, DONE)}
     if (RHS,) in ring.layout:
         for key, transitions in first.items():
-            (batch if key == RHS else batch[key])[RHS] = ring.gather(transitions, {RHS})[RHS]
+            (batch if key == RHS else batch[key])[RHS] = gather(transitions, {RHS})[RHS]
     return batch
 
 
@@ -81,6 +108,19 @@ def in_time(value: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(value, dict):
         return {name: leaf.reshape(*shape, *leaf.shape[1:]) for name, leaf in value.items()}
     return value.reshape(*shape, *value.shape[1:])
+
+
+class _Steps(NamedTuple):
+    numbers: NDArray[np.int64]
+    real: NDArray[np.float32]
+    anew: NDArray[np.float32]
+
+
+def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:
+    shape = (steps, len(first))
+    found = _Steps(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
+    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.aside_numbers, *found)
+    return found
 
 
 def _cut(value: Any, steps: slice) -> Any:

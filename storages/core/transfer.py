@@ -1,17 +1,93 @@
 """Gathered rows as tensors on the device where the algorithm computes."""
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from storages.transition import Batch
+from storages.transition import BATCH_SIZES, Batch
+
+_ALIGNED_BYTES = 64
+_CPU = torch.device("cpu")
+
+
+class Sent(NamedTuple):
+    """A batch on its way to a device."""
+
+    batch: Batch
+    arrived: torch.cuda.Event | None
+    """When it has come there; None where it is there."""
+
+
+class Transfer:
+    """The way of batches to a device.
+
+    On the CPU the tensors are the gathered arrays themselves. To a CUDA device they go in one piece, out of pinned
+    memory, on a stream of their own: neither the CPU waits for the copy, nor what the device computes meanwhile. Pinned
+    memory is torch's, which hands a piece out again only when the copy out of it is done.
+
+    Args:
+        device: where batches land.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream: Any = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            # With its number, which other threads would take for that of another device.
+            self.device = self._stream.device
+
+    def send(self, fields: Mapping[str, Any], finish: Callable[[Batch], Batch] | None = None) -> Sent:
+        """Begin a batch's transfer, on any thread.
+
+        Args:
+            fields: arrays (B, ...), or dicts of such, the caller's alone.
+            finish: what the device makes of them before they are a batch; nothing where None.
+        """
+        if self._stream is None:
+            batch = to_batch(fields, self.device)
+            return Sent(batch if finish is None else finish(batch), None)
+        with self.stream():
+            away = {key: value for key, value in fields.items() if key != BATCH_SIZES}
+            batch = taken_apart(in_one_piece(away, pin_memory=True).to(self.device))
+            if BATCH_SIZES in fields:
+                batch[BATCH_SIZES] = torch.from_numpy(fields[BATCH_SIZES])
+            if finish is not None:
+                batch = finish(batch)
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record(self._stream)
+        return Sent(batch, arrived)
+
+    def stream(self) -> AbstractContextManager[Any]:
+        """Within it, what is done on the device is done in the order of the transfers."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def receive(self, sent: Sent) -> Batch:
+        """The batch, for the thread and the stream that compute with it: what they do next waits until it is there."""
+        if sent.arrived is not None:
+            stream = torch.cuda.current_stream(self.device)
+            stream.wait_event(sent.arrived)
+            for leaf in _tensors(sent.batch):
+                # Memory of another stream's is not given to anybody else before this one has done with it.
+                if leaf.is_cuda:
+                    leaf.record_stream(stream)
+        return sent.batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has a stream of its own.
+        return Transfer, (self.device,)
 
 
 def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     """Tensors on ``device`` of the dtypes that the arrays have.
 
-    The tensors share the arrays' memory where ``device`` is the CPU, so the arrays must be the caller's alone.
+    The sizes of packed steps stay on the CPU, where torch wants them. The tensors share the arrays' memory where
+    ``device`` is the CPU, so the arrays must be the caller's alone.
     """
     batch: Batch = {}
     for key, value in fields.items():
@@ -22,8 +98,96 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     return batch if device.type == "cpu" else _on(device, batch)
 
 
+class Place(NamedTuple):
+    """Where, in a piece of memory, an array is."""
+
+    begin: int
+    """In bytes."""
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class OnePiece(NamedTuple):
+    """Arrays in one piece of memory."""
+
+    memory: torch.Tensor
+    """(bytes,) uint8."""
+    places: dict[str, Any]
+    """A :class:`Place` for each array, in dicts as the arrays were."""
+
+    def to(self, device: torch.device) -> "OnePiece":
+        """The same on another device; out of pinned memory this is not waited for."""
+        return OnePiece(self.memory.to(device, non_blocking=True), self.places)
+
+
+def in_one_piece(fields: Mapping[str, Any], pin_memory: bool) -> OnePiece:
+    """Copies of arrays, in one piece."""
+    places, size = _places(fields, 0)
+    memory = torch.empty(size, dtype=torch.uint8, pin_memory=pin_memory)
+    _write(fields, places, memory.numpy())
+    return OnePiece(memory, places)
+
+
+def taken_apart(one: OnePiece) -> Batch:
+    """Tensors that are parts of the one piece."""
+    return _parts(one.memory, one.places, {})
+
+
+def _places(fields: Mapping[str, Any], begin: int) -> tuple[dict[str, Any], int]:
+    places: dict[str, Any] = {}
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            places[key], begin = _places(value, begin)
+        else:
+            places[key] = Place(begin, value.shape, torch_dtype(value.dtype))
+            begin += -(-value.nbytes // _ALIGNED_BYTES) * _ALIGNED_BYTES
+    return places, begin
+
+
+def _write(fields: Mapping[str, Any], places: Mapping[str, Any], memory: np.ndarray[Any, Any]) -> None:
+    for key, value in fields.items():
+        place = places[key]
+        if isinstance(place, Place):
+            np.ndarray(value.shape, value.dtype, memory.data, place.begin)[...] = value
+        else:
+            _write(value, place, memory)
+
+
+def _parts(memory: torch.Tensor, places: Mapping[str, Any], of_dtype: dict[torch.dtype, torch.Tensor]) -> Batch:
+    batch: Batch = {}
+    for key, place in places.items():
+        if not isinstance(place, Place):
+            batch[key] = _parts(memory, place, of_dtype)
+            continue
+        if place.dtype not in of_dtype:
+            of_dtype[place.dtype] = memory.view(place.dtype)
+        whole = of_dtype[place.dtype]
+        # One call where a slice and a view are two: of ten small fields, that is what a batch takes.
+        batch[key] = whole.as_strided(place.shape, _strides(place.shape), place.begin // whole.itemsize)
+    return batch
+
+
+@functools.lru_cache
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+@functools.cache
+def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
+    """Torch's name for a dtype that arrays and tensors have."""
+    return torch.from_numpy(np.empty((0,), dtype)).dtype
+
+
+def _tensors(batch: Batch) -> Iterator[torch.Tensor]:
+    for value in batch.values():
+        if isinstance(value, dict):
+            yield from _tensors(value)
+        else:
+            yield value
+
+
 def _on(device: torch.device, batch: Batch) -> Batch:
-    return {key: _on(device, value) if isinstance(value, dict) else value.to(device) for key, value in batch.items()}
-
-
-_CPU = torch.device("cpu")
+    return {
+        key: _on(device, value) if isinstance(value, dict) else value if key == BATCH_SIZES else value.to(device)
+        for key, value in batch.items()
+    }

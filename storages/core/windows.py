@@ -1,6 +1,7 @@
 """What around a row a batch holds: one transition, or n of them summed up."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,9 @@ from numpy.typing import NDArray
 from storages.core.kernels.windows import discounted_sums, follow
 from storages.core.ring import Ring
 from storages.transition import DISCOUNT, DONE2, IREW, REW
+
+Gather: TypeAlias = Callable[..., dict[str, Any]]
+"""As :meth:`storages.core.ring.Ring.gather`."""
 
 
 class Windows(NamedTuple):
@@ -33,14 +37,16 @@ def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float)
     return Windows(first, rows, lengths, last, discounts)
 
 
-def one_step(ring: Ring, first: NDArray[np.int64], gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
+def one_step(gather: Gather, first: NDArray[np.int64], gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
     """The fields of transitions, or some of them, and DISCOUNT: ``gamma``, 0 where the environment terminated."""
-    fields = ring.gather(first, keys)
+    fields = gather(first, keys)
     fields[DISCOUNT] = (1 - fields[DONE2]) * np.float32(gamma)
     return fields
 
 
-def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
+def n_steps(
+    ring: Ring, gather: Gather, first: NDArray[np.int64], n: int, gamma: float, keys: set[str] | None = None
+) -> dict[str, Any]:
     """The fields, or some of them, of windows of up to ``n`` steps as if each were one transition.
 
     Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: rewards are summed, discounted; what follows
@@ -48,7 +54,7 @@ def n_steps(ring: Ring, first: NDArray[np.int64], n: int, gamma: float, keys: se
     the window has, 0 where the environment terminated. An end of either kind, and the newest step, end a window.
     """
     windows = windows_of(ring, first, n, gamma)
-    fields = ring.gather(first, keys, windows.last)
+    fields = gather(first, keys, windows.last)
     for key in (REW, IREW):
         if key in fields:
             fields[key] = sums(ring, key, windows, gamma)[:, None]

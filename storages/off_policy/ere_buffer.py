@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from storages.core.recency import Improvement, newest_count
-from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
+from storages.episodes import Episodes
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.per_buffer import PERBuffer
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
@@ -33,11 +34,13 @@ class EREBuffer(PERBuffer):
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
-        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
-            says how. None keeps it in memory alone.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
+            ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut, too, and not only the death of the process.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -59,7 +62,9 @@ class EREBuffer(PERBuffer):
         adapt_eta: bool = False,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         directory: str | Path | None = None,
         commit_every: Count = 1_000,
         durable: bool = False,
@@ -83,6 +88,8 @@ class EREBuffer(PERBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
             directory=directory,
             commit_every=commit_every,
             durable=durable,
@@ -105,6 +112,7 @@ class EREBuffer(PERBuffer):
             info: "train/return" is the mean return of the training episodes since the last call; without it, eta stays.
         """
         if "train/return" in info:
+            self._before_change()
             self._improvement.observe(float(info["train/return"]))
         return {**info, "storage/eta": self.current_eta}
 

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.episodes import Episodes
 from storages.core.relabel import (
+    DESIRED,
     GoalReward,
+    Goals,
     HerFunction,
     Strategy,
     check_goals,
@@ -19,12 +20,15 @@ from storages.core.relabel import (
     relabel_goals,
     steps_of,
 )
+from storages.core.sequences import Runs
 from storages.core.windows import windows_of
-from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.episodes import Episodes
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.ere_buffer import EREBuffer
+from storages.off_policy.replay_buffer import Draw
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import Sample
+from storages.transition import OBS, Sample
 
 
 class HERBuffer(EREBuffer):
@@ -52,16 +56,21 @@ class HERBuffer(EREBuffer):
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
-        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
-            says how. None keeps it in memory alone.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one; where
+            ``alpha`` is not 0, each is drawn before the errors of the last ``prefetch`` updates are known. Functions
+            that relabel are called by that thread, also for batches that nobody asks for in the end.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut, too, and not only the death of the process.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
 
     Raises:
         ValueError: there is no ``her_function``, and the environments have no ``compute_reward``.
     """
+
+    _on_host = frozenset({(OBS, DESIRED)})
 
     def __init__(
         self,
@@ -84,7 +93,9 @@ class HERBuffer(EREBuffer):
         adapt_eta: bool = False,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         directory: str | Path | None = None,
         commit_every: Count = 1_000,
         durable: bool = False,
@@ -93,7 +104,6 @@ class HERBuffer(EREBuffer):
         self.her_function = her_function
         self.her_ratio = her_ratio
         self.strategy: Strategy = strategy
-        self._episodes: Episodes | None = None
         self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
         if her_function is None and self._reward is None:
             raise ValueError(
@@ -117,11 +127,23 @@ class HERBuffer(EREBuffer):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
             directory=directory,
             commit_every=commit_every,
             durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse what cannot be relabelled where it is, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        if hyper_parameters["keep_on_device"] and hyper_parameters["her_function"] is not None:
+            raise ValueError(
+                f"{cls.__name__}: keep_on_device must be False with a her_function, which changes observations as "
+                f"arrays; goals of dict observations (her_function=None) are relabelled with either"
+            )
 
     def insert_transition(self, sample: Sample) -> None:
         """Store one step, a transition for each environment.
@@ -134,41 +156,48 @@ class HERBuffer(EREBuffer):
             self._ring.init_columns(sample)
             if self.her_function is None:
                 self._refuse_without_goals()
-            self._episodes = Episodes(self._ring)
         super().insert_transition(sample)
-        self._episodes.inserted()
 
     def handle_end_of_episode(self) -> None:
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
+        self._before_change()
         self._ring.break_off()
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
-    ) -> dict[str, Any]:
-        fields = super()._fields(transitions, keys, apart)
-        # All steps of a sequence are given one goal.
-        apart = apart or len(transitions)
-        rows = np.flatnonzero(self._generator.random(apart) < self.her_ratio)
-        if not len(rows):
+    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
+        first = transitions if runs is None else runs.first
+        given = np.flatnonzero(self._generator.random(len(first)) < self.her_ratio)
+        if not len(given):
+            return None
+        if runs is None:
+            return Goals(given, self._goals(transitions[given]))
+        # All steps of a sequence are given one goal: one that any of its steps may have led to.
+        envs = self._ring.envs
+        steps_of_run = (runs.last - runs.first)[given] // envs + 1
+        goal_of = np.full(len(first), -1)
+        goal_of[given] = self._goals(runs.first[given] + envs * self._generator.integers(0, steps_of_run))
+        reached = goal_of[runs.of_each(len(transitions))]
+        rows = np.flatnonzero(reached >= 0)
+        return Goals(rows, reached[rows])
+
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
+        fields = super()._fields(draw, keys)
+        if draw.goals is None:
             return fields
-        ring, episodes, gamma = self._ring, self._episodes, self.algorithm.gamma
-        assert episodes is not None
-        steps_each = len(transitions) // apart
-        meant = rows
-        if steps_each > 1:
-            # One that any of its steps may have led to.
-            meant = rows + apart * self._generator.integers(0, steps_each, len(rows))
-            rows = (apart * np.arange(steps_each)[:, None] + rows).ravel()
-        chosen = transitions[rows]
-        goals = np.tile(choose_goals(self.strategy, self._generator, ring, episodes, transitions[meant]), steps_each)
+        ring, (rows, reached), gamma = self._ring, draw.goals, draw.gamma
+        chosen = draw.transitions[rows]
         steps = steps_of(windows_of(ring, chosen, self.n_step, gamma), ring.envs)
         if self.her_function is not None:
-            initial = episodes.first_of(chosen)
-            relabel_by_function(ring, fields, rows, steps, goals, gamma, self.her_function, initial)
+            assert self._episodes is not None
+            initial = self._episodes.first_of(chosen)
+            relabel_by_function(ring, fields, rows, steps, reached, gamma, self.her_function, initial)
         else:
             assert self._reward is not None
-            relabel_goals(ring, fields, rows, steps, goals, gamma, self._reward)
+            relabel_goals(ring, fields, rows, steps, reached, gamma, self._reward)
         return fields
+
+    def _goals(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        assert self._episodes is not None
+        return choose_goals(self.strategy, self._generator, self._ring, self._episodes, transitions)
 
     def _refuse_without_goals(self) -> None:
         try:
@@ -178,12 +207,10 @@ class HERBuffer(EREBuffer):
             raise
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of memory that everything takes, free room included."""
-        return super().nbytes + (self._episodes.nbytes if self._episodes is not None else 0)
+    def _knows_episodes(self) -> bool:
+        return True
 
     def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
-        super()._load_beside_the_ring(state)
         if self._ring.layout and self.her_function is None:
             check_goals(self._ring)
-        self._episodes = Episodes(self._ring) if self._ring.layout else None
+        super()._load_beside_the_ring(state)

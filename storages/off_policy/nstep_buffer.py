@@ -1,15 +1,15 @@
 """Replay of n steps at a time: rewards reach further back, at the price of what the policy then was."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from storages.core import windows
-from storages.hyper_parameters import Count
-from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.episodes import Episodes
+from storages.hyper_parameters import Count, CountOrZero
+from storages.off_policy.replay_buffer import Draw, ReplayBuffer
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 
@@ -23,11 +23,12 @@ class NStepReplayBuffer(ReplayBuffer):
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         n_step: rewards in a return.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
-        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
-            says how. None keeps it in memory alone.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut, too, and not only the death of the process.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -40,7 +41,9 @@ class NStepReplayBuffer(ReplayBuffer):
         size: Count,
         n_step: Count = 1,
         *,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         directory: str | Path | None = None,
         commit_every: Count = 1_000,
         durable: bool = False,
@@ -54,15 +57,39 @@ class NStepReplayBuffer(ReplayBuffer):
             envs,
             size,
             sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
             directory=directory,
             commit_every=commit_every,
             durable=durable,
             allow_nonfinite=allow_nonfinite,
         )
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
-    ) -> dict[str, Any]:
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse windows that reach beyond what a batch holds, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        cls._refuse_windows_beyond_packed_pieces(hyper_parameters["n_step"], hyper_parameters["sequences"])
+
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter while the storage is in use.
+
+        Raises:
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+        """
+        if name == "n_step":
+            self._refuse_windows_beyond_packed_pieces(value, self.sequences)
+        super().update_storage_parameter(name, value)
+
+    @classmethod
+    def _refuse_windows_beyond_packed_pieces(cls, n_step: Any, sequences: Any) -> None:
+        if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.longest is not None:
+            raise ValueError(
+                f"{cls.__name__}: with {sequences} n_step must be 1, got {n_step}: windows reach beyond a piece, and "
+                f"packed batches hold no steps that lead there; give packed=False or longest=None"
+            )
+
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
         if self.n_step == 1:
-            return super()._fields(transitions, keys, apart)
-        return windows.n_steps(self._ring, transitions, self.n_step, self.algorithm.gamma, keys)
+            return super()._fields(draw, keys)
+        return windows.n_steps(self._ring, self._gather, draw.transitions, self.n_step, draw.gamma, keys)

@@ -9,15 +9,16 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.kernels.priorities import effective_sample_size, first_not_finite
-from storages.core.kernels.sequences import sequence_errors
+from storages.core.kernels.sequences import packed_sequence_errors, sequence_errors
 from storages.core.priorities import InitialError, Priorities, importance_weights
-from storages.hyper_parameters import Count, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.episodes import Episodes
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.schedule import Schedule
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import ERRORS, INDICES, MASK, WEIGHTS, Batch, Sample
+from storages.transition import EPISODE, ERRORS, INDICES, MASK, WEIGHTS, Batch, Sample
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
 
@@ -36,11 +37,13 @@ class PERBuffer(NStepReplayBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
-        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
-            says how. None keeps it in memory alone.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: how many batches of an update phase a thread makes ahead while the learner computes with one. A batch
+            is then drawn before the errors of the last ``prefetch`` updates are known, however fast the learner is.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut, too, and not only the death of the process.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
@@ -59,7 +62,9 @@ class PERBuffer(NStepReplayBuffer):
         *,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         directory: str | Path | None = None,
         commit_every: Count = 1_000,
         durable: bool = False,
@@ -81,6 +86,8 @@ class PERBuffer(NStepReplayBuffer):
             size,
             n_step,
             sequences=sequences,
+            prefetch=prefetch,
+            keep_on_device=keep_on_device,
             directory=directory,
             commit_every=commit_every,
             durable=durable,
@@ -116,8 +123,13 @@ class PERBuffer(NStepReplayBuffer):
                 f"{type(self).__name__}: the update's info has no {ERRORS!r}, which priorities follow; use "
                 f"ReplayBuffer or NStepReplayBuffer with this algorithm, or alpha=0"
             )
-        errors = info[ERRORS].detach().cpu().numpy()[..., 0]
-        if self.sequences is not None:
+        indices, errors = batch[INDICES].cpu().numpy()[:, 0], info[ERRORS].detach().cpu().numpy()[..., 0]
+        if EPISODE in batch:
+            assert self.sequences is not None
+            errors = packed_sequence_errors(
+                errors, batch[EPISODE].cpu().numpy()[:, 0], len(indices), self.sequences.eta
+            )
+        elif self.sequences is not None:
             errors = sequence_errors(errors, batch[MASK].cpu().numpy()[..., 0], self.sequences.eta)
         wrong = first_not_finite(errors)
         if wrong >= 0:
@@ -125,7 +137,7 @@ class PERBuffer(NStepReplayBuffer):
                 f"{type(self).__name__}: error {wrong} of the update is {errors[wrong]}; no priority was changed. The "
                 f"update has diverged"
             )
-        self._priorities.update(batch[INDICES].cpu().numpy()[:, 0], errors)
+        self._priorities.update(indices, errors)
         info["storage/mean_priority"] = self._priorities.mean
         info["storage/largest_priority"] = self._priorities.largest
         info["storage/effective_sample_size"] = effective_sample_size(batch[WEIGHTS].cpu().numpy()[:, 0])
@@ -202,6 +214,8 @@ class PERBuffer(NStepReplayBuffer):
         chosen = self._priorities.choose(
             self._generator, *self._where_to_begin(first), batch_size, stratified=self.stratified
         )
+        if chosen is None:
+            return self._choose_uniformly(batch_size, first)
         of_batch = chosen.priorities.min()
         smallest = min(self._priorities.smallest, of_batch) if self.weights_over == "stored" else of_batch
         weights = importance_weights(chosen.priorities, self._current(self.beta), smallest)
@@ -217,8 +231,8 @@ class PERBuffer(NStepReplayBuffer):
         self._priorities.fill(self._initial_error(self._priorities))
 
     def _new_priorities(self) -> Priorities:
-        stride = 1 if self.sequences is None else self.sequences.stride
-        return Priorities(self._ring, self.epsilon, self._current(self.alpha), stride)
+        stride = self.sequences.stride if isinstance(self.sequences, Sequences) else 1
+        return Priorities(self._ring, self.epsilon, self._current(self.alpha), stride, self._starts)
 
     def _initial_error(self, priorities: Priorities) -> float:
         return priorities.largest_error if self.default_error == "largest" else float(self.default_error)

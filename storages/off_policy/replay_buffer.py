@@ -9,9 +9,17 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core import samplers, windows
-from storages.core.sequences import keys_of_steps, laid_out, put_together
-from storages.core.transfer import to_batch
-from storages.hyper_parameters import Count
+from storages.core.ahead import Ahead
+from storages.core.episode_starts import EpisodeStarts
+from storages.core.episodes import EpisodeIndex
+from storages.core.fields import Path as Leaf
+from storages.core.on_device import DeviceMemoryError, OnDevice
+from storages.core.packed_episodes import Packing, packing_of, put_together_packed
+from storages.core.relabel import Goals
+from storages.core.sequences import Layout, Runs, episodes_laid_out, keys_of_steps, laid_out, put_together
+from storages.core.transfer import Sent, Transfer
+from storages.episodes import Episodes
+from storages.hyper_parameters import Count, CountOrZero
 from storages.persistent.journalled_storage import JournalledStorage
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
@@ -27,22 +35,40 @@ class Rows(NamedTuple):
     """(B, 1): their importance weights."""
 
 
+class Draw(NamedTuple):
+    """All that decides of a batch, but what is stored."""
+
+    rows: Rows
+    layout: Layout | Packing | None
+    """Of the sequences or episodes that begin with the rows; None where each row is one transition."""
+    transitions: NDArray[np.int64]
+    """(N,): numbers of all transitions, of sequences one step after the other."""
+    goals: Goals | None
+    """Other goals for some rows; None for none."""
+    gamma: float
+    before: Any
+    """Where the random generator stood before; None where nobody will ask."""
+
+
 class ReplayBuffer(JournalledStorage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
-        sequences: make batches of sequences of steps, time first, instead of single transitions.
-        directory: where it is kept on disk as well, to be as it was when it is made again; :mod:`storages.persistent`
-            says how. None keeps it in memory alone.
+        sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
+        keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
+        directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
-        durable: whether what is there survives a power cut, too, and not only the death of the process.
+        durable: whether what is there survives a power cut as well as the death of the process.
         allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
     """
 
     on_policy = False
-    unchangeable = JournalledStorage.unchangeable | {"sequences"}
+    unchangeable = JournalledStorage.unchangeable | {"sequences", "keep_on_device"}
     n_step = 1
+    _on_host: frozenset[Leaf] = frozenset()
+    """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""
 
     def __init__(
         self,
@@ -52,23 +78,38 @@ class ReplayBuffer(JournalledStorage):
         envs: Environments | None,
         size: Count,
         *,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
+        prefetch: CountOrZero = 0,
+        keep_on_device: bool = False,
         directory: str | Path | None = None,
         commit_every: Count = 1_000,
         durable: bool = False,
         allow_nonfinite: bool = False,
     ) -> None:
         self.sequences = sequences
+        self.prefetch = prefetch
+        self.keep_on_device = keep_on_device
+        self._transfer = Transfer(torch.device(device))
+        self._on_device: OnDevice | None = None
+        self._ahead: Ahead[Draw, Sent] = Ahead(self._put_back)
         self._inserted = 0
         self._sampled = 0
+        self._episodes: EpisodeIndex | None = None
+        """None where nothing is asked of episodes, or nothing was inserted yet."""
+        self._starts: EpisodeStarts | None = None
+        """As well where batches are not of episodes."""
         super().__init__(device, actor, algorithm, envs, size, directory, commit_every, durable, allow_nonfinite)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse sequences that do not fit."""
+        """Refuse sequences and episodes that do not fit."""
         super().check_hyper_parameters(hyper_parameters)
         size, sequences = hyper_parameters["size"], hyper_parameters["sequences"]
-        if sequences is not None and size < (needed := sequences.length + sequences.stride - 1):
+        if isinstance(sequences, Episodes) and sequences.longest is not None and size < sequences.longest:
+            raise ValueError(
+                f"{cls.__name__}: size must be at least {sequences.longest} to hold whole {sequences}, got {size}"
+            )
+        if isinstance(sequences, Sequences) and size < (needed := sequences.length + sequences.stride - 1):
             raise ValueError(
                 f"{cls.__name__}: size must be at least {needed} for {sequences} to begin anywhere, got {size}"
             )
@@ -78,22 +119,38 @@ class ReplayBuffer(JournalledStorage):
 
         Raises:
             SampleError: the sample does not fit; nothing of it was stored.
+            DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
+        if self.keep_on_device and self._on_device is None:
+            self._begin_on_device(sample)
         super().insert_transition(sample)
         self._inserted += self.num_envs
+        if self._episodes is not None:
+            self._episodes.inserted()
+            if self._starts is not None:
+                self._starts.inserted()
+        elif self._knows_episodes:
+            self._index_episodes()
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
     ) -> Iterator[Batch]:
         """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn with replacement.
 
-        Each is drawn when it is asked for. Beside what was inserted, a batch holds DISCOUNT, WEIGHTS and INDICES.
+        Each is drawn when it is asked for, or ``prefetch`` batches before. Where something is stored or changed before
+        all were asked for, the others are drawn anew from what is stored then. Beside what was inserted, a batch holds
+        DISCOUNT, WEIGHTS and INDICES.
 
         Of ``sequences``, a batch holds ``mini_batch_size``: fields are (T, B, ...), RHS (B, *hidden) is the memory
         before the first step, RHS2 is not there; DONE says where memory starts anew. MASK, WINDOW, BURN_IN (where
         there is a burn-in) and LEAD_OUT (where ``n_step`` is above 1) are there too; WEIGHTS and INDICES, of the first
         step, stay (B, 1). Sequences begin where all of their steps are stored, as soon as that is possible.
+
+        Of ``Episodes``, the same, T steps of each; LEAD_OUT is there only where longer episodes are cut. Where they are
+        ``packed``, fields are (N, ...), N the steps of all; instead of MASK there are EPISODE, BATCH_SIZES,
+        SORTED_INDICES and UNSORTED_INDICES, of which and of a field a ``PackedSequence`` is made. RHS, WEIGHTS and
+        INDICES are of the episodes in the order in which they were drawn.
 
         Raises:
             EmptyStorageError: nothing is stored yet.
@@ -111,7 +168,7 @@ class ReplayBuffer(JournalledStorage):
             if number < 1:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {number}")
         updates = num_epochs * num_mini_batch
-        return (self._batch(mini_batch_size, update, updates) for update in range(1, updates + 1))
+        return self._batches(mini_batch_size, updates)
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
@@ -121,36 +178,73 @@ class ReplayBuffer(JournalledStorage):
         age = self._ring.steps - 1 - mean / self._ring.envs
         return {**info, "storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
 
-    def _batch(self, batch_size: int, update: int, updates: int) -> Batch:
-        rows = self._choose(batch_size, update, updates)
-        if self.sequences is None:
-            fields = self._fields(rows.transitions)
-            self._sampled += batch_size
-        else:
-            fields = self._fields_of_sequences(rows.transitions, self.sequences)
-            self._sampled += batch_size * self.sequences.length
+    def _batches(self, batch_size: int, updates: int) -> Iterator[Batch]:
+        ahead = self.prefetch
+
+        def draw(update: int) -> Draw:
+            before = self._generator.bit_generator.state if ahead else None
+            return self._draw(self._choose(batch_size, update, updates), before)
+
+        for drawn, sent in self._ahead.batches(draw, self._send, updates, ahead):
+            self._sampled += batch_size if drawn.layout is None else drawn.layout.learnt_steps
+            yield self._transfer.receive(sent)
+
+    def _draw(self, rows: Rows, before: Any) -> Draw:
+        layout = None if self.sequences is None else self._lay_out(rows.transitions, self.sequences)
+        transitions = rows.transitions if layout is None else layout.transitions.ravel()
+        goals = self._choose_goals(transitions, None if layout is None else layout.runs)
+        return Draw(rows, layout, transitions, goals, self.algorithm.gamma, before)
+
+    def _put_back(self, draw: Draw) -> None:
+        self._generator.bit_generator.state = draw.before
+
+    def _before_change(self) -> None:
+        self._ahead.take_back()
+
+    def _send(self, draw: Draw) -> Sent:
+        """Make a batch; on another thread where there is a ``prefetch``: what changes what is read here waits."""
+        rows, kept = draw.rows, self._on_device
+        if kept is not None:
+            kept.bring_up()
+        fields = self._fields(draw) if draw.layout is None else self._fields_of_steps(draw, draw.layout)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
-        return to_batch(fields, self.device)
+        return self._transfer.send(fields, None if kept is None else kept.look_up)
 
-    def _fields_of_sequences(self, first: NDArray[np.int64], sequences: Sequences) -> dict[str, Any]:
+    def _lay_out(self, first: NDArray[np.int64], sequences: Sequences | Episodes) -> Layout | Packing:
+        """The steps of the sequences or episodes that begin with some transitions (B,)."""
+        if isinstance(sequences, Sequences):
+            return laid_out(self._ring, first, sequences, self.n_step - 1)
+        assert self._starts is not None
+        lengths = self._starts.lengths(first)
+        if sequences.packed:
+            return packing_of(self._ring, first, lengths)
+        # Windows do not reach beyond an episode, only beyond a piece of one.
+        lead_out = 0 if sequences.longest is None else self.n_step - 1
+        return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
+
+    def _fields_of_steps(self, draw: Draw, layout: Layout | Packing) -> dict[str, Any]:
         ring = self._ring
-        layout = laid_out(ring, first, sequences, self.n_step - 1)
-        transitions = layout.transitions.ravel()
-        fields = self._fields(transitions, keys_of_steps(ring), len(first))
-        lengths = windows.windows_of(ring, transitions, self.n_step, self.algorithm.gamma).lengths
-        return put_together(ring, layout, fields, lengths, sequences)
+        fields = self._fields(draw, keys_of_steps(ring))
+        lengths = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma).lengths
+        if isinstance(layout, Layout):
+            return put_together(ring, self._gather, layout, fields, lengths)
+        return put_together_packed(ring, self._gather, layout, fields, lengths)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""
         return self._choose_uniformly(batch_size, self._ring.start)
 
     def _choose_uniformly(self, batch_size: int, first: int) -> Rows:
-        first, end = self._where_to_begin(first)
-        if self.sequences is None or self.sequences.stride == 1:
-            transitions = samplers.uniform(self._generator, first, end, batch_size)
+        sequences = self.sequences
+        if isinstance(sequences, Episodes):
+            assert self._starts is not None
+            transitions = self._starts.uniform(self._generator, first, batch_size)
+        elif sequences is None or sequences.stride == 1:
+            transitions = samplers.uniform(self._generator, *self._where_to_begin(first), batch_size)
         else:
-            stride, envs = self.sequences.stride, self._ring.envs
+            first, end = self._where_to_begin(first)
+            stride, envs = sequences.stride, self._ring.envs
             transitions = samplers.uniform_in_steps(self._generator, first, end, envs, stride, batch_size)
         return Rows(transitions, np.ones((batch_size, 1), np.float32))
 
@@ -159,26 +253,89 @@ class ReplayBuffer(JournalledStorage):
         ring = self._ring
         if self.sequences is None:
             return first, ring.end
+        if isinstance(self.sequences, Episodes):
+            assert self._starts is not None
+            return self._starts.where_to_begin(first), ring.end
         latest = max(ring.oldest, ring.steps - self.sequences.length)
         # At least one step whose number is a multiple of the stride, if there is any.
         multiple = max(ring.oldest, latest - latest % self.sequences.stride)
         return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
 
-    def _fields(
-        self, transitions: NDArray[np.int64], keys: set[str] | None = None, apart: int | None = None
-    ) -> dict[str, Any]:
-        """What the batch holds of rows, DISCOUNT too.
+    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
+        """Other goals for some rows of a batch.
 
         Args:
-            transitions: (N,), their numbers.
-            keys: fields to fetch; all of them where None.
-            apart: how many rows further the next step of a sequence is; None where each row is for itself.
+            transitions: (N,), numbers of the transitions of all rows.
+            runs: the sequences or episodes that rows are of; None where each row is for itself.
         """
-        return windows.one_step(self._ring, transitions, self.algorithm.gamma, keys)
+        return None
+
+    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
+        """What the batch holds of its transitions (N, ...), DISCOUNT too; all fields where ``keys`` is None."""
+        return windows.one_step(self._gather, draw.transitions, draw.gamma, keys)
+
+    def _gather(
+        self,
+        transitions: NDArray[np.int64],
+        keys: set[str] | None = None,
+        last: NDArray[np.int64] | None = None,
+    ) -> dict[str, Any]:
+        return (self._on_device or self._ring).gather(transitions, keys, last)
+
+    def _begin_on_device(self, sample: Sample) -> None:
+        first_of_all = not self._ring.layout
+        self._ring.init_columns(sample)
+        try:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
+        except DeviceMemoryError:
+            if first_of_all:
+                self._ring.forget_columns()
+            raise
+
+    @property
+    def _knows_episodes(self) -> bool:
+        """Whether episodes are followed from the first insertion on."""
+        return isinstance(self.sequences, Episodes)
+
+    def _index_episodes(self, begun: NDArray[np.int64] | None = None) -> None:
+        """Follow the episodes of what is stored, and of what comes."""
+        self._episodes = EpisodeIndex(self._ring, begun)
+        if isinstance(self.sequences, Episodes):
+            self._starts = EpisodeStarts(self._ring, self._episodes, self.sequences)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the stored fields take, free room included, where episodes are, and what is kept on the device."""
+        parts = (self._episodes, self._starts, self._on_device)
+        return super().nbytes + sum(part.nbytes for part in parts if part is not None)
 
     def _state_beside_the_ring(self) -> dict[str, Any]:
-        return super()._state_beside_the_ring() | {"inserted": self._inserted, "sampled": self._sampled}
+        state = super()._state_beside_the_ring() | {"inserted": self._inserted, "sampled": self._sampled}
+        state["episodes_begun"] = None if self._episodes is None else self._episodes.begun.tolist()
+        if self._ahead.oldest is not None:
+            # As if nothing had been drawn that nobody has asked for yet.
+            state["generator"] = self._ahead.oldest.before
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Neither is a thread copied, nor what follows from the rest.
+        self._ahead.take_back()
+        return {name: value for name, value in self.__dict__.items() if name not in ("_ahead", "_on_device")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._ahead, self._on_device = Ahead(self._put_back), None
+        if self.keep_on_device and self._ring.layout:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
 
     def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
         super()._load_beside_the_ring(state)
+        self._on_device = None
+        if self.keep_on_device and self._ring.layout:
+            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
         self._inserted, self._sampled = state["inserted"], state["sampled"]
+        self._episodes, self._starts = None, None
+        if self._knows_episodes and self._ring.layout:
+            # Saved by a storage that asked nothing of episodes, the oldest steps may begin any.
+            begun = state.get("episodes_begun")
+            self._index_episodes(None if begun is None else np.array(begun, np.int64))

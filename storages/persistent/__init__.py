@@ -16,17 +16,20 @@ so that the next batch is the same batch. What is promised:
   next insertion; what is in memory stays usable, and what failed is tried again.
 - One storage writes to a directory at a time. Nothing in it can run code: it is JSON and the bytes of arrays.
 
-It takes as much room as what is live, two files more, and what the last two checkpoints refer to.
+On disk, a directory takes as much room as what is live, files of 64 MiB that are not full yet, and what the last two
+checkpoints refer to: ``state_dict`` is then small, and says the position that ``load_state_dict`` takes the directory
+back to. :func:`read_state` looks into a directory from outside.
 
-Data sets go in and out as :class:`Episode`\ s: :mod:`storages.persistent.datasets` reads and writes them, :func:`fill`
-gives them to a storage, :func:`episodes_of` takes them from one.
+Data sets go in and out as episodes (:class:`Episode`): :mod:`storages.persistent.datasets` reads and writes them,
+:func:`fill` gives them to a storage, :func:`episodes_of` takes them from one.
 """
 
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DamageError, DatasetError, PersistenceError
 from storages.persistent.exchange import Filled, episodes_of, fill
 from storages.persistent.journal import Position
-from storages.persistent.repair import Repair, repair
+from storages.persistent.reading import read_state
+from storages.persistent.salvage import Repair, repair
 
 __all__ = [
     "DamageError",
@@ -38,5 +41,6 @@ __all__ = [
     "Repair",
     "episodes_of",
     "fill",
+    "read_state",
     "repair",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.episodes import Episodes as Bounds
+from storages.core.episodes import EpisodeIndex
 from storages.core.fields import Path, leaves, nest, text
 from storages.core.ring import Ring
 from storages.persistent.episode import Episode
@@ -98,9 +98,9 @@ def episodes_in(ring: Ring, *, whole: bool = False) -> Iterator[Episode]:
     """As :func:`episodes_of`."""
     if not ring.live_steps:
         return
-    bounds = Bounds(ring)
+    index = EpisodeIndex(ring)
     ends = np.flatnonzero(_ends(ring)) + ring.start
-    for first, last in zip(bounds.first_of(ends), ends, strict=True):
+    for first, last in zip(index.first_of(ends), ends, strict=True):
         episode = _episode(ring, int(first), int(last))
         if not whole or (episode.facts["begins"] and (episode.terminated or episode.truncated)):
             yield episode

@@ -9,7 +9,7 @@ What is committed is read from the ring while the next steps come in: at most ha
 on their way at a time, and it overwrites the oldest.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -76,6 +76,9 @@ class Journal:
         self._writer = ThreadPoolExecutor(1, "journal")
         self._writing: Future[None] | None = None
         self._failed = False
+        """Whether the last commit could not be written."""
+        self._errors_on_their_way = False
+        """Whether changed errors were taken that are not on disk."""
         self._at_most = min(commit_every, ring.size)
         self.cut_bytes = 0
         """Of a commit that was being written when the last process that wrote here was killed."""
@@ -107,6 +110,9 @@ class Journal:
         self._settle()
         if position["commit"]:
             self._needed_of(position)
+            for _ in self._errors.read():
+                # Damage is found before anything is changed.
+                pass
         ring.reset()
         if not position["commit"]:
             ring.steps = ring.first = 0
@@ -125,7 +131,7 @@ class Journal:
             raise PersistenceError(f"{self._owner}: {self.directory} cannot be read or written: {error}") from error
         if until is None:
             self.cut_bytes = cut
-        self.written, self.due, self._failed = ring.steps, 0, False
+        self.written, self.due, self._failed, self._errors_on_their_way = ring.steps, 0, False, True
         return self._stands.state
 
     # What is committed
@@ -184,10 +190,9 @@ class Journal:
         commit = position["commit"]
         self._stands.pinned = [[commit, self._needed_of(position)]] if commit else []
 
-    def changed_from(self, step: int) -> None:
-        """Say that steps from this one on, which may be on disk already, are others now."""
-        self.written = min(self.written, step)
-        self.due = 0
+    def changed(self) -> None:
+        """Say that what is on disk already is something else now; the next commit holds everything."""
+        self.written = self.due = 0
 
     def wait(self) -> None:
         """Let what is on its way reach the disk, or fail; what failed is tried again with the next commit."""
@@ -206,6 +211,12 @@ class Journal:
         """Whether nothing can be committed any more: after :meth:`close`, or in a process that was forked off."""
         return not self._lock.held
 
+    def __getstate__(self) -> dict[str, Any]:
+        raise PersistenceError(
+            f"{self._owner}: a storage with a directory cannot be copied or sent, as one writes there at a time; copy "
+            f"or send its factory, or make one without a directory of what storages.persistent.read_state reads there"
+        )
+
     # Inside
 
     def _taken(
@@ -223,7 +234,8 @@ class Journal:
         if priorities is not None:
             part = replace(part, arrays=part.arrays | {Name(ERRORS): (priorities.errors(part.first),)})
             anew = self._errors.end.offset > max(SEGMENT_BYTES, 4 * self._all_errors_bytes)
-            offsets, errors = priorities.changes(everything=anew or self._failed)
+            offsets, errors = priorities.changes(everything=anew or self._errors_on_their_way)
+            self._errors_on_their_way = True
             arrays = {} if offsets is None else {Name(OFFSETS): (offsets,)}
             changes = Block(0, part.first, part.steps, {"start": ring.start}, arrays | {Name(ERRORS): (errors,)})
         return _Commit(ring, part, facts, changes)
@@ -232,12 +244,12 @@ class Journal:
         """Called by one thread at a time."""
         number, errors_end = self._stands.commit + 1, self._errors.end
         part, facts, changes = commit.part, commit.facts, commit.changes
+        everything = changes is not None and Name(OFFSETS) not in changes.arrays
         try:
             if commit.manifest != self._manifest:
                 commit.manifest.write(self.directory, self._durable)
                 self._manifest = commit.manifest
             if changes is not None:
-                everything = Name(OFFSETS) not in changes.arrays
                 self._errors.append(replace(changes, commit=number), anew=everything)
                 if everything:
                     self._all_errors_bytes = self._errors.end.offset
@@ -246,10 +258,12 @@ class Journal:
             if anew:
                 facts = facts | {"storage": commit.manifest.facts()}
             checksum = self._steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew)
-        except OSError as error:
+        except BaseException as error:
             self._failed, self.due = True, 0
             self._errors.end = errors_end
             self._errors.close()
+            if not isinstance(error, OSError):
+                raise
             safe = (
                 "What was committed there is gone, but in memory still"
                 if isinstance(error, FileNotFoundError)
@@ -260,10 +274,12 @@ class Journal:
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
                 f"get_all_buffer_data()) takes it to a storage with another directory"
             ) from error
-        self._failed, self.written = False, part.steps
+        self._failed = self._errors_on_their_way = False
+        self.written = part.steps
         self._stands.commit, self._stands.checksum, self._stands.pinned = number, checksum, facts["pinned"]
         if anew:
             self._stands.segments.append((number, part.first))
+        if anew or everything:
             self._drop_what_nobody_needs(facts["needed"])
 
     def _drop_what_nobody_needs(self, needed: int) -> None:
@@ -308,8 +324,10 @@ class Journal:
             )
 
     def _wait(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
+        if self._writing is not None:
+            # Whoever interrupts this, by Ctrl-C, finds it still being written.
+            wait([self._writing])
+            writing, self._writing = self._writing, None
             writing.result()
 
     def _settle(self) -> None:
@@ -324,10 +342,10 @@ def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
     """The lock of a directory that holds a storage, or nothing yet; any other is left as it is."""
     try:
         Manifest.read(directory)
-        if not directory.exists():
-            directory.mkdir(parents=True)
-            if durable:
-                sync_directory(directory.parent)
+        missing = [path for path in (directory, *directory.parents) if not path.exists()]
+        directory.mkdir(parents=True, exist_ok=True)
+        for path in missing if durable else ():
+            sync_directory(path.parent)
         return Lock(directory)
     except PersistenceError as error:
         raise type(error)(f"{owner}: {error}") from None

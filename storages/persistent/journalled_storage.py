@@ -48,8 +48,8 @@ class JournalledStorage(Storage):
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.directory, self.commit_every, self.durable = directory, commit_every, durable
         self._journal: Journal | None = None
-        self._state_as_made = self._state_beside_the_ring()
         if directory is not None:
+            self._state_as_made = self._state_beside_the_ring()
             self._open_journal(Journal(Path(directory), type(self).__name__, self._ring, commit_every, durable))
 
     @classmethod
@@ -84,7 +84,7 @@ class JournalledStorage(Storage):
             self._journal.wait()
         super().insert_single_tensor_slice(key, values, start)
         if self._journal is not None:
-            self._journal.changed_from(self._ring.oldest + start)
+            self._journal.changed()
             self.flush()
 
     def reset(self) -> None:
@@ -93,7 +93,7 @@ class JournalledStorage(Storage):
             self._journal.wait()
         super().reset()
         if self._journal is not None:
-            self._journal.changed_from(self._ring.steps)
+            self._journal.changed()
 
     # On disk
 
@@ -126,6 +126,7 @@ class JournalledStorage(Storage):
         """
         if self._journal is None:
             raise ValueError(f"{type(self).__name__}: there is no directory to roll back in; make it with directory=")
+        self._before_change()
         state = self._journal.roll_back(self._ring, position)
         self._load_beside_the_ring(self._state_as_made if state is None else state)
 
@@ -185,7 +186,8 @@ class JournalledStorage(Storage):
             if self._journal is None:
                 raise ValueError(
                     f"{type(self).__name__}: the state refers to commit {state['position']['commit']} in the directory "
-                    f"of the storage that it was saved of; make this one with that directory="
+                    f"of the storage that it was saved of; make this one with that directory=, or load what "
+                    f"storages.persistent.read_state reads there"
                 )
             self.roll_back(state["position"])
             if not state["position"]["commit"]:
@@ -200,7 +202,7 @@ class JournalledStorage(Storage):
             self._journal.wait()
             self._refuse_other_fields(saved_layout(state["ring"]))
             super().load_state_dict(state)
-            self._journal.changed_from(0)
+            self._journal.changed()
             self.flush()
 
     # Inside

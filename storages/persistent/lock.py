@@ -1,6 +1,5 @@
 """One writer at a time: a lock that the operating system takes back from a process that dies."""
 
-import fcntl
 import json
 import os
 import socket
@@ -22,10 +21,14 @@ class Lock:
         directory: what is locked.
 
     Raises:
-        PersistenceError: another storage holds it, in this process or another.
+        PersistenceError: another storage holds it, in this process or another, or the system has no such locks.
     """
 
     def __init__(self, directory: Path) -> None:
+        try:
+            import fcntl
+        except ImportError:
+            raise PersistenceError("storages are kept on disk on systems that have POSIX file locks alone") from None
         file = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,4 +71,5 @@ def _let_go() -> None:
         lock.release()
 
 
-os.register_at_fork(after_in_child=_let_go)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

@@ -118,10 +118,10 @@ class Manifest:
         )
 
     def ring(self, owner: str) -> Ring:
-        """An empty ring of this layout; ``owner`` is named in errors."""
+        """An empty ring for what is there; ``owner`` is its name in errors."""
         names = {path[-1]: depth for path, depth in self.stacked.items()}
         whole = next((depth for path, depth in self.stacked.items() if len(path) == 1), 0)
-        ring = Ring(self.size, owner, self.num_envs, True, stacked_frames=whole or names)
+        ring = Ring(self.size, owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names)
         ring.prepare(self.layout, self.num_envs)
         return ring
 

@@ -36,7 +36,7 @@ def ppo_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
             lr=prl.LinearSchedule(1e-3, 0.0), num_epochs=2, num_mini_batch=2, test_every=100, num_test_episodes=2
         ),
         actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
-        storage_factory=prl.GAEBuffer.create_factory(size=16),
+        storage_factory=changes.pop("storage", None) or prl.GAEBuffer.create_factory(size=16),
         train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
         seed=seed,
         **changes,

@@ -1,6 +1,7 @@
 """On a GPU: what is learnt there is learnt as on the CPU, and batches land where the algorithm computes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,9 +28,14 @@ def test_a_run_on_the_gpu_trains_saves_and_resumes(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["dqn", "sac"])
-def test_batches_land_on_the_gpu(name: str) -> None:
-    scheme = SCHEMES[name](device="cuda")
+@pytest.mark.parametrize(
+    "way", [{}, {"prefetch": 2}, {"keep_on_device": True}, {"prefetch": 2, "keep_on_device": True}]
+)
+def test_batches_land_on_the_gpu(name: str, way: dict[str, Any]) -> None:
+    scheme = SCHEMES[name](device="cuda", storage=prl.ReplayBuffer.create_factory(150, **way))
     scheme.collect(60)
+    for info in scheme.update():
+        assert info
     (batch,) = scheme.storage.generate_batches(1, 8)
     assert {leaf.device.type for leaf in batch.values()} == {"cuda"}
     scheme.close()

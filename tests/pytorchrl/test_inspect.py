@@ -83,18 +83,48 @@ def test_priorities_are_the_ones_that_the_storage_draws_by(tmp_path: Path) -> No
 def test_where_sequences_overlap_by_a_fixed_number_only_where_they_begin_has_a_priority(tmp_path: Path) -> None:
     sequences = prl.Sequences(length=4, overlap=1)
     storage = prl.PERBuffer.create_factory(size=20, alpha=0.5, epsilon=0.25, default_error=2.0, sequences=sequences)
-    scheme = prl.Scheme(
-        algo_factory=prl.DQN.create_factory(start_steps=40, mini_batch_size=8, update_every=8, test_every=0),
-        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4),
-        storage_factory=storage,
-        train_envs_factory=COUNTER,
-        seed=0,
-    )
-    priorities = inspect_storage(saved(tmp_path / "run", scheme)).priorities
+    priorities = inspect_storage(saved(tmp_path / "run", recurrent_dqn_scheme(storage))).priorities
     assert priorities is not None
     # Of steps 80 to 99, sequences begin at those that 3 divides.
     assert priorities.ages.tolist() == [99 - step for step in range(81, 100, 3) for _ in range(2)]
     assert (priorities.values > 0).all()
+
+
+def recurrent_dqn_scheme(storage: Any, length: int = 5) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.DQN.create_factory(start_steps=40, mini_batch_size=8, update_every=8, test_every=0),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4),
+        storage_factory=storage,
+        train_envs_factory=prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": length}),
+        seed=0,
+    )
+
+
+def test_where_episodes_are_drawn_only_what_they_begin_with_has_a_priority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = prl.PERBuffer.create_factory(size=18, alpha=0.5, epsilon=0.25, sequences=prl.Episodes())
+    scheme = recurrent_dqn_scheme(storage)
+    inspection = inspect_storage(saved(tmp_path / "run", scheme))
+    priorities = inspection.priorities
+    assert priorities is not None
+    # Of steps 82 to 99, whole episodes of 5 begin at 85, 90 and 95.
+    assert priorities.ages.tolist() == [14, 14, 9, 9, 4, 4]
+    assert inspection.nbytes + inspection.index_nbytes + priorities.nbytes == scheme.storage.nbytes
+    capsys.readouterr()
+    command(monkeypatch, tmp_path / "run")
+    assert "of 6 episodes" in capsys.readouterr().out
+
+
+def test_as_long_as_no_episode_is_whole_there_are_no_priorities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = prl.PERBuffer.create_factory(size=90, alpha=0.5, epsilon=0.25, sequences=prl.Episodes())
+    folder = saved(tmp_path / "run", recurrent_dqn_scheme(storage, length=1000), steps=100)
+    capsys.readouterr()
+    command(monkeypatch, folder)
+    assert "Priorities: none, because no episode is whole yet" in " ".join(capsys.readouterr().out.split())
+    assert (folder / "storage.png").is_file()
 
 
 def test_priorities_follow_a_schedule_of_alpha_as_far_as_the_run_had_come(
@@ -141,21 +171,25 @@ def test_returns_that_are_not_finite_are_counted_apart(
     assert (folder / "storage.png").is_file()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: dqn_scheme(),
-        lambda: sac_scheme(storage=prl.NStepReplayBuffer.create_factory(size=90, n_step=3)),
-        lambda: dqn_scheme(storage=PER),
-        lambda: sac_scheme(storage=prl.EREBuffer.create_factory(size=90, alpha=0.6, epsilon=0.1, eta=0.99, cmin=20)),
-        lambda: dqn_scheme(
-            envs=prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0", num_envs=2),
-            storage=prl.HERBuffer.create_factory(size=90, alpha=0.6, epsilon=0.1),
-        ),
-        lambda: ppo_scheme(),
-    ],
-    ids=["replay", "n steps", "priorities", "recency", "hindsight", "on policy"],
-)
+STORAGES: dict[str, Any] = {
+    "replay": lambda: dqn_scheme(),
+    "n steps": lambda: sac_scheme(storage=prl.NStepReplayBuffer.create_factory(size=90, n_step=3)),
+    "priorities": lambda: dqn_scheme(storage=PER),
+    "recency": lambda: sac_scheme(
+        storage=prl.EREBuffer.create_factory(size=90, alpha=0.6, epsilon=0.1, eta=0.99, cmin=20)
+    ),
+    "hindsight": lambda: dqn_scheme(
+        envs=prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0", num_envs=2),
+        storage=prl.HERBuffer.create_factory(size=90, alpha=0.6, epsilon=0.1),
+    ),
+    "episodes": lambda: recurrent_dqn_scheme(prl.ReplayBuffer.create_factory(size=90, sequences=prl.Episodes())),
+    "gae": lambda: ppo_scheme(),
+    "vanilla": lambda: ppo_scheme(storage=prl.VanillaOnPolicyBuffer.create_factory(size=16)),
+    "v-trace": lambda: ppo_scheme(storage=prl.VTraceBuffer.create_factory(size=16)),
+}
+
+
+@pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
 def test_every_storage_can_be_inspected_and_nothing_but_the_picture_is_written(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +204,24 @@ def test_every_storage_can_be_inspected_and_nothing_but_the_picture_is_written(
     assert (folder / "storage.png").read_bytes().startswith(b"\x89PNG")
     assert {path: path.read_bytes() for path in before} == before
     assert {path for path in folder.iterdir() if path.is_file()} - before.keys() == {folder / "storage.png"}
+
+
+def test_what_a_storage_keeps_in_a_directory_is_inspected_as_of_the_checkpoint(tmp_path: Path) -> None:
+    def inspected(name: str, **on_disk: Any) -> Inspection:
+        storage = prl.PERBuffer.create_factory(size=20, alpha=0.5, epsilon=0.25, **on_disk)
+        return inspect_storage(saved(tmp_path / name, dqn_scheme(envs=COUNTER, storage=storage)))
+
+    memory, disk = inspected("memory"), inspected("disk", directory=tmp_path / "experience")
+    assert disk.fields == memory.fields
+    assert disk.episodes is not None
+    assert memory.episodes is not None
+    assert disk.episodes.returns.tolist() == memory.episodes.returns.tolist()
+    assert disk.priorities is not None
+    assert memory.priorities is not None
+    assert disk.priorities.values.tolist() == memory.priorities.values.tolist()
+    (tmp_path / "experience" / "storage.json").unlink()
+    with pytest.raises(CheckpointError, match=r"refers to what its storage keeps elsewhere: .*experience"):
+        inspect_storage(tmp_path / "disk")
 
 
 def test_stacked_frames_are_told_with_the_bytes_of_one(tmp_path: Path) -> None:
@@ -205,12 +257,14 @@ def test_what_holds_no_storage_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         inspect_storage(tmp_path / "other.pt")
 
 
-@pytest.mark.parametrize("make", [dqn_scheme, ppo_scheme], ids=["off policy", "on policy"])
+@pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
 def test_the_bytes_are_those_of_the_storage_once_loaded(make: Any, tmp_path: Path) -> None:
     folder = saved(tmp_path / "run", make(), steps=206)
-    resumed = prl.Learner.resume(folder)
+    resumed = prl.Learner.resume(folder, scheme=make())
     resumed.close()
-    assert inspect_storage(folder).nbytes == resumed.scheme.storage.nbytes
+    inspection = inspect_storage(folder)
+    of_priorities = inspection.priorities.nbytes if inspection.priorities is not None else 0
+    assert inspection.nbytes + inspection.index_nbytes + of_priorities == resumed.scheme.storage.nbytes
 
 
 def test_a_storage_of_a_class_that_is_not_imported_can_be_inspected(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,31 @@ def test_a_resumed_run_has_what_was_saved(name: str, tmp_path: Path) -> None:
     assert resumed.scheme.algorithm.state_dict().keys() == learner.scheme.algorithm.state_dict().keys()
 
 
+def test_a_run_that_keeps_its_experience_on_disk_resumes_as_one_that_does_not(tmp_path: Path) -> None:
+    def resumed_run(name: str, **on_disk: Any) -> prl.Learner:
+        storage = prl.PERBuffer.create_factory(size=60, n_step=2, alpha=0.6, beta=0.4, epsilon=0.01, **on_disk)
+        learner = prl.Learner(dqn_scheme(storage=storage), 10_000, tmp_path / name)
+        for saved_at, left_at in ((250, 250), (400, 500)):
+            while learner.scheme.steps < saved_at:
+                learner.step()
+            learner.save_checkpoint()
+            while learner.scheme.steps < left_at:
+                learner.step()
+        learner.close()
+        learner = prl.Learner.resume(tmp_path / name)
+        assert learner.scheme.steps == 400
+        while learner.scheme.steps < 450:
+            learner.step()
+        return learner
+
+    one, two = resumed_run("memory"), resumed_run("disk", directory=tmp_path / "experience", commit_every=10)
+    assert_equal(one.scheme.algorithm.state_dict(), two.scheme.algorithm.state_dict())
+    assert_equal(one.scheme.storage.get_all_buffer_data(), two.scheme.storage.get_all_buffer_data())
+    assert_equal(next_batch(one), next_batch(two))
+    assert (tmp_path / "disk" / "checkpoint.pt").stat().st_size < (tmp_path / "memory" / "checkpoint.pt").stat().st_size
+    two.close()
+
+
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_resumed_run_goes_on_to_the_target(name: str, tmp_path: Path) -> None:
     learner = prl.Learner(SCHEMES[name](), 200, tmp_path / "run", log_every=50)
@@ -116,10 +141,7 @@ def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_
         config["algorithm"]
         == prl.DQN.create_factory(start_steps=40, mini_batch_size=16, test_every=100, num_test_episodes=2).config
     )
-    assert config["storage"] == {
-        "name": "ReplayBuffer",
-        "hyper_parameters": {"size": 150, "sequences": None, "allow_nonfinite": False},
-    }
+    assert config["storage"] == prl.ReplayBuffer.create_factory(size=150).config
     assert (config["seed"], config["target_steps"]) == (7, 300)
     versions = json.loads((tmp_path / "run" / "versions.json").read_text())
     assert versions["packages"]["torch"] == torch.__version__
@@ -142,25 +164,6 @@ def test_a_run_is_quiet_where_the_output_is_no_terminal(tmp_path: Path, capsys: 
     assert capsys.readouterr() == ("", "")
     learner.print_info()
     assert "100 of 100 steps" in capsys.readouterr().out
-
-
-class PressesCtrlC(Counter):
-    def step(self, action: Any) -> Any:
-        if len(self.actions) == 6:
-            os.kill(os.getpid(), signal.SIGINT)
-        return super().step(action)
-
-
-def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    scheme = dqn_scheme(envs=prl.VecEnv.create_factory(PressesCtrlC))
-    learner = prl.Learner(scheme, 100, tmp_path / "run")
-    handler = signal.getsignal(signal.SIGINT)
-    assert not learner.run()
-    assert signal.getsignal(signal.SIGINT) is handler
-    assert learner.scheme.steps == 7
-    printed = capsys.readouterr().out
-    assert f"-m pytorchrl resume {tmp_path / 'run'}" in printed
-    assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == learner.scheme.steps
 
 
 @pytest.mark.parametrize("on_path", [True, False])
@@ -194,10 +197,10 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
         prl.Learner(dqn_scheme(), 10, tmp_path / "run")
 
 
-@pytest.mark.parametrize(("target", "every"), [(0, 10), (1.5, 10), (10, 0)])
-def test_wrong_numbers_are_refused(target: Any, every: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Learner: (target_steps|log_every) must be an int from 1"):
-        prl.Learner(dqn_scheme(), target, tmp_path / "run", log_every=every)
+@pytest.mark.parametrize(("target", "every", "keep"), [(0, 10, 1), (1.5, 10, 1), (10, 0, 1), (10, 10, 0)])
+def test_wrong_numbers_are_refused(target: Any, every: Any, keep: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Learner: (target_steps|log_every|keep_checkpoints) must be an int from 1"):
+        prl.Learner(dqn_scheme(), target, tmp_path / "run", log_every=every, keep_checkpoints=keep)
     assert not (tmp_path / "run").exists()
 
 
@@ -225,8 +228,27 @@ def test_resuming_a_truncated_checkpoint_says_so(kept: float, tmp_path: Path) ->
     file = finished_run(tmp_path / "run") / "checkpoint.pt"
     content = file.read_bytes()
     file.write_bytes(content[: int(kept if kept >= 1 else kept * len(content))])
-    with pytest.raises(prl.CheckpointError, match=r"checkpoint.pt is damaged and cannot be resumed from"):
+    reason = "it is empty" if not kept else "it was cut off, or is another kind of file"
+    with pytest.raises(prl.CheckpointError, match=rf"checkpoint.pt is damaged and cannot be resumed from: {reason}; "):
         prl.Learner.resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (lambda file: file.write_text("not a checkpoint"), "it was cut off, or is another kind of file"),
+        (lambda file: torch.save(Path("a"), file), "it holds more than tensors and plain data, and nothing else is"),
+        (lambda file: zipfile.ZipFile(file, "w").close(), "it is an archive, but not of tensors and plain data"),
+    ],
+)
+def test_a_file_that_is_no_checkpoint_is_told_in_a_line(content: Any, reason: str, tmp_path: Path) -> None:
+    file = finished_run(tmp_path / "run") / "checkpoint.pt"
+    file.unlink()
+    content(file)
+    with pytest.raises(prl.CheckpointError, match=rf"cannot be resumed from: {reason}") as error:
+        prl.Learner.resume(tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert "weights_only" not in str(error.value)
 
 
 def test_resuming_another_composition_names_the_difference(tmp_path: Path) -> None:
@@ -271,7 +293,14 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_from_the_future_is_refused(tmp_path: Path) -> None:
     finished_run(tmp_path / "run")
     torch.save({"format": 99}, tmp_path / "run" / "checkpoint.pt")
-    with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 1; upgrade"):
+    with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 2; upgrade"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    finished_run(tmp_path / "run")
+    torch.save({"format": 1}, tmp_path / "run" / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError, match=r"has format 1, this version reads 2; resume it with the version of"):
         prl.Learner.resume(tmp_path / "run")
 
 

@@ -24,8 +24,10 @@ from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
 NUM_ENVS, WIDTH, SIZE = 8, 500, 60
 COMMIT_EVERY = (1, 2, 9, 40)
 LONGEST_SECONDS = 0.15
-journal.SEGMENT_BYTES = 1_000_000
-torch.set_num_threads(1)
+LEFT_OPEN_STEPS = 5
+
+
+kept_open: list[Any] = []
 
 
 def made(directory: Path | None, commit_every: int = 1) -> Any:
@@ -106,6 +108,8 @@ def same(one: Any, two: Any) -> bool:
 
 
 def main(directory: Path, kills: int, seed: int) -> None:
+    journal.SEGMENT_BYTES = 1_000_000
+    torch.set_num_threads(1)
     random = np.random.default_rng(seed)
     twin, reached = made(None), 0
     twin.seed(seed)
@@ -131,8 +135,8 @@ def main(directory: Path, kills: int, seed: int) -> None:
                 insert_until_killed(directory, commit_every, said)
             finally:
                 os._exit(1)
-        # As often while it is opened as while steps are inserted.
-        while kill % 2 and not heard(said)[2]:
+        # As often while it is opened as after some steps, so that it gets on however slow the machine is.
+        while kill % 2 and heard(said)[1] == reached:
             time.sleep(0.001)
         time.sleep(LONGEST_SECONDS * random.random() ** 2)
         os.kill(child, signal.SIGKILL)
@@ -160,6 +164,11 @@ def main(directory: Path, kills: int, seed: int) -> None:
         left.close()
     figures["steps"] = reached
     figures["segments dropped"] = min(int(path.stem) for path in directory.glob("*.steps")) > 1
+    # Whoever does not close it has it closed at the end.
+    left = made(directory, SIZE)
+    for step in range(reached, reached + LEFT_OPEN_STEPS):
+        go_on(left, step)
+    kept_open.append(left)
     print(json.dumps(figures))  # noqa: T201
 
 

@@ -1,6 +1,7 @@
 """Hyper-parameters: a value in the type of its annotation, or a text that says what it must be."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, TypeVar, Union
 
 import numpy as np
@@ -41,6 +42,8 @@ T = TypeVar("T")
         (3, int | None, 3),
         (3, Optional[float], 3.0),  # noqa: UP045
         ("a", Union[int, str], "a"),  # noqa: UP007
+        (Path("a/b"), str | Path | None, "a/b"),
+        ("a/b", str | Path | None, "a/b"),
         (3, float | int, 3),
         (3.5, float | int, 3.5),
         ([1, 2], tuple[int, ...], (1, 2)),

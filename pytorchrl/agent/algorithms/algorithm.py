@@ -53,6 +53,8 @@ class Algorithm(Component, ABC):
     """Whether it learns from what the current policy did alone."""
     actor_class: ClassVar[type[Actor]]
     """The actors that it knows how to use."""
+    learns_from_packed: ClassVar[bool] = False
+    """Whether it knows how to learn from batches of packed episodes."""
 
     start_steps: int = 0
     """Environment transitions before the first update; actions are random until then."""

@@ -1,4 +1,4 @@
-"""Learning from sequences: what a network with a memory makes of a batch of them.
+"""Learning from sequences, and from whole episodes: what a network with a memory makes of a batch of them.
 
 Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, ICLR 2019): memory
 begins with what was stored, or with nothing, and is warmed up by the steps of a burn-in, from which nothing is learnt.

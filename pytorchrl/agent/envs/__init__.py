@@ -2,12 +2,15 @@
 
 from pytorchrl.agent.envs.bit_flipping import BitFlipping
 from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pendulum_without_velocity
+from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
-from pytorchrl.agent.envs.vec_env import VecEnv, VecStep
+from pytorchrl.agent.envs.vec_env import Resumption, VecEnv, VecStep
 
 __all__ = [
     "BitFlipping",
+    "Resumption",
+    "ScaleReward",
     "SelectObservation",
     "UnsupportedSpaceError",
     "VecEnv",

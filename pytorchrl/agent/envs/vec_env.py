@@ -1,5 +1,6 @@
 """Vector environments: gymnasium's own, with the true last observations of ended episodes where they belong."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -11,8 +12,13 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
+from pytorchrl.agent.envs.histories import Histories
+from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
+from pytorchrl.agent.envs.replayable import Replayable
+from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
+from pytorchrl.agent.envs.worker_signals import worker_signals
 from storages.factory import Component
 from storages.hyper_parameters import Count
 
@@ -34,21 +40,38 @@ class VecStep(NamedTuple):
     """What gymnasium reports."""
 
 
+class Resumption(NamedTuple):
+    """Where ``E`` environments are after :meth:`VecEnv.load_state_dict`."""
+
+    observation: Any
+    """(E, *obs) or a dict: what the actor sees next."""
+    came_back: NDArray[np.bool_]
+    """(E, 1): the episode that was running goes on; elsewhere a new one begins."""
+
+
 class VecEnv(Component):
     """``num_envs`` copies of an environment, stepped together, each reset in the step in which it ends.
 
+    A saved vector of environments comes back to where it was: each is reset with a seed that it was given lately and
+    repeats its actions since, while what lasts over episodes is saved (the statistics of ``NormalizeObservation`` and
+    ``NormalizeReward``; the ``state_dict()`` of an environment or wrapper that has one, and ``load_state_dict``). Where
+    that does not lead to the same observation and reward, to the bit, a new episode begins.
+
     Args:
-        env: a gymnasium id, or a callable that makes an environment.
+        env: a gymnasium id (of Atari and robotics too, where their packages are installed), or a callable that makes an
+            environment.
         num_envs: copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
-            ``SelectObservation``, pairs of such a name and its arguments (``("FrameStackObservation", {"stack_size":
-            4})``), or callables from an environment to an environment. A composition of names alone can be resumed from
-            its run folder.
+            ``ScaleReward`` and ``SelectObservation``, pairs of such a name and its arguments
+            (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an environment. A
+            composition of names alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
             ``FrameStackObservation``; 0 keeps whole observations.
+        replay_on_resume: False begins new episodes in a resumed run: for robots, and whatever else is not to repeat
+            what it did.
     """
 
     def __init__(
@@ -60,23 +83,27 @@ class VecEnv(Component):
         wrappers: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
         stacked_frames: int | Mapping[str, int] | None = None,
+        replay_on_resume: bool = True,
     ) -> None:
         found: list[int] = []
         specs: list[EnvSpec | None] = []
+        process, signals = os.getpid(), worker_signals()
 
         def make() -> gym.Env[Any, Any]:
+            if os.getpid() != process:
+                signals.heed()
             made = _make(env, dict(env_kwargs or {}))
             for wrapper in wrappers:
                 made = _wrap(made, wrapper)
             found.append(frames_stacked_by(made))
             specs.append(made.spec)
-            return made
+            return Replayable(made, replay_on_resume)
 
         self._make = make
         self._one: gym.Env[Any, Any] | None = None
         makers = [make] * num_envs
-        vector = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
-        self._envs: gym.vector.VectorEnv[Any, Any, Any] = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
+        self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         self.num_envs = num_envs
         self.observation_space = self._envs.single_observation_space
         """Of one environment."""
@@ -93,6 +120,8 @@ class VecEnv(Component):
             self.close()
             raise
         self._first_action = int(self.action_space.start) if isinstance(self.action_space, spaces.Discrete) else None
+        self._action_dtype = np.dtype(self.action_space.dtype)
+        self._histories = Histories(self._envs, type(self).__name__, replay_on_resume)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -100,9 +129,12 @@ class VecEnv(Component):
         env = hyper_parameters["env"]
         if isinstance(env, str):
             try:
-                gym.spec(env)
+                find_registered(env)
             except (gym.error.Error, ModuleNotFoundError) as error:
-                raise ValueError(f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error}") from None
+                raise ValueError(
+                    f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error} Those of other packages come "
+                    f"with {EXTRAS}, or once the package that registers them was imported"
+                ) from None
         for wrapper in hyper_parameters["wrappers"]:
             name = wrapper if isinstance(wrapper, str) else wrapper[0] if _is_named(wrapper) else None
             if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
@@ -117,12 +149,15 @@ class VecEnv(Component):
                 raise ValueError(f"{cls.__name__}: stacked_frames must be 0, or lie in [2, {MOST_FRAMES}], got {depth}")
 
     def reset(self, seed: int | np.random.SeedSequence | None = None) -> Any:
-        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""
-        seeds: Any = None
-        if seed is not None:
-            sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-            seeds = [int(word) for word in sequence.generate_state(self.num_envs)]
+        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such.
+
+        Raises:
+            TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
+        """
+        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        seeds: list[int | None] = [int(word) for word in sequence.generate_state(self.num_envs)]
         observation, _ = self._envs.reset(seed=seeds)
+        self._histories.begin(observation)
         return with_trailing_axis(observation, self.observation_space)
 
     def step(self, actions: NDArray[Any]) -> VecStep:
@@ -133,10 +168,16 @@ class VecEnv(Component):
         """
         if self._first_action is not None:
             actions = actions[:, 0] + self._first_action
+        if actions.dtype is not self._action_dtype:
+            # Of one dtype, so that they repeat to the bit.
+            actions = actions.astype(self._action_dtype)
         observation, reward, terminated, truncated, infos = self._envs.step(actions)
         next_observation = observation
+        ended: Sequence[int] = ()
         if "final_obs" in infos:
-            next_observation = _with_last_observations(observation, infos["final_obs"])
+            ended = [env for env, final in enumerate(infos["final_obs"]) if final is not None]
+            next_observation = _with_last_observations(observation, infos["final_obs"], ended)
+        self._histories.add(actions, observation, reward, ended)
         return VecStep(
             with_trailing_axis(observation, self.observation_space),
             with_trailing_axis(next_observation, self.observation_space),
@@ -145,6 +186,25 @@ class VecEnv(Component):
             truncated[:, None],
             infos,
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it takes to come back to where the environments are, as tensors and plain data.
+
+        It grows with the longest running episode, by an action a step.
+
+        Raises:
+            RuntimeError: no episode was ever begun.
+        """
+        return self._histories.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
+        """Come back to where the environments were when it was saved.
+
+        Raises:
+            ValueError: it was saved with another number of environments.
+        """
+        observation, came_back = self._histories.load_state_dict(state)
+        return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
 
     @property
     def env_spec(self) -> str | None:
@@ -170,18 +230,18 @@ class VecEnv(Component):
         self._envs.close()
 
 
-_OUR_WRAPPERS = {"SelectObservation": SelectObservation}
+_OUR_WRAPPERS = {"ScaleReward": ScaleReward, "SelectObservation": SelectObservation}
 
 
 def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
     if not isinstance(env, str):
         return env(**arguments)
+    find_registered(env)  # a process of an environment's own has imported nothing yet
     try:
         return gym.make(env, **arguments)
     except gym.error.DependencyNotInstalled as error:
         raise gym.error.DependencyNotInstalled(
-            f"VecEnv: {env} needs a package that is not installed: {error} "
-            f'The extras are pip install "pytorchrl[mujoco]", "pytorchrl[atari]", "pytorchrl[box2d]"'
+            f"VecEnv: {env} needs a package that is not installed: {error} The extras are {EXTRAS}"
         ) from error
 
 
@@ -201,9 +261,8 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
     return made
 
 
-def _with_last_observations(observation: Any, last: NDArray[Any]) -> Any:
-    """A copy of the batch with the last observations of the environments that ended; ``last`` holds None for others."""
-    ended = [env for env, final in enumerate(last) if final is not None]
+def _with_last_observations(observation: Any, last: NDArray[Any], ended: Sequence[int]) -> Any:
+    """A copy of the batch with the last observations of the environments that ended."""
     if isinstance(observation, Mapping):
         copies = {name: part.copy() for name, part in observation.items()}
         for env in ended:

@@ -1,7 +1,10 @@
-"""Which rows belong to one episode, kept up to date step by step.
+"""Which rows belong to one episode, and which episodes may be drawn, kept up to date step by step.
 
 ``first[row]`` is the number of the step in which a row's episode began, ``last[row]`` that of the step which it ended
 or broke off with, :data:`OPEN` while it goes on. Both are (slots, E); step ``t`` lies in slot ``t % slots``.
+
+``starts[bounds[0] : bounds[1]]`` are numbers of the transitions that episodes begin with, or pieces of ``longest``
+steps of episodes, in rising order: those that may be drawn.
 """
 
 import numba
@@ -9,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 OPEN = -1
+ENDLESS = 2**62
+"""A ``longest`` that cuts nothing."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -47,9 +52,168 @@ def add_steps(
     aside_numbers: NDArray[np.int32],
     oldest: int,
     end: int,
+    begun: NDArray[np.int64],
     first: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> None:
-    """Take up the steps from ``oldest`` to before ``end``, as if they were inserted one by one."""
+    """Take up the steps from ``oldest`` to before ``end``, as if they were inserted one by one.
+
+    Args:
+        aside_numbers: see :func:`add_step`.
+        oldest: number of the oldest live step.
+        end: number after the newest.
+        begun: (E,), numbers of the steps in which the episodes that hold the oldest step began.
+        first: written.
+        last: written.
+    """
     for step in range(oldest, end):
         add_step(aside_numbers, step, oldest, first, last)
+        if step == oldest:
+            first[step % first.shape[0]] = begun
+
+
+@numba.njit(cache=True, nogil=True)
+def piece_begins(first: int, step: int, longest: int) -> int:
+    """Number of the step that a step's piece begins with, in an episode that began in step ``first``."""
+    return step - (step - first) % longest
+
+
+@numba.njit(cache=True, nogil=True)
+def add_whole(
+    step: int,
+    oldest: int,
+    first: NDArray[np.int64],
+    begins: NDArray[np.bool_],
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    longest: int,
+    starts: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    added: NDArray[np.int64],
+) -> int:
+    """Take up a step that was just inserted, where only whole episodes are drawn.
+
+    An episode is put where it belongs, behind those that began before it: as many are moved as began while it ran, so
+    that a step costs no more, over time, than there are environments.
+
+    Args:
+        step: the step's number.
+        oldest: number of the oldest live step.
+        first: (slots, E), the step taken up in it.
+        begins: (slots, E), where an episode begins.
+        terminated: (slots, E), where one terminated.
+        truncated: (slots, E), where a limit cut one.
+        longest: steps of a piece.
+        starts: written; must have room for E more.
+        bounds: written.
+        added: (E,), written: those of ``starts`` that are new.
+
+    Returns:
+        How many are new.
+    """
+    slots, num_envs = first.shape
+    slot, count = step % slots, 0
+    while bounds[0] < bounds[1] and starts[bounds[0]] < oldest * num_envs:
+        bounds[0] += 1
+    for env in range(num_envs):
+        begun = first[slot, env]
+        start = piece_begins(begun, step, longest)
+        ended = terminated[slot, env] or truncated[slot, env] or step - start + 1 == longest
+        # What goes on from another piece need not begin an episode.
+        whole = ended and start >= oldest and (start > begun or begins[start % slots, env])
+        if whole:
+            number, place = start * num_envs + env, bounds[1]
+            while place > bounds[0] and starts[place - 1] > number:
+                starts[place] = starts[place - 1]
+                place -= 1
+            starts[place] = number
+            bounds[1] += 1
+            added[count] = number
+            count += 1
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def add_all_whole(
+    begin: int,
+    end: int,
+    first: NDArray[np.int64],
+    begins: NDArray[np.bool_],
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    longest: int,
+    starts: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    added: NDArray[np.int64],
+) -> None:
+    """Take up all live steps, from ``begin`` to before ``end``, as :func:`add_whole` does one."""
+    for step in range(begin, end):
+        add_whole(step, begin, first, begins, terminated, truncated, longest, starts, bounds, added)
+
+
+@numba.njit(cache=True, nogil=True)
+def add_parts(
+    step: int,
+    oldest: int,
+    first: NDArray[np.int64],
+    longest: int,
+    starts: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    added: NDArray[np.int64],
+    moved: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Take up a step that was just inserted, where whatever is stored of an episode is drawn.
+
+    The first E starts are always those of the oldest step: what is left of an episode whose first steps were
+    overwritten begins there.
+
+    Args:
+        step: the step's number.
+        oldest: number of the oldest live step.
+        first: (slots, E), the step taken up in it.
+        longest: steps of a piece.
+        starts: written; must have room for E more.
+        bounds: written.
+        added: (E,), written: those of ``starts`` that are new.
+        moved: (E,), written: those that were a step earlier, the oldest then.
+
+    Returns:
+        How many are new, and how many moved.
+    """
+    slots, num_envs = first.shape
+    num_added, num_moved = 0, 0
+    if step == oldest:
+        bounds[0] = bounds[1]
+    elif starts[bounds[0]] < oldest * num_envs:
+        bounds[0] += num_envs
+        while bounds[0] < bounds[1] and starts[bounds[0]] < (oldest + 1) * num_envs:
+            bounds[0] += 1
+        bounds[0] -= num_envs
+        for env in range(num_envs):
+            number = oldest * num_envs + env
+            starts[bounds[0] + env] = number
+            if piece_begins(first[oldest % slots, env], oldest, longest) < oldest:
+                moved[num_moved] = number
+                num_moved += 1
+    for env in range(num_envs):
+        if step == oldest or piece_begins(first[step % slots, env], step, longest) == step:
+            starts[bounds[1]] = added[num_added] = step * num_envs + env
+            bounds[1] += 1
+            num_added += 1
+    return num_added, num_moved
+
+
+@numba.njit(cache=True, nogil=True)
+def add_all_parts(
+    begin: int,
+    end: int,
+    first: NDArray[np.int64],
+    longest: int,
+    starts: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    added: NDArray[np.int64],
+    moved: NDArray[np.int64],
+) -> None:
+    """Take up all live steps, from ``begin`` to before ``end``, as :func:`add_parts` does one."""
+    for step in range(begin, end):
+        add_parts(step, begin, first, longest, starts, bounds, added, moved)

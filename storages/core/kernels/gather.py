@@ -79,7 +79,9 @@ def gather_fields(
             first_rows[i] = first[begin + i] % num_rows
             _prefetch(here, first_rows[i])
         if address_of(first) == address_of(last):
-            last_rows[:count] = first_rows[:count]
+            # A slice assigned to a slice takes two seconds to compile.
+            for i in range(count):
+                last_rows[i] = first_rows[i]
         else:
             for i in range(count):
                 last_rows[i] = last[begin + i] % num_rows

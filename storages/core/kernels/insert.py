@@ -4,16 +4,30 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.memory import copy_bytes, int32s_at, int64s_at, load_byte
+from storages.core.kernels.memory import (
+    copy_bytes,
+    int32s_at,
+    int64s_at,
+    load_byte,
+    load_int32,
+    load_int64,
+    store_byte,
+    store_int32,
+    store_int64,
+)
 
-TARGET, STRIDE, WIDTH, SOURCE, FOLLOWER, FLOAT_BYTES = range(6)
+TARGET, STRIDE, WIDTH, SOURCE, FOLLOWER, FLOAT_BYTES, ASIDE = range(7)
 """Columns of ``fields``: where row 0 lies, bytes from row to row, bytes of a value; which source has the values of the
 step and which, or -1, those of the row after it; how long its floating-point numbers are, 0 where it has none that must
-be finite."""
+be finite; where place 0 aside lies, for those with a follower."""
 
-STORED, BROKEN_OFF, NOT_FINITE = range(3)
+OLDEST, NEXT = range(2)
+"""Of a queue of places: numbers of the oldest that is taken, and of the next to be taken."""
+
+STORED, BROKEN_OFF, NOT_FINITE, NO_PLACE = range(4)
 """What became of a step: only the first stored it."""
 
+_LARGEST_NUMBER = 2**31 - 1
 _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
@@ -21,28 +35,46 @@ _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 def insert_step(
     fields: NDArray[np.int64],
     sources: NDArray[np.int64],
+    flags: NDArray[np.int64],
     row: int,
     following_row: int,
     ended: NDArray[np.bool_],
+    numbers: int,
+    numbers_stride: int,
+    places: int,
+    queue: NDArray[np.int64],
     continues: bool,
     check: bool,
 ) -> int:
-    """Store a step unless it does not continue the one before it, or holds what is not finite.
+    """Store a step unless it does not continue the one before it, or holds what is not finite, or there is no place.
+
+    What the step led to, where an episode ended with it, is put aside; the following row's places are taken back.
 
     Args:
-        fields: (F, 6), see :data:`TARGET`.
+        fields: (F, 7), see :data:`TARGET`.
         sources: addresses of arrays (E, ...), each in one piece.
+        flags: (3,), which sources are DONE, DONE2 and TRUNC2.
         row: of the step's first environment.
         following_row: of the first environment in the step after it.
-        ended: (E,), which environments' episodes ended in the step before.
+        ended: (E,), which environments' episodes ended in the step before; written: in this one.
+        numbers: where the int32 lies that says what stands aside for row 0, negative where nothing does.
+        numbers_stride: bytes from row to row of these.
+        places: how many can stand aside; a power of two.
+        queue: (2,), see :data:`OLDEST`; written.
         continues: whether the others have to begin with what that led to: with what lies in the step's row.
         check: whether NaN and infinity are refused. What continues was checked when it was led to.
 
     Returns:
-        :data:`STORED`, or :data:`BROKEN_OFF` or :data:`NOT_FINITE`, and nothing was stored.
+        :data:`STORED`, or one of the others, and nothing was stored.
     """
     num_envs = ended.shape[0]
-    something_ended = ended.any()
+    done, terminated, truncated = sources[flags[0]], sources[flags[1]], sources[flags[2]]
+    something_ended, ends = False, 0
+    for env in range(num_envs):
+        if continues and load_byte(done + env) != ended[env]:
+            return BROKEN_OFF
+        something_ended |= ended[env]
+        ends += load_byte(terminated + env) | load_byte(truncated + env)
     for field in range(fields.shape[0]):
         follower, source = fields[field, FOLLOWER], sources[fields[field, SOURCE]]
         size = num_envs * fields[field, WIDTH]
@@ -54,11 +86,46 @@ def insert_step(
         known = continues and follower >= 0 and not something_ended
         if check and not known and not _finite(source, size, fields[field, FLOAT_BYTES]):
             return NOT_FINITE
+    freed = 0
+    if queue[NEXT] > queue[OLDEST]:
+        for env in range(num_envs):
+            freed += load_int32(numbers + (following_row + env) * numbers_stride) >= 0
+    if queue[NEXT] - queue[OLDEST] - freed + ends > places:
+        return NO_PLACE
+
     for field in range(fields.shape[0]):
-        _write(fields, field, sources[fields[field, SOURCE]], row, num_envs)
-        if fields[field, FOLLOWER] >= 0:
-            _write(fields, field, sources[fields[field, FOLLOWER]], following_row, num_envs)
+        source = sources[fields[field, SOURCE]]
+        if fields[field, FOLLOWER] < 0:
+            _write(fields, field, source, row, num_envs)
+            continue
+        if not continues:
+            _write(fields, field, source, row, num_envs)
+        elif something_ended:
+            width = fields[field, WIDTH]
+            for env in range(num_envs):
+                if ended[env]:
+                    target = fields[field, TARGET] + (row + env) * fields[field, STRIDE]
+                    copy_bytes(target, source + env * width, width)
+        _write(fields, field, sources[fields[field, FOLLOWER]], following_row, num_envs)
+    if freed:
+        for env in range(num_envs):
+            store_int32(numbers + (following_row + env) * numbers_stride, np.int32(-1))
+        queue[OLDEST] += freed
+    for env in range(num_envs):
+        ended[env] = (load_byte(terminated + env) | load_byte(truncated + env)) != 0
+        if ended[env]:
+            _put_aside(fields, sources, env, queue[NEXT] & (places - 1))
+            store_int32(numbers + (row + env) * numbers_stride, np.int32(queue[NEXT] & _LARGEST_NUMBER))
+            queue[NEXT] += 1
     return STORED
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _put_aside(fields: NDArray[np.int64], sources: NDArray[np.int64], env: int, place: int) -> None:
+    for field in range(fields.shape[0]):
+        if fields[field, FOLLOWER] >= 0:
+            width = fields[field, WIDTH]
+            copy_bytes(fields[field, ASIDE] + place * width, sources[fields[field, FOLLOWER]] + env * width, width)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -94,6 +161,18 @@ def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
 def _write(fields: NDArray[np.int64], field: int, source: int, row: int, num_envs: int) -> None:
     width, stride = fields[field, WIDTH], fields[field, STRIDE]
     target = fields[field, TARGET] + row * stride
-    for _ in range(num_envs):
-        copy_bytes(target, source, width)
-        source, target = source + width, target + stride
+    if stride == width:
+        copy_bytes(target, source, num_envs * width)
+    elif width == 1:
+        for env in range(num_envs):
+            store_byte(target + env * stride, load_byte(source + env))
+    elif width == 4:
+        for env in range(num_envs):
+            store_int32(target + env * stride, load_int32(source + env * 4))
+    elif width == 8:
+        for env in range(num_envs):
+            store_int64(target + env * stride, load_int64(source + env * 8))
+    else:
+        for _ in range(num_envs):
+            copy_bytes(target, source, width)
+            source, target = source + width, target + stride

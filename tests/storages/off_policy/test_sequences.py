@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from windows_model import Expected, assert_sequences
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.transition import (
@@ -16,15 +17,12 @@ from storages.transition import (
     DONE,
     DONE2,
     ERRORS,
-    FLAGS,
     INDICES,
     LEAD_OUT,
     MASK,
     OBS,
     OBS2,
     REW,
-    RHS,
-    RHS2,
     TRUNC2,
     WEIGHTS,
     WINDOW,
@@ -57,104 +55,6 @@ def made(way: str, sequences: Sequences, n_step: int = 1, seed: int = 0, envs: A
     storage: Storage = factory("cpu", None, ALGORITHM, envs)
     storage.seed(seed)
     return storage
-
-
-def row(value: Any, *position: int) -> Any:
-    if isinstance(value, dict):
-        return {name: row(part, *position) for name, part in value.items()}
-    found = value[position]
-    return found.numpy() if isinstance(found, torch.Tensor) else found
-
-
-def same(one: Any, two: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(same(one[name], two[name]) for name in one)
-    return np.asarray(one).tobytes() == np.asarray(two).tobytes()
-
-
-def goes_on(model: Model, step: int, env: int) -> bool:
-    """Whether the next step is there and begins where this one led to, in the same episode."""
-    if step not in model.steps or step + 1 not in model.steps:
-        return False
-    now, following = model.steps[step], model.steps[step + 1]
-    ended = now[DONE2][env, 0] or now[TRUNC2][env, 0] or following[DONE][env, 0]
-    return not ended and all(
-        same(row(now[after], env), row(following[before], env))
-        for before, after in ((OBS, OBS2), (RHS, RHS2))
-        if before in now
-    )
-
-
-class Expected:
-    """What a sequence must be, step by step."""
-
-    def __init__(self, model: Model, start: int, env: int, sequences: Sequences, lead_out: int) -> None:
-        self.steps, self.real, self.anew = [start], [True], [False]
-        for _ in range(sequences.length + lead_out - 1):
-            last = self.steps[-1]
-            on = goes_on(model, last, env)
-            more = self.real[-1] and last + 1 in model.steps and (on or sequences.across_episodes)
-            self.steps.append(last + 1 if more else last)
-            self.real.append(more)
-            self.anew.append(more and not on)
-        for _ in range(sequences.burn_in):
-            first = self.steps[0]
-            more = self.real[0] and goes_on(model, first - 1, env)
-            self.anew[0] = self.anew[0] or not more
-            self.steps.insert(0, first - 1 if more else first)
-            self.real.insert(0, more)
-            self.anew.insert(0, not more)
-        if sequences.burn_in:
-            # The first real step after repetitions starts anew, the first of all does where it is a repetition.
-            first_real = self.real.index(True)
-            repeated = first_real > 0
-            self.anew[: first_real + 1] = [True] * first_real + [repeated]
-
-
-def assert_batch_is_of(model: Model, batch: Any, num_envs: int, sequences: Sequences, n_step: int) -> None:
-    burn_in, length = sequences.burn_in, sequences.length
-    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
-        start, env = divmod(number, num_envs)
-        assert start in model.steps
-        assert start % sequences.stride == 0 or len(model.steps) < length + sequences.stride
-        newest = max(model.steps)
-        assert start + length - 1 <= newest or start == min(model.steps)
-        expected = Expected(model, start, env, sequences, n_step - 1)
-        for t, (step, real, anew) in enumerate(zip(expected.steps, expected.real, expected.anew, strict=True)):
-            sample = model.steps[step]
-            done = np.maximum(sample[DONE][env].astype(np.float32), np.float32(anew))
-            if t < burn_in or t >= burn_in + length:
-                part, position = (batch[BURN_IN], t) if t < burn_in else (batch[LEAD_OUT], t - burn_in - length)
-                assert same(row(part[OBS], position, b), row(sample[OBS], env))
-                assert same(row(part[DONE], position, b), done)
-                continue
-            position = t - burn_in
-            assert batch[MASK][position, b].item() == real
-            assert same(row(batch[DONE], position, b), done)
-            assert_step(model, batch, (position, b), step, env, n_step)
-        if RHS in model.steps[start]:
-            assert same(row(batch[RHS], b), model.steps[start][RHS][env])
-            if burn_in:
-                assert same(row(batch[BURN_IN][RHS], b), model.steps[expected.steps[0]][RHS][env])
-
-
-def assert_step(model: Model, batch: Any, position: tuple[int, int], step: int, env: int, n_step: int) -> None:
-    window = [step]
-    while len(window) < n_step and goes_on(model, window[-1], env):
-        window.append(window[-1] + 1)
-    first, last = model.steps[window[0]], model.steps[window[-1]]
-    assert batch[WINDOW][position].item() == len(window)
-    for key in first:
-        if key in (DONE, RHS, RHS2):
-            continue
-        if key == REW and n_step > 1:
-            rewards = sum(GAMMA**i * float(model.steps[s][REW][env, 0]) for i, s in enumerate(window))
-            assert batch[REW][position].item() == pytest.approx(rewards, rel=1e-5, abs=1e-6)
-            continue
-        value = row((last if key in (OBS2, DONE2, TRUNC2) else first)[key], env)
-        assert same(row(batch[key], *position), value.astype(np.float32) if key in FLAGS else value), key
-    discount = 0.0 if last[DONE2][env, 0] else GAMMA ** len(window)
-    assert batch[DISCOUNT][position].item() == pytest.approx(discount, rel=1e-6)
 
 
 @given(
@@ -194,7 +94,7 @@ def test_every_step_of_every_sequence_is_what_went_in(
         model.insert(sample)
         if step % 9 in (0, 4):
             for batch in storage.generate_batches(2, 5):
-                assert_batch_is_of(model, batch, num_envs, sequences, n_step)
+                assert_sequences(model, batch, num_envs, sequences, n_step)
                 storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=(length, 5, 1)))})
         if step == 30:
             state = through_a_file(storage.state_dict())

@@ -6,20 +6,25 @@ import numpy as np
 import pytest
 import torch
 from model import ALGORITHM, GAMMA, Model, Stream, contents, environments, equal, through_a_file
+from windows_model import Episodic, assert_transitions, assert_windows
 
-from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Storage
+from storages import (
+    Episodes,
+    EREBuffer,
+    HERBuffer,
+    NStepReplayBuffer,
+    PERBuffer,
+    ReplayBuffer,
+    Sequences,
+    Storage,
+)
 from storages.transition import (
     DISCOUNT,
     DONE2,
     ERRORS,
-    FLAGS,
-    INDICES,
     OBS,
     OBS2,
     REW,
-    RHS,
-    RHS2,
-    TRUNC2,
     WEIGHTS,
 )
 
@@ -47,88 +52,77 @@ WAYS: dict[str, Any] = {
 }
 
 
-def made(way: str, n_step: int, size: int = 12, seed: int = 0, envs: Any = None) -> Storage:
-    hyper_parameters = {"size": size} | ({} if way == "plain" else {"n_step": n_step})
+def made(
+    way: str,
+    n_step: int,
+    size: int = 12,
+    seed: int = 0,
+    envs: Any = None,
+    sequences: Sequences | Episodes | None = None,
+) -> Storage:
+    hyper_parameters = {"size": size, "sequences": sequences} | ({} if way == "plain" else {"n_step": n_step})
     storage: Storage = WAYS[way](**hyper_parameters)("cpu", None, ALGORITHM, envs)
     storage.seed(seed)
     return storage
 
 
-def leaf_of(sample: Any, key: str, env: int) -> Any:
-    value = sample[key]
-    return {name: part[env] for name, part in value.items()} if isinstance(value, dict) else value[env]
-
-
-def same(one: Any, two: Any) -> bool:
-    if isinstance(one, dict):
-        return all(same(one[name], two[name]) for name in one)
-    return np.asarray(one).tobytes() == np.asarray(two).tobytes()
-
-
-def goes_on(model: Model, step: int, env: int) -> bool:
-    """Whether the next step is there and begins where this one led to, in the same episode."""
-    if step + 1 not in model.steps:
-        return False
-    now, following = model.steps[step], model.steps[step + 1]
-    ended = now[DONE2][env, 0] or now[TRUNC2][env, 0]
-    continued = same(leaf_of(now, OBS2, env), leaf_of(following, OBS, env))
-    if RHS in now:
-        continued = continued and same(leaf_of(now, RHS2, env), leaf_of(following, RHS, env))
-    return bool(not ended and continued and not following["Done"][env, 0])
-
-
-def assert_rows_are_windows(model: Model, batch: Any, num_envs: int, n_step: int) -> None:
-    for row, number in enumerate(batch[INDICES][:, 0].tolist()):
-        step, env = divmod(number, num_envs)
-        assert step in model.steps
-        steps = [step]
-        while len(steps) < n_step and goes_on(model, steps[-1], env):
-            steps.append(steps[-1] + 1)
-        first, last = model.steps[steps[0]], model.steps[steps[-1]]
-        for key in first:
-            source = last if key in (OBS2, RHS2, DONE2, TRUNC2) else first
-            if key == REW and n_step > 1:
-                expected = sum(GAMMA**i * float(model.steps[s][REW][env, 0]) for i, s in enumerate(steps))
-                assert batch[REW][row, 0].item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-                continue
-            value = leaf_of(source, key, env)
-            if key in FLAGS:
-                value = value.astype(np.float32)
-            found = batch[key]
-            found = (
-                {n: leaf[row].numpy() for n, leaf in found.items()} if isinstance(found, dict) else found[row].numpy()
-            )
-            assert same(found, value), key
-        expected = 0.0 if last[DONE2][env, 0] else GAMMA ** len(steps)
-        assert batch[DISCOUNT][row, 0].item() == pytest.approx(expected, rel=1e-6)
+WINDOWS: dict[str, Sequences | Episodes | None] = {
+    "transitions": None,
+    "sequences": Sequences(4, burn_in=2),
+    "overlapping sequences": Sequences(4, overlap=1, across_episodes=True),
+    "episodes": Episodes(),
+    "packed episodes": Episodes(packed=True),
+    "pieces of episodes": Episodes(longest=3, whole=False),
+}
+KINDS = ("vector", "frames", "dict")
+OTHER_KINDS = ("image", "dict of frames")
 
 
 @pytest.mark.parametrize("num_envs", [1, 4])
-@pytest.mark.parametrize("kind", ["vector", "image", "dict", "frames", "dict of frames"])
-@pytest.mark.parametrize("n_step", [1, 3])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("window", "kind"),
+    [(window, kind) for window in WINDOWS for kind in KINDS] + [("transitions", kind) for kind in OTHER_KINDS],
+)
+@pytest.mark.parametrize(
+    ("way", "n_step"), [(way, n_step) for way in WAYS for n_step in (1, 3) if way != "plain" or n_step == 1]
+)
 def test_every_strategy_with_every_window_gives_what_was_inserted(
-    way: str, n_step: int, kind: str, num_envs: int
+    way: str, n_step: int, window: str, kind: str, num_envs: int
 ) -> None:
-    if way == "plain" and n_step > 1:
-        pytest.skip("ReplayBuffer has no n-step returns; NStepReplayBuffer has")
-    envs = environments(kind, num_envs)
-    storage, model = made(way, n_step, envs=envs), Model(12)
+    sequences, envs = WINDOWS[window], environments(kind, num_envs)
+    storage, episodic = made(way, n_step, envs=envs, sequences=sequences), Episodic(Model(12), num_envs)
     random = np.random.default_rng(3)
     stream = Stream(num_envs, kind, True, random)
-    for step in range(60):
+    for step in range(45):
         sample = stream.step()
         storage.insert_transition(sample)
-        model.insert(sample)
+        episodic.insert(sample)
         if step % 7 == 3:
-            for batch in storage.generate_batches(3, 16):
-                assert_rows_are_windows(model, batch, num_envs, n_step)
-                info = {ERRORS: torch.from_numpy(random.exponential(size=(16, 1)))}
-                storage.after_gradients(batch, info)
-        if step == 40:
+            for batch in storage.generate_batches(2, 4):
+                assert_windows(episodic, batch, sequences, n_step)
+                errors = torch.from_numpy(random.exponential(size=batch[REW].shape))
+                storage.after_gradients(batch, {ERRORS: errors})
+        if step == 26:
             state = through_a_file(storage.state_dict())
-            storage = made(way, n_step, seed=1, envs=envs)
+            storage = made(way, n_step, seed=1, envs=envs, sequences=sequences)
             storage.load_state_dict(state)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_makes_no_sense_together_is_refused_when_a_factory_is_made(way: str) -> None:
+    if way == "plain":
+        with pytest.raises(TypeError, match="ReplayBuffer: unknown hyper-parameter 'n_step'"):
+            ReplayBuffer.create_factory(size=12, n_step=3)
+    else:
+        with pytest.raises(ValueError, match="n_step must be 1, got 3: windows reach beyond a piece"):
+            made(way, 3, sequences=Episodes(longest=3, packed=True))
+        storage = made(way, 1, sequences=Episodes(longest=3, packed=True))
+        with pytest.raises(ValueError, match="n_step must be 1, got 3: windows reach beyond a piece"):
+            storage.update_storage_parameter("n_step", 3)
+    with pytest.raises(ValueError, match="size must be at least 6 for Sequences"):
+        made(way, 1, size=5, sequences=Sequences(6))
+    with pytest.raises(ValueError, match="size must be at least 6 to hold whole Episodes"):
+        made(way, 1, size=5, sequences=Episodes(longest=6))
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "plain"])
@@ -142,7 +136,7 @@ def test_a_longer_window_can_be_asked_for_while_the_storage_is_in_use(way: str) 
     for n_step in (5, 2, 100, 1):
         storage.update_storage_parameter("n_step", n_step)
         (batch,) = storage.generate_batches(1, 64)
-        assert_rows_are_windows(model, batch, 2, n_step)
+        assert_transitions(model, batch, 2, n_step)
     with pytest.raises(ValueError, match="n_step must be at least 1, got 0"):
         storage.update_storage_parameter("n_step", 0)
 

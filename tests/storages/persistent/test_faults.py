@@ -2,10 +2,11 @@
 
 import errno
 import json
-import multiprocessing
 import os
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,24 +169,51 @@ def test_a_second_writer_is_refused_with_the_process_and_the_host_of_the_first(t
     made("plain", tmp_path).close()
 
 
-def test_a_second_writer_in_another_process_is_refused_too(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_hold, args=(tmp_path, there))
-    process.start()
-    assert here.recv() == "held"
-    with pytest.raises(PersistenceError, match=f"in use by process {process.pid} on host"):
-        made("plain", tmp_path)
-    process.kill()
-    process.join()
-    made("plain", tmp_path).close()
+def test_a_second_writer_in_another_process_is_refused_until_that_is_gone(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(3)
+    pair.close()
+    lock = tmp_path / "lock"
+    hold = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print('held', flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        lock.write_text(json.dumps({"pid": process.pid, "host": "another"}))
+        with pytest.raises(PersistenceError, match=f"in use by process {process.pid} on host another"):
+            pair.open()
+        process.kill()
+    pair.kept = pair.open()
+    pair.assert_same()
+    pair.close()
 
 
-def _hold(directory: Path, pipe: Any) -> None:
-    storage = made("plain", directory)
-    pipe.send("held")
-    pipe.recv()
-    storage.close()
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_that_is_forked_off_neither_writes_nor_keeps_others_from_it(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(3)
+    saying, waiting = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            pair.kept.close()
+            pair.kept.flush()
+        except PersistenceError as error:
+            os.write(saying[1], str(error).encode())
+        finally:
+            os.read(waiting[0], 1)
+            os._exit(0)
+    assert b"this process was forked from the one that has it" in os.read(saying[0], 10_000)
+    pair.reopen()
+    pair.insert(3)
+    pair.assert_same()
+    os.write(waiting[1], b"!")
+    os.waitpid(child, 0)
+    for end in (*saying, *waiting):
+        os.close(end)
+    pair.close()
 
 
 def test_what_was_closed_takes_no_more_steps(tmp_path: Path) -> None:
@@ -301,7 +329,7 @@ def test_a_storage_is_not_made_of_what_is_damaged(whole: Any, tmp_path: Path) ->
     random = np.random.default_rng(0)
     for path in sorted(path for path in directory.iterdir() if path.name != "lock"):
         original = path.read_bytes()
-        for place in (9, *random.integers(0, len(original), 7)):
+        for place in (9, *random.integers(0, len(original), 3)):
             shutil.copytree(directory, tmp_path / "copy", dirs_exist_ok=True)
             (tmp_path / "copy" / path.name).write_bytes(_flipped(original, place, random))
             try:
@@ -361,7 +389,7 @@ def test_a_file_that_is_missing_or_shorter_before_others_is_missed(whole: Any, t
                 (tmp_path / "copy" / path.name).unlink()
             else:
                 os.truncate(tmp_path / "copy" / path.name, keep)
-            with pytest.raises(DamageError, match="missing|damaged"):
+            with pytest.raises(DamageError, match=r"missing|damaged"):
                 made("priority", tmp_path / "copy")
     assert len(paths) > 1
 

@@ -24,3 +24,6 @@ def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: 
     figures = json.loads(finished.stdout)
     assert figures["kills"] == KILLS
     assert figures["steps"] > killing.SIZE
+    storage = killing.made(tmp_path)
+    assert storage.ring.steps == figures["steps"] + killing.LEFT_OPEN_STEPS, "the end of the process commits the rest"
+    storage.close()

@@ -28,7 +28,7 @@ from storages.transition import (
 
 
 def off_policy_scheme(
-    algorithm: Any, kind: MemoryKind, sequences: prl.Sequences, n_step: int = 1, **hyper_parameters: Any
+    algorithm: Any, kind: MemoryKind, sequences: prl.Sequences | prl.Episodes, n_step: int = 1, **hyper_parameters: Any
 ) -> Scheme:
     env = "CartPole-v1" if algorithm is prl.DQN else "Pendulum-v1"
     return Scheme(
@@ -78,10 +78,12 @@ def next_features(body: Any, batch: Any, b: int, t: int, states: list[Any]) -> A
     return feature
 
 
-SEQUENCES = {
+SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
     "plain": (prl.Sequences(4), 1),
     "burn-in and n steps": (prl.Sequences(4, burn_in=3), 3),
     "across episodes": (prl.Sequences(6, burn_in=2, across_episodes=True), 2),
+    "episodes": (prl.Episodes(whole=False), 3),
+    "pieces of episodes": (prl.Episodes(longest=7, whole=False), 3),
 }
 
 

@@ -1,6 +1,8 @@
 """Vector environments keep the true last observations and refuse what they cannot handle."""
 
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -108,6 +110,29 @@ def test_wrappers_are_applied_in_order_by_name_by_pair_and_by_callable() -> None
 def test_an_unknown_id_is_refused_when_the_factory_is_made() -> None:
     with pytest.raises(ValueError, match=r"VecEnv: env 'CartPoole-v1' is no registered gymnasium id.*CartPole"):
         prl.VecEnv.create_factory("CartPoole-v1")
+
+
+@pytest.mark.parametrize("package", ["ale_py", "gymnasium_robotics"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_ids_of_other_packages_are_found_without_importing_them(
+    package: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = f"OnceImported/{package}-{mode}-v0"
+    (tmp_path / f"{package}.py").write_text(
+        f"import gymnasium\ngymnasium.register({env!r}, 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for known, name in ((sys.modules, package), (gym.registry, env)):
+        monkeypatch.setitem(known, name, None)  # put back as it was, afterwards
+        del known[name]
+    envs = prl.VecEnv.create_factory(env, num_envs=2, mode=mode)()
+    assert envs.reset(seed=0).shape == (2, 4)
+    envs.close()
+
+
+def test_an_unknown_id_says_what_installs_those_of_other_packages() -> None:
+    with pytest.raises(ValueError, match=r"pytorchrl\[robotics\]"):
+        prl.VecEnv.create_factory("PointMaze_Nowhere-v3")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import Errors, numbers_in, part_of
 from storages.persistent.segments import Segments
+from storages.transition import DONE2, TRUNC2
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,15 @@ class _Rest:
         self._errors = Errors(manifest.size, manifest.num_envs)
         self._runs: list[_Run] = []
         self._newest: Block | None = None
+        self._oldest_there = 0
+        """The first step that the logs hold of what is live."""
         self._last_number = 0
-        """Of the commits that there are."""
+        """Of the commits and files that there are, damaged ones too."""
 
     def take(self, steps: Segments, errors: Segments) -> list[str]:
         """Take up all blocks that are whole; returns what is not, in words."""
         dropped, changes = _changes(errors)
-        told = [change.commit for change in changes]
+        intact, told = not dropped, [change.commit for change in changes]
         missing: list[int] = []
         gap, end, expected = False, 0, 0
         for segment, found in steps.everything():
@@ -128,40 +131,56 @@ class _Rest:
                 missing.append(block.commit)
             self._newest = block
         newest = self._newest
-        if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._runs[0].first:
-            dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._runs[0].first} is gone")
-        if missing:
+        if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._oldest_there:
+            dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
+        if missing and intact:
             dropped.append(f"{errors.path(0).parent}: errors of commits {missing[0]} to {missing[-1]} are gone")
-        self._last_number = max([expected - 1, *told])
+        self._last_number = max([expected - 1, *told, *steps.numbers(), *errors.numbers()])
         self.dropped_anything = bool(dropped)
         return dropped
 
     def _put(self, part: Part, apart: bool) -> bool:
         """Take up some rows; whether what follows them in the log may follow them here."""
-        ring = self.ring
+        if part.begins or not self._runs:
+            self._oldest_there = part.first
         if part.begins:
-            self._runs = [_Run(part.first, ring.steps)]
+            self._runs = [_Run(part.first, self.ring.steps)]
         elif apart or not self._runs:
-            part = part.on_its_own()
-            if not len(part):
-                return False
-            ring.break_off()
-            self._runs.append(_Run(part.first, ring.steps))
-        else:
-            while len(self._runs) > 1 and part.first < self._runs[-1].first:
-                # Steps that are others now, from before the gap on.
-                self._runs.pop()
-            if part.first > self._runs[-1].end:
-                part = part.on_its_own()
-                self._runs.append(_Run(part.first, self._runs[-1].now + self._runs[-1].end - self._runs[-1].first))
+            return self._put_apart(part)
         run = self._runs[-1]
-        first = run.now + part.first - run.first
         run.end = part.steps
-        part = part.numbered(first, first if part.begins or ring.steps == ring.first else ring.first)
-        ring.put(part)
+        first = run.now + part.first - run.first
+        part = part.numbered(first, first if part.begins else self.ring.first)
+        self.ring.put(part)
+        self._put_errors(part)
+        return True
+
+    def _put_apart(self, part: Part) -> bool:
+        """Insert what is whole without the rows before it, which are lost."""
+        alone, whole = self._manifest.ring("repair"), part.first + part.reaching_back
+        if whole == part.steps:
+            return False
+        alone.put(part)
+        broken = alone.broken()[-len(part) :]
+        self.ring.break_off()
+        self._runs.append(_Run(whole, self.ring.steps))
+        for step in range(whole, part.steps):
+            sample = alone.gather(np.arange(step * alone.envs, (step + 1) * alone.envs))
+            self.ring.insert(sample)
+            ended = (sample[DONE2] + sample[TRUNC2])[:, 0] > 0
+            if (broken[step - part.first] & ~ended).any():
+                # Whatever the next step begins with.
+                self.ring.break_off()
+        self._runs[-1].end = part.steps
+        if Name(ERRORS) in part.arrays:
+            errors = part.array(ERRORS)[part.reaching_back :]
+            first = self._runs[-1].now
+            self._put_errors(replace(part, first=first, steps=self.ring.steps, arrays={Name(ERRORS): (errors,)}))
+        return True
+
+    def _put_errors(self, part: Part) -> None:
         if Name(ERRORS) in part.arrays:
             self._errors.put(part)
-        return True
 
     def _now(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The numbers that transitions have now, -1 for those that are gone."""

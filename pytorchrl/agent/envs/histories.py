@@ -1,0 +1,114 @@
+"""What a vector of environments went through lately, so that another one can come back to where it is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK, ActionLog
+from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
+
+
+class Histories:
+    """Kept beside a vector of :class:`Replayable` environments: their actions since each was last given a seed.
+
+    Args:
+        envs: the vector; reset with seeds, and each environment in the step in which its episode ends.
+        owner: whose they are, for errors.
+        replays: whether the environments repeat their actions; else none are kept.
+    """
+
+    def __init__(self, envs: SyncVectorEnv | AsyncVectorEnv, owner: str, replays: bool) -> None:
+        self._envs = envs
+        self._owner = owner
+        self._log = self._new_log() if replays else None
+        self._seed_due = [False] * envs.num_envs
+        self._observation: Any = None
+        self._reward: NDArray[np.float64] = np.zeros(envs.num_envs)
+
+    def begin(self, observation: Any) -> None:
+        """Take up that every environment was given a seed and shows this (E, *obs)."""
+        self._observation = observation
+        if self._log is not None:
+            self._log, self._seed_due = self._new_log(), [False] * self._envs.num_envs
+
+    def add(
+        self, actions: NDArray[Any], observation: Any, reward: NDArray[np.float64], ended: Sequence[int] = ()
+    ) -> None:
+        """Take up a step.
+
+        Args:
+            actions: (E, *action), of the action space's dtype.
+            observation: (E, *obs), what is shown after it; kept, not copied.
+            reward: (E,), kept too.
+            ended: environments whose episode it ended.
+        """
+        self._observation, self._reward = observation, reward
+        if self._log is None:
+            return
+        block_is_full = self._log.add(actions)
+        for env in ended:
+            if self._seed_due[env]:
+                # It has just begun an episode with it.
+                self._log.begin(env)
+                self._seed_due[env] = False
+        if block_is_full:
+            # Not with every episode: where they are short, seeding takes more than all else.
+            self._seed_due = [bool(length >= STEPS_OF_BLOCK) for length in self._log.lengths]
+            self._envs.set_attr("seed_due", self._seed_due)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it, and what the environments themselves say, as tensors and plain data.
+
+        Raises:
+            RuntimeError: no episode was ever begun.
+        """
+        if self._observation is None:
+            raise RuntimeError(f"{self._owner}: call reset() before state_dict(); there is nothing to save yet")
+        histories = []
+        for env, history in enumerate(self._envs.call("history")):
+            shown = {"observation": _part(self._observation, env), "reward": self._reward[env]}
+            actions = self._log.since(env) if self._log is not None else None
+            histories.append(as_tensors(history | shown | {"actions": actions}))
+        return {"steps": self._log.steps if self._log is not None else None, "histories": histories}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> tuple[Any, NDArray[np.bool_]]:
+        """Bring the environments back to where they were when it was saved.
+
+        Returns:
+            What they show (E, *obs), and which of them came back (E,); the others begin new episodes.
+
+        Raises:
+            ValueError: it was saved with another number of environments.
+        """
+        histories = [as_arrays(history) for history in state["histories"]]
+        num_envs, space = self._envs.num_envs, self._envs.single_observation_space
+        if len(histories) != num_envs:
+            raise ValueError(f"{self._owner}: made for {num_envs} environments, saved with {len(histories)}")
+        self._envs.set_attr("saved", histories)
+        observations, replayed = zip(*self._envs.call("replay"), strict=True)
+        came_back = np.array(replayed)
+        empty: Any = create_empty_array(space, num_envs)
+        self._observation = concatenate(space, observations, empty)
+        self._reward = np.array([history["reward"] for history in histories])
+        if self._log is not None:
+            self._log.restore(state["steps"], [history["actions"] for history in histories])
+            for env in np.flatnonzero(~came_back):
+                self._log.begin(int(env))
+            due = [history["seed_due"] for history in histories]
+            self._seed_due = [bool(due_here and here) for due_here, here in zip(due, came_back, strict=True)]
+        return self._observation, came_back
+
+    def _new_log(self) -> ActionLog:
+        space = self._envs.single_action_space
+        return ActionLog(self._envs.num_envs, space.shape or (), np.dtype(space.dtype))
+
+
+def _part(observation: Any, env: int) -> Any:
+    """What one environment shows, a copy."""
+    if isinstance(observation, Mapping):
+        return {name: _part(part, env) for name, part in observation.items()}
+    return np.array(observation[env], order="C")

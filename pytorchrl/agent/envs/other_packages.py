@@ -1,0 +1,35 @@
+"""Environments of other packages: gymnasium knows their ids only once the package was imported.
+
+A run folder holds an id and imports nothing by name, so that a run resumed in a new process must find the package too.
+"""
+
+import importlib
+import importlib.util
+
+import gymnasium as gym
+
+EXTRAS = 'pip install "pytorchrl[mujoco]", "pytorchrl[atari]", "pytorchrl[box2d]", "pytorchrl[robotics]"'
+"""What installs the packages that environments need, for messages."""
+
+_PACKAGES = ("ale_py", "gymnasium_robotics")
+
+
+def find_registered(env_id: str) -> None:
+    """Have gymnasium know an id, if it is one of a package that is installed.
+
+    Raises:
+        gymnasium.error.Error: nothing registers the id.
+        ModuleNotFoundError: it is of the form ``module:id``, and there is no such module.
+    """
+    if env_id in gym.registry:
+        return
+    try:
+        gym.spec(env_id)
+    except gym.error.Error as error:
+        installed = [package for package in _PACKAGES if importlib.util.find_spec(package) is not None]
+        for package in installed:
+            importlib.import_module(package)
+        try:
+            gym.spec(env_id)
+        except gym.error.Error:
+            raise error from None

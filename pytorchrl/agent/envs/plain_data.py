@@ -1,0 +1,39 @@
+"""Nested data as checkpoints keep it: tensors in the place of arrays, which cannot be loaded without running code."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def as_tensors(value: Any) -> Any:
+    """Nested dicts, lists and tuples with copies of their arrays as tensors.
+
+    Raises:
+        TypeError: there is something else in it than plain data and arrays.
+    """
+    return _mapped(value, _as_tensor)
+
+
+def as_arrays(value: Any) -> Any:
+    """Nested dicts, lists and tuples with copies of their tensors as arrays."""
+    return _mapped(value, lambda leaf: leaf.numpy().copy() if isinstance(leaf, torch.Tensor) else leaf)
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _mapped(part, change) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_mapped(part, change) for part in value])
+    return change(value)
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.array(value, order="C"))
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return value
+    raise TypeError(f"a checkpoint keeps plain data and arrays, not the {type(value).__name__} {value!r}")

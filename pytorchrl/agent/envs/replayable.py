@@ -1,0 +1,95 @@
+"""An environment that comes back to where it was, in another process too: by a seed and its actions since."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.lasting_state import lasting_state, layers_that_last, load_lasting_state
+
+
+class Replayable(gym.Wrapper[Any, Any, Any, Any]):
+    """Knows the seed that its environment was given last, and comes back to where actions since then had led.
+
+    After a reset with a seed, it is reset without one where an episode has ended, as gymnasium's vector environments
+    do.
+
+    Args:
+        env: with all its wrappers.
+        replays: False repeats nothing: it comes back to a new episode.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], replays: bool = True) -> None:
+        super().__init__(env)
+        # Not one call more in every step.
+        self.step = env.step  # type: ignore[method-assign]
+        self.seed_due = False
+        """Whether the next episode gets a seed."""
+        self.saved: Mapping[str, Any] = {}
+        """What :meth:`replay` comes back to: what :meth:`history` said, the ``actions`` since the seed (steps, *action)
+        and, as the vector environment showed them, the ``observation`` and ``reward`` that they led to."""
+        self._replays = replays
+        self._layers = layers_that_last(env)
+        self._lasting: list[Any] = []
+        self._seeds = np.random.default_rng()
+        self._seed = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; all seeds that are due later follow from one that is given."""
+        if seed is not None:
+            # Another stream than the one that environments make of the seed.
+            self._seeds = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+        elif self.seed_due:
+            seed = self._draw_seed()
+        else:
+            return self.env.reset(options=options)
+        return self._begin(seed, options)
+
+    def history(self) -> dict[str, Any]:
+        """The seed, what lasted over episodes when it was given, and where later seeds come from."""
+        return {
+            "seed": self._seed,
+            "seed_due": self.seed_due,
+            "lasting": self._lasting if self._replays else lasting_state(self._layers),
+            "seeds": self._seeds.bit_generator.state,
+        }
+
+    def replay(self) -> tuple[Any, bool]:
+        """Come back to :attr:`saved`; begin a new episode where that does not lead to what was seen then.
+
+        Returns:
+            What is observed now, and whether it is what was observed then.
+        """
+        saved, self.saved = self.saved, {}
+        self._seeds.bit_generator.state = saved["seeds"]
+        load_lasting_state(self._layers, saved["lasting"])
+        if self._replays:
+            observation, _ = self._begin(saved["seed"], None)
+            reward: Any = saved["reward"]
+            for action in saved["actions"]:
+                observation, reward, terminated, truncated, _ = self.step(action)
+                if terminated or truncated:
+                    observation, _ = self.reset()
+            if _shows(observation, saved["observation"]) and _shows(reward, np.float64(saved["reward"])):
+                self.seed_due = saved["seed_due"]
+                return observation, True
+        return self._begin(self._draw_seed(), None)[0], False
+
+    def _begin(self, seed: int, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        self._lasting = lasting_state(self._layers)
+        self._seed, self.seed_due = seed, False
+        return self.env.reset(seed=seed, options=options)
+
+    def _draw_seed(self) -> int:
+        return int(self._seeds.integers(2**32))
+
+
+def _shows(observation: Any, expected: Any) -> bool:
+    """Whether an observation or a reward is, to the bit, the one that was shown, of whatever dtype it was then."""
+    if isinstance(expected, Mapping):
+        return all(_shows(observation[name], part) for name, part in expected.items())
+    shown: NDArray[Any] = np.asarray(observation, expected.dtype)
+    same: bool = shown.tobytes() == expected.tobytes()
+    return same

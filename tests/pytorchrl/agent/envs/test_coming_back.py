@@ -1,0 +1,258 @@
+"""Environments that were saved come back to where they were, in others of their kind, or say that they did not."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from compositions import assert_equal
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import Counter, Noise
+
+import pytorchrl as prl
+from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK, ActionLog
+
+
+def actions_of(envs: prl.VecEnv, generator: np.random.Generator) -> Any:
+    if isinstance(envs.action_space, spaces.Discrete):
+        return generator.integers(0, envs.action_space.n, (envs.num_envs, 1))
+    return generator.uniform(-2, 2, (envs.num_envs, *envs.action_space.shape)).astype(np.float32)  # type: ignore[misc]
+
+
+def future(envs: prl.VecEnv, steps: int, seed: int = 0) -> list[Any]:
+    """What random actions lead to."""
+    generator = np.random.default_rng(seed)
+    seen: list[Any] = []
+    for _ in range(steps):
+        step = envs.step(actions_of(envs, generator))
+        seen.append([step.observation, step.next_observation, step.reward, step.terminated, step.truncated])
+    return seen
+
+
+def saved_and_loaded(envs: prl.VecEnv) -> Any:
+    """Its state as it comes from a checkpoint."""
+    file = io.BytesIO()
+    torch.save(envs.state_dict(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    return bool(one.dtype == other.dtype and one.tobytes() == other.tobytes())
+
+
+ENVIRONMENTS: dict[str, Callable[..., prl.VecEnv]] = {
+    "noise": prl.VecEnv.create_factory(Noise, num_envs=3),
+    "pendulum": prl.VecEnv.create_factory("Pendulum-v1", num_envs=2),
+    "numbers": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "discrete", "length": 7}),
+    "dicts": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "dict", "end": "truncated"}),
+    "processes": prl.VecEnv.create_factory(Noise, num_envs=2, mode="async"),
+    "long episodes": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 700}),
+    "statistics": prl.VecEnv.create_factory(Noise, num_envs=2, wrappers=["NormalizeObservation", "NormalizeReward"]),
+}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+@pytest.mark.parametrize("steps", [0, 1, 37, 2 * STEPS_OF_BLOCK + 5])
+def test_they_have_the_future_that_they_would_have_had(name: str, steps: int) -> None:
+    if name == "dicts" and steps > 100:
+        pytest.skip("large observations")
+    one, other = ENVIRONMENTS[name](), ENVIRONMENTS[name]()
+    observation = one.reset(seed=3)
+    other.reset(seed=4)
+    future(other, 5)
+    past = future(one, steps)
+    observation = past[-1][0] if past else observation
+    back = other.load_state_dict(saved_and_loaded(one))
+    assert back.came_back.shape == (one.num_envs, 1)
+    assert back.came_back.all()
+    assert same(back.observation, observation)
+    # Long enough for seeds to be due in both.
+    ahead = 20 if name == "dicts" else STEPS_OF_BLOCK + 300
+    assert same(future(one, ahead, 1), future(other, ahead, 1))
+    assert_equal(one.state_dict(), other.state_dict())
+    one.close()
+    other.close()
+
+
+def test_what_is_saved_does_not_grow_with_the_run_where_episodes_end() -> None:
+    envs = ENVIRONMENTS["noise"]()
+    envs.reset(seed=0)
+    future(envs, 6 * STEPS_OF_BLOCK + 100)
+    for history in envs.state_dict()["histories"]:
+        assert len(history["actions"]) < 3 * STEPS_OF_BLOCK
+
+
+def test_seeds_differ_between_environments_and_over_time() -> None:
+    envs = ENVIRONMENTS["noise"]()
+    envs.reset(seed=0)
+    seeds = set()
+    for _ in range(5):
+        seeds |= {history["seed"] for history in envs.state_dict()["histories"]}
+        future(envs, 2 * STEPS_OF_BLOCK)
+    assert len(seeds) == 5 * envs.num_envs
+
+
+def test_actions_repeat_as_they_were_given_whatever_the_caller_does_with_them_later() -> None:
+    one, other = (prl.VecEnv.create_factory("Pendulum-v1", num_envs=2)() for _ in range(2))
+    one.reset(seed=0)
+    actions = np.empty((2, 1))
+    for number in range(20):
+        actions[:] = number / 10
+        one.step(actions)
+    actions.fill(0)
+    assert other.load_state_dict(saved_and_loaded(one)).came_back.all()
+
+
+class Unrepeatable(Counter):
+    """Shows a number that no seed gives, except in the first environment."""
+
+    made = 0
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(length=50, **arguments)
+        Unrepeatable.made += 1
+        self.offset = 0 if Unrepeatable.made % 2 else Unrepeatable.made
+
+    def _observation(self) -> Any:
+        return super()._observation() + np.float32(self.offset)
+
+
+def test_an_environment_that_shows_something_else_begins_a_new_episode_and_says_so() -> None:
+    one, other = (prl.VecEnv.create_factory(Unrepeatable, num_envs=2)() for _ in range(2))
+    one.reset(seed=0)
+    future(one, 10)
+    back = other.load_state_dict(saved_and_loaded(one))
+    assert back.came_back[:, 0].tolist() == [True, False]
+    assert back.observation[0, 0] == 10
+    assert back.observation[1, 0] == other._envs.envs[1].unwrapped.offset  # type: ignore[union-attr]
+    # That new episode is one to come back to.
+    future(other, 5)
+    again = other.load_state_dict(saved_and_loaded(other))
+    assert again.came_back.all()
+    assert again.observation[0, 0] == 15
+
+
+class PaysAtRandom(Counter):
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, float(np.random.default_rng().random()), *rest
+
+
+def test_an_environment_that_pays_something_else_did_not_come_back() -> None:
+    envs = prl.VecEnv.create_factory(PaysAtRandom, env_kwargs={"length": 50})()
+    envs.reset(seed=0)
+    future(envs, 10)
+    assert not envs.load_state_dict(saved_and_loaded(envs)).came_back.any()
+
+
+def test_what_is_not_to_be_repeated_is_not() -> None:
+    made: list[Counter] = []
+
+    def make() -> Counter:
+        made.append(Counter(length=50))
+        return made[-1]
+
+    envs = prl.VecEnv.create_factory(make, replay_on_resume=False)()
+    envs.reset(seed=0)
+    future(envs, 10)
+    back = envs.load_state_dict(saved_and_loaded(envs))
+    assert not back.came_back.any()
+    assert np.all(back.observation == 0)
+    assert len(made[0].actions) == 10
+
+
+class Curriculum(gym.Wrapper[Any, Any, Any, Any]):
+    """Pays more with every episode."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.levels = np.zeros(1)
+
+    def reset(self, **arguments: Any) -> Any:
+        self.levels += 1
+        return self.env.reset(**arguments)
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = self.env.step(action)
+        return observation, float(reward) * self.levels[0], *rest
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"levels": self.levels}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.levels = state["levels"]
+
+
+class Opaque(Curriculum):
+    def state_dict(self) -> dict[str, Any]:
+        return {"levels": object()}
+
+
+def test_what_a_wrapper_keeps_over_episodes_comes_back_by_its_state_dict() -> None:
+    one, other = (prl.VecEnv.create_factory(Counter, num_envs=2, wrappers=[Curriculum])() for _ in range(2))
+    one.reset(seed=0)
+    future(one, 10)
+    assert other.load_state_dict(saved_and_loaded(one)).came_back.all()
+    assert same(future(one, 10), future(other, 10))
+
+
+def test_a_wrapper_whose_state_no_checkpoint_can_keep_is_refused_before_it_is_needed() -> None:
+    envs = prl.VecEnv.create_factory(Counter, wrappers=[Opaque])()
+    with pytest.raises(TypeError, match=r"Opaque.state_dict\(\): a checkpoint keeps plain data and arrays, not"):
+        envs.reset(seed=0)
+
+
+def test_a_state_of_more_environments_is_refused() -> None:
+    one, other = (prl.VecEnv.create_factory(Counter, num_envs=number)() for number in (2, 3))
+    other.reset(seed=0)
+    with pytest.raises(ValueError, match="VecEnv: made for 2 environments, saved with 3"):
+        one.load_state_dict(other.state_dict())
+
+
+def test_environments_that_never_began_have_nothing_to_come_back_to() -> None:
+    with pytest.raises(RuntimeError, match=r"VecEnv: call reset\(\) before state_dict\(\)"):
+        ENVIRONMENTS["noise"]().state_dict()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    num_envs=st.integers(1, 3),
+    width=st.integers(0, 2),
+    begins=st.lists(st.tuples(st.integers(0, 700), st.integers(0, 2)), max_size=8),
+    reload=st.booleans(),
+)
+def test_the_log_says_what_was_given_since_each_environment_began(
+    num_envs: int, width: int, begins: list[tuple[int, int]], reload: bool
+) -> None:
+    shape = (width,) if width else ()
+    log = ActionLog(num_envs, shape, np.dtype(np.float32))
+    model: list[list[Any]] = [[] for _ in range(num_envs)]
+    generator = np.random.default_rng(0)
+    for steps, env in begins:
+        for _ in range(steps):
+            actions = generator.normal(size=(num_envs, *shape)).astype(np.float32)
+            full = log.add(actions)
+            assert full == (log.steps % STEPS_OF_BLOCK == 0)
+            for given_so_far, action in zip(model, actions, strict=True):
+                given_so_far.append(action)
+        if env < num_envs:
+            log.begin(env)
+            model[env] = []
+        if reload:
+            actions_since = [log.since(number) for number in range(num_envs)]
+            steps_so_far, log = log.steps, ActionLog(num_envs, shape, np.dtype(np.float32))
+            log.restore(steps_so_far, actions_since)
+        assert log.lengths.tolist() == [len(given_so_far) for given_so_far in model]
+        for number, given_so_far in enumerate(model):
+            expected = np.array(given_so_far, np.float32).reshape(-1, *shape)
+            np.testing.assert_array_equal(log.since(number), expected)

@@ -1,0 +1,31 @@
+"""Batches ahead of the learner, and observations on its device, are a matter of speed alone."""
+
+from typing import Any
+
+import pytest
+from compositions import assert_equal, sac_scheme
+
+import pytorchrl as prl
+
+STEPS = 240
+
+
+def trained(**hyper_parameters: Any) -> tuple[int, dict[str, Any]]:
+    """How many updates a run had, and what is left of it."""
+    scheme = sac_scheme(storage=prl.NStepReplayBuffer.create_factory(150, n_step=3, **hyper_parameters))
+    updates = 0
+    while scheme.steps < STEPS:
+        _, due = scheme.collect(until=STEPS)
+        updates += sum(1 for _ in range(due) for _ in scheme.update())
+    state = scheme.state_dict()
+    scheme.close()
+    return updates, state
+
+
+@pytest.mark.parametrize(
+    "hyper_parameters", [{"prefetch": 2}, {"keep_on_device": True}, {"prefetch": 1, "keep_on_device": True}]
+)
+def test_a_run_is_the_same_run(hyper_parameters: dict[str, Any]) -> None:
+    (updates, one), (_, other) = trained(), trained(**hyper_parameters)
+    assert updates > 100
+    assert_equal(one, other)

@@ -1,0 +1,187 @@
+"""A run that was stopped anywhere and resumed is the run that was not stopped, to the bit."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from compositions import assert_equal
+from toys import Counter
+
+import pytorchrl as prl
+from storages.transition import DISCOUNT, DONE, INDICES, OBS, OBS2
+
+SEQUENCES = prl.Sequences(6, burn_in=2)
+PRIORITIES_AND_RECENCY = prl.EREBuffer.create_factory(
+    size=40, n_step=3, alpha=prl.LinearSchedule(0.6, 0.57), epsilon=0.01, beta=0.4, eta=0.99, cmin=20, adapt_eta=True
+)
+
+
+def dqn(storage: Any, memory: Any = None, wrappers: Any = (), **envs: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=24, update_every=9, mini_batch_size=8, test_every=70, num_test_episodes=2),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        storage,
+        prl.VecEnv.create_factory(envs.pop("env", "CartPole-v1"), wrappers=wrappers, **envs),
+    )
+
+
+def sac(num_envs: int, memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.SAC.create_factory(start_steps=24, update_every=6, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.ReplayBuffer.create_factory(size=60, sequences=SEQUENCES if memory else None),
+        prl.VecEnv.create_factory("Pendulum-v1", num_envs, env_kwargs={"max_episode_steps": 23}),
+    )
+
+
+def ppo(num_envs: int, env: str = "CartPole-v1", memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.PPO.create_factory(
+            lr=prl.LinearSchedule(1e-3, 0.0), num_epochs=2, num_mini_batch=1, test_every=90, num_test_episodes=1
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.GAEBuffer.create_factory(size=16),
+        prl.VecEnv.create_factory(env, num_envs, env_kwargs={"max_episode_steps": 30}),
+    )
+
+
+replay = prl.ReplayBuffer.create_factory(size=60)
+SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
+    "DQN": lambda: dqn(replay),
+    "DQN in 4 environments": lambda: dqn(replay, num_envs=4),
+    "DQN in 4 processes": lambda: dqn(replay, num_envs=4, mode="async"),
+    "DQN with priorities and recency": lambda: dqn(PRIORITIES_AND_RECENCY, num_envs=2),
+    "DQN with a memory": lambda: dqn(
+        prl.ReplayBuffer.create_factory(size=60, sequences=SEQUENCES), memory="lstm", num_envs=2
+    ),
+    "DQN in hindsight": lambda: dqn(
+        prl.HERBuffer.create_factory(size=60), env="pytorchrl/BitFlipping-v0", env_kwargs={"n": 5}, num_envs=2
+    ),
+    "DQN of stacked frames": lambda: dqn(replay, wrappers=[("FrameStackObservation", {"stack_size": 3})], num_envs=2),
+    "DQN of normalised observations and rewards": lambda: dqn(
+        replay, wrappers=["NormalizeObservation", "NormalizeReward"], num_envs=2
+    ),
+    "SAC": lambda: sac(1),
+    "SAC in 4 environments": lambda: sac(4),
+    "SAC with a memory": lambda: sac(2, "gru"),
+    "PPO": lambda: ppo(1),
+    "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
+    "PPO with a memory": lambda: ppo(4, memory="gru"),
+}
+CLOCKS = ("seconds", "speed/steps_per_second")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def ended(learner: prl.Learner) -> tuple[Any, Any]:
+    """Everything that a run comes to: its state, and what was logged on the way."""
+    state = learner.scheme.state_dict()
+    learner.close()
+    records = prl.read_metrics(learner.log_dir / "metrics.jsonl")
+    return state, [{name: value for name, value in record.items() if name not in CLOCKS} for record in records]
+
+
+def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run, and be interrupted when so many steps were collected."""
+    monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= at)
+    assert not learner.run()
+    assert at <= learner.scheme.steps < at + 4
+    learner.close()
+    return learner.log_dir
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_resumed_run_is_the_run_that_was_not_stopped(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = prl.Learner(SCHEMES[name](), 260, tmp_path / "whole", log_every=30)
+    assert whole.run()
+    state, records = ended(whole)
+    # In random actions, between updates, in an episode; then before anything new is due.
+    learner = prl.Learner(SCHEMES[name](), 260, tmp_path / "parts", log_every=30)
+    for stop in (13, 117, 121):
+        # What made a part of the run is not there any more.
+        scheme = None if "processes" in name else SCHEMES[name]()
+        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=scheme)
+    assert learner.run()
+    state_of_parts, records_of_parts = ended(learner)
+    assert_equal(state_of_parts, state)
+    assert records_of_parts == records
+    assert "did not come back" not in capsys.readouterr().out
+
+
+class Robot(Counter):
+    """Where it stands is not for a program to say: no two of them ever show the same."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__(length=50)
+        Robot.made += 1
+        self.place = Robot.made
+
+    def _observation(self) -> Any:
+        return np.array([self.count, self.place], np.float32)
+
+
+def test_an_episode_that_cannot_be_gone_on_with_is_cut_as_by_a_limit_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scheme() -> prl.Scheme:
+        made = iter([Robot, lambda: Counter(length=50)])
+        storage = prl.NStepReplayBuffer.create_factory(size=60, n_step=3)
+        return dqn(storage, env=lambda: next(made)(), num_envs=2)
+
+    learner = prl.Learner(scheme(), 60, tmp_path / "run", log_every=10)
+    resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch), scheme=scheme())
+    printed = capsys.readouterr().out
+    assert "1 of 2 environments did not come back to where they were (number 0)" in printed
+    record = prl.read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]
+    assert record["steps"] == 20
+    assert record["train/episodes_cut_by_resume"] == 1
+    while resumed.scheme.steps < 40:
+        resumed.step()
+    stored = resumed.scheme.storage.get_all_buffer_data()
+    # Ten steps were made before the stop; one environment begins again, the other goes on.
+    assert stored[OBS][:12, :, 0].tolist() == [[step % 10, step] for step in range(12)]
+    assert stored[OBS2][:12, :, 0].tolist() == [[step % 10 + 1, step + 1] for step in range(12)]
+    assert stored[DONE][:12, 0, 0].nonzero().ravel().tolist() == [0, 10]
+    assert stored[DONE][:12, 1, 0].nonzero().ravel().tolist() == [0]
+    # Sums of rewards end with the episode, and lean on the value of what was seen last.
+    batch = next(iter(resumed.scheme.storage.generate_batches(1, 2_000)))
+    rewards_summed = {
+        int(index): round(math.log(discount) / math.log(0.99))
+        for index, discount in zip(batch[INDICES][:, 0], batch[DISCOUNT][:, 0], strict=True)
+    }
+    assert [rewards_summed[2 * step] for step in range(6, 12)] == [3, 3, 2, 1, 3, 3]
+    assert [rewards_summed[2 * step + 1] for step in range(6, 12)] == [3] * 6
+
+
+def test_a_run_that_is_not_to_repeat_what_it_did_begins_new_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = prl.Learner(dqn(replay, num_envs=2, replay_on_resume=False), 60, tmp_path / "run")
+    resumed = prl.Learner.resume(stopped(learner, 20, monkeypatch))
+    assert "2 of 2 environments did not come back to where they were (number 0, 1)" in capsys.readouterr().out
+    assert resumed.run()
+    assert resumed.scheme.storage.get_all_buffer_data()[DONE][10].all()
+
+
+def test_a_target_moved_on_leaves_what_was_learnt_where_it_was(tmp_path: Path) -> None:
+    first = prl.Learner(sac(2), 100, tmp_path / "first")
+    first.run()
+    resumed = prl.Learner.resume(first.log_dir, target_steps=160)
+    resumed.run()
+    whole = prl.Learner(sac(2), 160, tmp_path / "whole")
+    whole.run()
+    assert_equal(ended(resumed)[0], ended(whole)[0])

@@ -1,0 +1,111 @@
+"""Which checkpoints a run keeps, and which it goes on from where some are damaged."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compositions import assert_equal, dqn_scheme
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+from pytorchrl.scheme import Evaluation
+
+CLOCKS = ("seconds", "speed/steps_per_second")
+
+
+def without_clocks(folder: Path) -> list[dict[str, float]]:
+    return [
+        {k: v for k, v in record.items() if k not in CLOCKS} for record in prl.read_metrics(folder / "metrics.jsonl")
+    ]
+
+
+def run_with_checkpoints(folder: Path, keep: int) -> prl.Learner:
+    """Saves at 60, 120, 180 and 200 steps."""
+    learner = prl.Learner(dqn_scheme(), 200, folder, keep_checkpoints=keep)
+    assert learner.run(checkpoint_every=60)
+    learner.close()
+    return learner
+
+
+def change_a_byte(file: Path) -> None:
+    """In the middle of the largest part."""
+    content = bytearray(file.read_bytes())
+    with zipfile.ZipFile(file) as archive:
+        largest = max(archive.infolist(), key=lambda part: part.file_size)
+    content[largest.header_offset + 200 + largest.file_size // 2] ^= 1
+    file.write_bytes(content)
+
+
+def checkpoints(folder: Path) -> dict[str, int]:
+    return {
+        file.name: checkpoint.load(file)["scheme"]["collector"]["steps"]
+        for file in sorted(folder.glob("checkpoint*.pt"))
+    }
+
+
+def test_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
+    for keep, kept in ((1, [200]), (2, [200, 180]), (3, [200, 180, 120])):
+        folder = tmp_path / str(keep)
+        run_with_checkpoints(folder, keep)
+        names = ["checkpoint.pt", *(f"checkpoint-{age}.pt" for age in range(1, keep))]
+        assert checkpoints(folder) == dict(zip(names, kept, strict=True))
+        # A resumed run keeps as many.
+        prl.Learner.resume(folder, target_steps=220).run()
+        assert list(checkpoints(folder).values())[-1] == 220
+        assert len(checkpoints(folder)) == keep
+
+
+@pytest.mark.parametrize("damage", [change_a_byte, lambda file: file.write_bytes(b""), lambda file: file.unlink()])
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
+    damage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    state = run_with_checkpoints(folder, 3).scheme.state_dict()
+    records = without_clocks(folder)
+    damage(folder / "checkpoint.pt")
+    damage(folder / "checkpoint-1.pt")
+    damaged = (folder / "checkpoint.pt").exists()
+    learner = prl.Learner.resume(folder)
+    assert learner.scheme.steps == 120
+    printed = capsys.readouterr().out
+    assert (f"{folder / 'checkpoint-1.pt'} is damaged: it" in printed) == damaged
+    assert f"Resumed from {folder / 'checkpoint-2.pt'}, saved at 120 steps." in printed
+    assert learner.run()
+    assert_equal(learner.scheme.state_dict(), state)
+    assert without_clocks(folder) == records
+    assert checkpoints(folder) == {"checkpoint.pt": 200, "checkpoint-1.pt": 120}
+    assert (folder / "checkpoint.damaged").exists() == damaged
+
+
+def test_where_no_checkpoint_is_whole_the_newest_is_named(tmp_path: Path) -> None:
+    run_with_checkpoints(tmp_path / "run", 2)
+    for file in (tmp_path / "run").glob("checkpoint*.pt"):
+        file.write_bytes(b"")
+    with pytest.raises(prl.CheckpointError, match=r"run/checkpoint.pt is damaged .* it is empty"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+def test_the_actor_of_the_best_evaluation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = prl.Learner(dqn_scheme(), 300, tmp_path / "run")
+    returns = iter([5.0, 9.0, 7.0, 8.0])
+    monkeypatch.setattr(learner.scheme, "evaluate", lambda _: Evaluation((next(returns),), (1,)))
+    with pytest.raises(prl.CheckpointError, match=r"best_weights.pt does not exist"):
+        learner.use_best_weights()
+    weights = []
+    for steps in (100, 200, 300):
+        while learner.scheme.steps < steps:
+            learner.step()
+        weights.append(learner.scheme.algorithm.get_weights())
+    learner.save_checkpoint()
+    resumed = prl.Learner.resume(tmp_path / "run")
+    monkeypatch.setattr(resumed.scheme, "evaluate", learner.scheme.evaluate)
+    resumed.evaluate()
+    resumed.use_best_weights()
+    assert_equal(resumed.scheme.algorithm.get_weights(), weights[1])
+
+
+def test_a_single_changed_byte_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
+    change_a_byte(run_with_checkpoints(tmp_path / "run", 1).log_dir / "checkpoint.pt")
+    with pytest.raises(prl.CheckpointError, match=r"cannot be resumed from: its part archive/.* is not what was"):
+        prl.Learner.resume(tmp_path / "run")

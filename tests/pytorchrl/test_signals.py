@@ -1,0 +1,86 @@
+"""Ctrl-C and SIGTERM end a run where its state is whole."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compositions import dqn_scheme
+from toys import Counter
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+
+
+class PressesCtrlC(Counter):
+    def step(self, action: Any) -> Any:
+        if len(self.actions) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(action)
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scheme = dqn_scheme(envs=prl.VecEnv.create_factory(PressesCtrlC))
+    learner = prl.Learner(scheme, 100, tmp_path / "run")
+    handler = signal.getsignal(signal.SIGINT)
+    assert not learner.run()
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert learner.scheme.steps == 7
+    printed = capsys.readouterr().out
+    assert f"-m pytorchrl resume {tmp_path / 'run'}" in printed
+    assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == learner.scheme.steps
+
+
+SCRIPT = """
+import os, signal, sys
+import gymnasium
+import pytorchrl as prl
+from compositions import dqn_scheme
+
+folder, mode, number, times = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+class SendsSignals(gymnasium.Wrapper):
+    steps = 0
+
+    def step(self, action):
+        SendsSignals.steps += 1
+        if SendsSignals.steps == 33:
+            for _ in range(times):
+                os.kill(os.getpid(), number) if mode == "sync" else os.killpg(0, number)
+        return self.env.step(action)
+
+if __name__ == "__main__":
+    envs = prl.VecEnv.create_factory("CartPole-v1", mode=mode, wrappers=[SendsSignals])
+    learner = prl.Learner(dqn_scheme(envs=envs, algorithm={"test_every": 0}), 100, folder)
+    learner.run()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if mode == "sync":
+        learner.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "number", "times"),
+    [("sync", signal.SIGTERM, 2), ("async", signal.SIGTERM, 2), ("async", signal.SIGINT, 1)],
+)
+def test_a_signal_ends_the_step_saves_and_says_how_to_resume_also_where_it_reaches_all_processes(
+    mode: str, number: int, times: int, tmp_path: Path
+) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode, str(int(number)), str(times)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        start_new_session=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+    stopped_at = checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"]
+    # In another process the signal may come a step later.
+    assert 33 <= stopped_at <= 35
+    assert f"Stopped at {stopped_at} of 100 steps; continue with" in finished.stdout
+    assert f"-m pytorchrl resume {tmp_path / 'run'}" in finished.stdout

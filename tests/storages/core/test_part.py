@@ -1,0 +1,88 @@
+"""Parts of a ring, put behind one another, are the ring; and what stands aside is where it stood."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import KINDS, STACKED_FRAMES, Stream, all_leaves, through_a_file
+
+from storages.core.part import BEFORE, ROWS, Name, Part, fill, spans
+from storages.core.ring import Ring
+
+SIZE = 7
+
+
+def ring_for(kind: str) -> Ring:
+    return Ring(SIZE, "Ring", stacked_frames=STACKED_FRAMES.get(kind, 0))
+
+
+def copied(part: Part) -> Part:
+    """As it would be kept elsewhere: in one piece each, and apart from the ring."""
+    return Part(
+        part.first, part.steps, part.begins, part.since, {name: (part.array(*name).copy(),) for name in part.arrays}
+    )
+
+
+def bytes_in(ring: Ring) -> Any:
+    live = np.arange(ring.start, ring.end)
+    return [leaf.tobytes() for leaf in all_leaves(ring.gather(live))], ring.broken().tolist(), (ring.first, ring.steps)
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    num_envs=st.sampled_from([1, 3]),
+    lengths=st.lists(st.integers(0, SIZE - 1), min_size=1, max_size=12),
+    seed=st.integers(0, 50),
+)
+@settings(max_examples=120, deadline=None, derandomize=True)
+def test_parts_put_behind_one_another_are_the_ring(kind: str, num_envs: int, lengths: list[int], seed: int) -> None:
+    stream, whole, parts = Stream(num_envs, kind, True, np.random.default_rng(seed)), ring_for(kind), ring_for(kind)
+    taken = 0
+    for number, length in enumerate([1, *lengths]):
+        if number % 5 == 4:
+            whole.reset()
+        for _ in range(length):
+            whole.insert(stream.step())
+        if number % 4 == 3:
+            whole.break_off()
+        part = copied(whole.part(max(taken, whole.needed)))
+        if not parts.layout:
+            parts.prepare(whole.layout, whole.envs)
+        parts.put(part)
+        taken = whole.steps
+        assert bytes_in(parts) == bytes_in(whole)
+    for _ in range(SIZE + 2):
+        sample = stream.step()
+        whole.insert(sample)
+        parts.insert(sample)
+        assert bytes_in(parts) == bytes_in(whole)
+    again = ring_for(kind)
+    again.load_state_dict(through_a_file(parts.state_dict()))
+    assert bytes_in(again) == bytes_in(whole)
+
+
+def test_a_part_is_read_from_where_it_lies_and_not_copied() -> None:
+    ring, stream = ring_for("vector"), Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(10):
+        ring.insert(stream.step())
+    pieces = ring.part(6).arrays[Name(ROWS, ("Reward",))]
+    assert [len(piece) for piece in pieces] == [2, 2]
+    assert all(np.shares_memory(piece, ring.column("Reward")) for piece in pieces)
+
+
+@pytest.mark.parametrize(("first", "end", "places"), [(3, 3, []), (0, 5, [(0, 5)]), (6, 10, [(6, 8), (0, 2)])])
+def test_rows_lie_in_one_place_or_go_round_the_end(first: int, end: int, places: list[tuple[int, int]]) -> None:
+    found = list(spans(first, end, 8))
+    assert [(place.start, place.stop) for place in found] == places
+    target = np.full(8, -1)
+    fill(target, found, np.arange(first, end))
+    assert [target[number % 8] for number in range(first, end)] == list(range(first, end))
+
+
+def test_stacks_that_reach_back_to_rows_before_a_part_are_counted() -> None:
+    before = np.array([[2, 0], [2, 1], [2, 2], [0, 2]], np.uint8)
+    arrays = {Name(BEFORE, ("Observation",)): (before,)}
+    assert Part(10, 14, False, 0, arrays).reaching_back == 2
+    assert Part(10, 14, False, 0, {}).reaching_back == 0

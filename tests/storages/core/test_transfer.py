@@ -1,0 +1,52 @@
+"""On the way to a device, a batch is one piece of memory, and comes out of it as it went in."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model import all_leaves
+
+from storages.core.transfer import in_one_piece, taken_apart, to_batch
+
+RANDOM = np.random.default_rng(0)
+WHOLE = {
+    "float": RANDOM.normal(size=(5, 3)).astype(np.float32),
+    "double": RANDOM.normal(size=(5, 2, 2)),
+    "byte": RANDOM.integers(0, 255, (5, 7), np.uint8),
+    "flag": RANDOM.random((5, 1)) < 0.5,
+    "long": RANDOM.integers(0, 9, (5,)),
+    "complex": RANDOM.normal(size=(5, 1)) + 1j,
+    "short": RANDOM.integers(0, 9, (5, 1), np.int16),
+    "dict": {"a": np.arange(3, dtype=np.int8), "b": {"c": np.zeros((2, 0), np.float64), "d": np.ones((1, 1))}},
+    "not in one piece": RANDOM.normal(size=(6, 4))[::2, 1:3],
+    "nothing": np.empty((0, 3), np.float32),
+}
+
+
+def same(one: Any, two: Any) -> bool:
+    if isinstance(one, dict):
+        return list(one) == list(two) and all(same(one[key], two[key]) for key in one)
+    return one.dtype == two.dtype and one.shape == two.shape and torch.equal(one, two)
+
+
+def test_what_was_packed_comes_out_as_it_went_in() -> None:
+    assert same(taken_apart(in_one_piece(WHOLE, pin_memory=False)), to_batch(WHOLE, torch.device("cpu")))
+
+
+def test_a_packed_batch_is_one_piece_of_memory_and_nobody_elses() -> None:
+    one = in_one_piece(WHOLE, pin_memory=False)
+    batch = taken_apart(one)
+    assert {leaf.untyped_storage().data_ptr() for leaf in all_leaves(batch)} == {one.memory.data_ptr()}
+    assert all(leaf.data_ptr() % 64 == 0 for leaf in all_leaves(batch) if leaf.numel())
+    before = batch["float"].clone()
+    batch["double"].zero_()
+    batch["byte"].fill_(1)
+    assert torch.equal(batch["float"], before)
+    assert WHOLE["double"].any()
+
+
+@pytest.mark.parametrize("key", [key for key in WHOLE if key != "dict"])
+def test_each_dtype_comes_out_alone_too(key: str) -> None:
+    alone = {key: WHOLE[key]}
+    assert same(taken_apart(in_one_piece(alone, pin_memory=False)), to_batch(alone, torch.device("cpu")))

@@ -1,0 +1,415 @@
+"""Whole episodes, padded and packed: which ones are drawn, how often, and how they lie in a batch."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from windows_model import Episodic, assert_windows
+
+from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Storage
+from storages.transition import (
+    ACT,
+    BATCH_SIZES,
+    DONE,
+    DONE2,
+    EPISODE,
+    ERRORS,
+    INDICES,
+    LEAD_OUT,
+    MASK,
+    OBS,
+    OBS2,
+    REW,
+    RHS,
+    RHS2,
+    SORTED_INDICES,
+    TRUNC2,
+    UNSORTED_INDICES,
+    WEIGHTS,
+    WINDOW,
+)
+
+PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
+RECENCY = {"eta": 0.999, "cmin": 6}
+
+
+def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
+    return obs, rhs, obs2, rhs2, rew
+
+
+WAYS: dict[str, Any] = {
+    "uniform": lambda **kwargs: NStepReplayBuffer.create_factory(**kwargs),
+    "priority": lambda **kwargs: PERBuffer.create_factory(**PRIORITIES, **kwargs),
+    "recency": lambda **kwargs: EREBuffer.create_factory(**RECENCY, **kwargs),
+    # Relabelled as what they were, so that every step must be what was inserted all the same.
+    "all": lambda **kwargs: HERBuffer.create_factory(
+        her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs
+    ),
+}
+
+
+def made(way: str, episodes: Episodes, size: int = 40, n_step: int = 1, seed: int = 0, envs: Any = None) -> Storage:
+    storage: Storage = WAYS[way](size=size, n_step=n_step, sequences=episodes)("cpu", None, ALGORITHM, envs)
+    storage.seed(seed)
+    return storage
+
+
+@given(
+    way=st.sampled_from(list(WAYS)),
+    size=st.integers(2, 16),
+    kind=st.sampled_from(["vector", "image", "dict", "frames", "dict of frames"]),
+    recurrent=st.booleans(),
+    num_envs=st.integers(1, 4),
+    n_step=st.sampled_from([1, 3]),
+    longest=st.none() | st.integers(1, 6),
+    packed=st.booleans(),
+    whole=st.booleans(),
+    reset_at=st.none() | st.integers(1, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_step_of_every_episode_is_what_went_in(
+    way: str,
+    size: int,
+    kind: str,
+    recurrent: bool,
+    num_envs: int,
+    n_step: int,
+    longest: int | None,
+    packed: bool,
+    whole: bool,
+    reset_at: int | None,
+    seed: int,
+) -> None:
+    longest = None if longest is None else min(longest, size)
+    episodes = Episodes(longest, packed, whole)
+    if packed and longest is not None:
+        n_step = 1
+    envs = environments(kind, num_envs)
+    storage, episodic = made(way, episodes, size, n_step, seed, envs), Episodic(Model(size), num_envs)
+    random = np.random.default_rng(seed)
+    stream = Stream(num_envs, kind, recurrent, random)
+    for step in range(45):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        episodic.insert(sample)
+        if step % 9 in (0, 4):
+            for batch in storage.generate_batches(2, 5):
+                assert_windows(episodic, batch, episodes, n_step)
+                errors = torch.from_numpy(random.exponential(size=batch[REW].shape))
+                storage.after_gradients(batch, {ERRORS: errors})
+        if step == reset_at:
+            storage.reset()
+            episodic.reset(storage.ring.steps)
+        if step == 30:
+            state = through_a_file(storage.state_dict())
+            loaded = made(way, episodes, size, n_step, seed + 1, envs)
+            loaded.load_state_dict(state)
+            if len(storage):
+                assert equal(next(storage.generate_batches(1, 4)), next(loaded.generate_batches(1, 4)))
+            storage = loaded
+
+
+def stored(storage: Storage, *lengths: int, end: str = DONE2, running: int = 0) -> None:
+    """Episodes of one environment, which shows and pays the number of the step, and then some steps of another."""
+    step = 0
+    for length, ends in [(length, True) for length in lengths] + [(running, False)]:
+        for t in range(length):
+            over = ends and t == length - 1
+            number, following = np.full((1, 1), step, np.float32), np.full((1, 1), step + 1, np.float32)
+            storage.insert_transition(
+                {
+                    OBS: number,
+                    RHS: 10 * number,
+                    DONE: np.full((1, 1), t == 0),
+                    ACT: np.zeros((1, 1), np.int64),
+                    REW: number,
+                    OBS2: following,
+                    RHS2: 10 * following,
+                    DONE2: np.full((1, 1), over and end == DONE2),
+                    TRUNC2: np.full((1, 1), over and end == TRUNC2),
+                }
+            )
+            step += 1
+
+
+def seen(storage: Storage, batch_size: int = 200) -> set[tuple[float, ...]]:
+    """What the steps of the episodes in a batch showed."""
+    (batch,) = storage.generate_batches(1, batch_size)
+    return {tuple(batch[OBS][batch[MASK][:, b, 0] == 1, b, 0].tolist()) for b in range(batch_size)}
+
+
+def numbers(begin: int, end: int) -> tuple[float, ...]:
+    return tuple(map(float, range(begin, end)))
+
+
+@pytest.mark.parametrize("end", [DONE2, TRUNC2])
+def test_only_whole_episodes_are_drawn_whichever_way_they_ended(end: str) -> None:
+    storage = made("uniform", Episodes(), size=14)
+    stored(storage, 6, 4, 3, end=end, running=5)
+    assert seen(storage) == {numbers(6, 10), numbers(10, 13)}
+
+
+def test_what_is_stored_of_others_is_drawn_where_that_is_asked_for() -> None:
+    storage = made("uniform", Episodes(whole=False), size=14)
+    stored(storage, 6, 4, 3, running=5)
+    assert seen(storage) == {numbers(4, 6), numbers(6, 10), numbers(10, 13), numbers(13, 18)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_as_long_as_no_episode_is_whole_the_running_ones_are_drawn(way: str) -> None:
+    storage = made(way, Episodes(), size=20)
+    stored(storage, running=7)
+    assert seen(storage) == {numbers(0, 7)}
+    (batch,) = storage.generate_batches(1, 3)
+    assert (batch[WEIGHTS] == 1).all()
+    info = storage.after_gradients(batch, {ERRORS: torch.ones(7, 3, 1)})
+    assert all(
+        math.isfinite(value) for key, value in info.items() if key != ERRORS and key != "storage/largest_priority"
+    )
+
+
+def test_longer_episodes_are_cut_into_pieces_which_are_drawn_by_themselves() -> None:
+    storage = made("uniform", Episodes(longest=4), size=14)
+    stored(storage, 10, 3, running=6)
+    # Steps 5 to 18 are stored: the second piece has lost its first one.
+    assert seen(storage) == {numbers(8, 10), numbers(10, 13), numbers(13, 17)}
+    (batch,) = storage.generate_batches(1, 50)
+    assert batch[OBS].shape == (4, 50, 1)
+    assert torch.equal(batch[RHS], 10 * batch[OBS][0])
+    assert torch.equal(batch[DONE][0], (batch[OBS][0] != 8).float() * (batch[OBS][0] != 17).float())
+
+
+def test_a_batch_has_as_many_steps_as_its_longest_episode() -> None:
+    storage = made("uniform", Episodes(), size=40)
+    stored(storage, 3, 9, 5)
+    for batch in storage.generate_batches(20, 2):
+        assert len(batch[OBS]) == batch[MASK].sum(0).max()
+        filled_up = batch[MASK] == 0
+        assert torch.equal(batch[MASK], (torch.arange(len(batch[MASK]))[:, None, None] < batch[MASK].sum(0)).float())
+        assert torch.equal(
+            batch[OBS][filled_up], batch[OBS].max(0, keepdim=True).values.expand_as(filled_up)[filled_up]
+        )
+
+
+def test_an_episode_that_broke_off_is_never_whole() -> None:
+    factory = HERBuffer.create_factory(size=40, her_function=unchanged, sequences=Episodes())
+    storage = factory("cpu", None, ALGORITHM, None)
+    stored(storage, 4, running=3)
+    storage.handle_end_of_episode()
+    stored(storage, 2)
+    assert seen(storage) == {numbers(0, 4), numbers(0, 2)}
+
+
+def test_an_episode_whose_beginning_was_never_seen_is_not_whole() -> None:
+    storage, other = made("uniform", Episodes()), ReplayBuffer.create_factory(size=40)("cpu", None, ALGORITHM, None)
+    stored(other, 6, 4)
+    storage.insert_data_slice(other.get_data_slice(3, 10))
+    assert seen(storage) == {numbers(6, 10)}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_every_episode_is_as_likely_as_any_other(whole: bool, packed: bool) -> None:
+    storage = made("uniform", Episodes(packed=packed, whole=whole), size=40)
+    stored(storage, 30, 1, 6, 2, 11, 5, running=3)
+    draws = torch.cat([batch[INDICES] for batch in storage.generate_batches(100, 100)])[:, 0].numpy()
+    begins, counts = np.unique(draws, return_counts=True)
+    assert begins.tolist() == ([18, 30] if not whole else [30]) + [31, 37, 39, 50] + ([55] if not whole else [])
+    expected = len(draws) / len(begins)
+    assert ((counts - expected) ** 2 / expected).sum() < len(begins) + 5 * math.sqrt(2 * len(begins))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_episode_is_drawn_by_its_largest_and_its_mean_error(whole: bool, packed: bool) -> None:
+    storage: Any = made("priority", Episodes(packed=packed, whole=whole, eta=0.75), size=22)
+    storage.update_storage_parameter("epsilon", 0.0)
+    storage.update_storage_parameter("alpha", 1.0)
+    stored(storage, 12, 4, 8, running=4)
+    (batch,) = storage.generate_batches(1, 200)
+    real = torch.ones_like(batch[REW]) if packed else batch[MASK]
+    storage.after_gradients(batch, {ERRORS: -torch.where(real == 1, batch[OBS] + 1, 1e6)})
+    runs = [range(12, 16), range(16, 24)] + ([] if whole else [range(6, 12), range(24, 28)])
+    expected = {run[0]: 0.75 * (run[-1] + 1) + 0.25 * (np.mean(run) + 1) for run in runs}
+    draws = torch.cat([b[INDICES] for b in storage.generate_batches(200, 100)])[:, 0].numpy()
+    found = np.bincount(draws, minlength=28)[sorted(expected)] / len(draws)
+    weights = np.array([expected[start] for start in sorted(expected)])
+    np.testing.assert_allclose(found, weights / weights.sum(), atol=0.012)
+    info = storage.after_gradients(batch, {ERRORS: -torch.where(real == 1, batch[OBS] + 1, 1e6)})
+    assert info["storage/mean_priority"] == pytest.approx(weights.mean())
+
+
+def test_what_is_left_of_an_episode_keeps_its_priority() -> None:
+    storage: Any = made("priority", Episodes(whole=False), size=10)
+    storage.update_storage_parameter("epsilon", 0.0)
+    storage.update_storage_parameter("alpha", 1.0)
+    stored(storage, 8, running=2)
+    (batch,) = storage.generate_batches(1, 100)
+    errors = torch.where(batch[INDICES].T[..., None] == 0, 3.0, 1.0).expand_as(batch[REW])
+    storage.after_gradients(batch, {ERRORS: errors})
+    goes_on = {key: value[-1:] for key, value in storage.get_data_slice(9, 10).items()}
+    storage.insert_data_slice(goes_on | {OBS: goes_on[OBS2], OBS2: goes_on[OBS2] + 1, RHS: goes_on[RHS2]})
+    draws = torch.cat([b[INDICES] for b in storage.generate_batches(100, 100)])[:, 0]
+    assert set(draws.tolist()) == {1, 8}
+    assert (draws == 1).double().mean().item() == pytest.approx(0.75, abs=0.02)
+
+
+def test_an_error_of_an_episode_that_is_not_whole_any_more_is_left_out() -> None:
+    storage: Any = made("priority", Episodes(), size=10)
+    stored(storage, 4, 3, running=3)
+    (batch,) = storage.generate_batches(1, 50)
+    before = storage.state_dict()["priorities"]["errors"][1:].clone()
+    goes_on = {key: value[-1:] for key, value in storage.get_data_slice(9, 10).items()}
+    storage.insert_data_slice(goes_on | {OBS: goes_on[OBS2], OBS2: goes_on[OBS2] + 1, RHS: goes_on[RHS2]})
+    storage.after_gradients(batch, {ERRORS: torch.full_like(batch[REW], 5.0)})
+    after = storage.state_dict()["priorities"]["errors"][:-1]
+    assert (after != before).nonzero()[:, 0].tolist() == [3]
+    assert seen(storage) == {numbers(4, 7)}
+
+
+def test_a_packed_batch_goes_through_a_memory_like_a_padded_one() -> None:
+    padded, packed = made("priority", Episodes()), made("priority", Episodes(packed=True))
+    for storage in (padded, packed):
+        stored(storage, 3, 9, 5, 1, 6)
+    (one,), (two,) = padded.generate_batches(1, 12), packed.generate_batches(1, 12)
+    for key in (INDICES, WEIGHTS, RHS):
+        assert torch.equal(one[key], two[key])
+    torch.manual_seed(0)
+    memory = torch.nn.GRU(1, 1)
+    sequence = PackedSequence(two[OBS], two[BATCH_SIZES], two[SORTED_INDICES], two[UNSORTED_INDICES])
+    shown, last = memory(sequence, two[RHS][None])
+    again, lengths = pad_packed_sequence(shown)
+    expected, _ = memory(one[OBS], one[RHS][None])
+    torch.testing.assert_close(again, expected * one[MASK])
+    assert torch.equal(lengths, one[MASK].sum(0)[:, 0].long())
+    torch.testing.assert_close(last[0], expected[lengths - 1, torch.arange(12)])
+    # Which episode a row is of says what it weighs.
+    assert torch.equal(two[WEIGHTS][two[EPISODE][:, 0]], _packed(one[WEIGHTS].expand_as(one[MASK]), two))
+
+
+def test_the_sizes_of_packed_steps_stay_on_the_cpu_where_torch_wants_them() -> None:
+    factory = ReplayBuffer.create_factory(size=40, sequences=Episodes(packed=True))
+    storage = factory("meta", None, ALGORITHM, None)
+    stored(storage, 3, 9, 5)
+    (batch,) = storage.generate_batches(1, 12)
+    assert batch[BATCH_SIZES].device.type == "cpu"
+    assert {batch[key].device.type for key in (OBS, SORTED_INDICES, UNSORTED_INDICES, EPISODE)} == {"meta"}
+
+
+def _packed(padded: Any, batch: Any) -> Any:
+    order = batch[SORTED_INDICES]
+    return torch.cat([padded[t, order[:size]] for t, size in enumerate(batch[BATCH_SIZES].tolist())])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("strategy", ["future", "final", "episode", "random"])
+def test_hindsight_gives_a_whole_episode_one_goal_and_the_rewards_that_follow(
+    strategy: Any, n_step: int, packed: bool
+) -> None:
+    class Envs:
+        num_envs = 2
+
+        def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+            return -np.abs(achieved_goal - desired_goal).sum(axis=-1)
+
+    episodes = Episodes(packed=packed)
+    storage = HERBuffer.create_factory(size=30, n_step=n_step, her_ratio=0.5, strategy=strategy, sequences=episodes)(
+        "cpu", None, ALGORITHM, Envs()
+    )
+    storage.seed(0)
+    random, episodic = np.random.default_rng(0), Episodic(Model(30), 2)
+    position, ended = random.normal(size=(2, 1)).astype(np.float32), np.ones((2, 1), bool)
+    for _ in range(50):
+        following = random.normal(size=(2, 1)).astype(np.float32)
+        where, after = (
+            {"observation": at, "achieved_goal": at, "desired_goal": np.full((2, 1), 100, np.float32)}
+            for at in (position, following)
+        )
+        begins, ended = ended, random.random((2, 1)) < 0.2
+        sample = {
+            OBS: where,
+            DONE: begins,
+            ACT: np.zeros((2, 1), np.int64),
+            REW: -np.abs(following - 100),
+            OBS2: after,
+            DONE2: np.zeros((2, 1), bool),
+            TRUNC2: ended,
+        }
+        storage.insert_transition(sample)
+        episodic.insert(sample)
+        position = np.where(ended, random.normal(size=(2, 1)), following).astype(np.float32)
+    (batch,) = storage.generate_batches(1, 64)
+    drawn, steps = episodic.drawn(episodes), episodic.model.steps
+    relabelled = []
+    for b, number in enumerate(batch[INDICES][:, 0].tolist()):
+        env, run = number % 2, drawn[number]
+        of = (batch[EPISODE][:, 0] == b) if packed else (slice(None), b)
+        goals = batch[OBS]["desired_goal"][of]
+        assert (goals == goals[0]).all()
+        assert (batch[OBS2]["desired_goal"][of] == goals[0]).all()
+        goal = goals[0].item()
+        relabelled.append(goal != 100)
+        reached = [steps[step][OBS2]["achieved_goal"][env, 0].item() for step in run]
+        if goal != 100 and strategy != "random":
+            assert goal in (reached if strategy != "final" else reached[-1:])
+        for t in range(len(run)):
+            window = reached[t : t + n_step]
+            expected = sum(GAMMA**k * -abs(at - goal) for k, at in enumerate(window))
+            assert batch[REW][of][t].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
+            assert batch[WINDOW][of][t].item() == len(window)
+    assert 0.2 < np.mean(relabelled) < 0.8
+
+
+def test_pieces_say_what_leads_out_of_them_and_whole_episodes_need_not() -> None:
+    for episodes, leads_out in ((Episodes(longest=4), True), (Episodes(), False)):
+        storage = made("uniform", episodes, n_step=3)
+        stored(storage, 10, 12)
+        (batch,) = storage.generate_batches(1, 20)
+        assert (LEAD_OUT in batch) == leads_out
+        if leads_out:
+            assert batch[LEAD_OUT][OBS].shape == (2, 20, 1)
+
+
+def test_a_run_draws_the_same_episodes_after_it_was_loaded() -> None:
+    # The episode that holds the oldest step began long before it, which says where its pieces begin.
+    for whole in (False, True):
+        storage = made("priority", Episodes(longest=4, whole=whole), size=14)
+        stored(storage, 30, running=3)
+        loaded = made("priority", Episodes(longest=4, whole=whole), size=14, seed=7)
+        loaded.load_state_dict(through_a_file(storage.state_dict()))
+        for one, two in zip(storage.generate_batches(4, 8), loaded.generate_batches(4, 8), strict=True):
+            assert equal(one, two)
+        assert seen(loaded) >= {numbers(20, 24), numbers(24, 28)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"longest": 0}, "Episodes: longest must be at least 1, got 0"),
+        ({"packed": 1}, "Episodes: packed must be a bool, got 1"),
+        ({"whole": None}, "Episodes: whole must be a bool, got None"),
+        ({"eta": 2.0}, r"Episodes: eta must lie in \[0, 1\], got 2.0"),
+    ],
+)
+def test_episodes_that_cannot_be_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Episodes(**arguments)
+
+
+def test_the_memory_of_where_episodes_begin_is_counted() -> None:
+    plain, storage = (
+        NStepReplayBuffer.create_factory(size=1000)("cpu", None, ALGORITHM, None),
+        made("uniform", Episodes(), size=1000),
+    )
+    for one in (plain, storage):
+        stored(one, *[1] * 600)
+    # Two numbers a row say where its episode begins and ends; one says where each of 600 begins.
+    assert storage.nbytes - plain.nbytes >= 2 * 8 * 1001 + 8 * 600

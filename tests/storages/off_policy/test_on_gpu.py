@@ -1,0 +1,119 @@
+"""On a GPU, whichever way batches come there, they are those of a storage on the CPU, also while the GPU is busy."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model import ALGORITHM, KINDS, Stream, environments, equal, map_leaves
+
+from storages import EREBuffer, HERBuffer, Sequences, Storage
+from storages.core.on_device import DeviceMemoryError, free_bytes
+from storages.transition import ERRORS, INDICES, MASK, OBS, WEIGHTS
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+
+PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0, "cmin": 6}
+WAYS: list[dict[str, Any]] = [
+    {"prefetch": 0, "keep_on_device": False},
+    {"prefetch": 2, "keep_on_device": False},
+    {"prefetch": 0, "keep_on_device": True},
+    {"prefetch": 2, "keep_on_device": True},
+]
+
+
+def pair(way: dict[str, Any], envs: Any = None, **hyper_parameters: Any) -> tuple[Storage, Storage]:
+    """One on the CPU, and one on the GPU, else alike."""
+    storages = (
+        EREBuffer.create_factory(40, n_step=3, eta=0.999, **PRIORITIES, **hyper_parameters, **where)(
+            device, None, ALGORITHM, envs
+        )
+        for device, where in (("cpu", {"prefetch": way["prefetch"]}), ("cuda", way))
+    )
+    on_cpu, on_gpu = storages
+    on_cpu.seed(0)
+    on_gpu.seed(0)
+    return on_cpu, on_gpu
+
+
+def keep_busy() -> None:
+    """Let the consumer's stream have so much to do that what is not waited for is overtaken."""
+    matrix = torch.ones(2048, 2048, device="cuda")
+    for _ in range(10):
+        matrix = matrix @ matrix
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sequences", [None, Sequences(4, burn_in=2)])
+def test_batches_are_those_of_the_cpu(way: dict[str, Any], kind: str, sequences: Any) -> None:
+    on_cpu, on_gpu = pair(way, environments(kind, 2), sequences=sequences)
+    stream = Stream(2, kind, True, np.random.default_rng(0))
+    expected, found = [], []
+    for phase in range(6):
+        for _ in range(15):
+            sample = stream.step()
+            on_cpu.insert_transition(sample)
+            on_gpu.insert_transition(sample)
+        for one, two in zip(on_cpu.generate_batches(8, 32), on_gpu.generate_batches(8, 32), strict=True):
+            keep_busy()
+            expected.append(one)
+            # Read on the consumer's stream, and given back to the allocator while that is still busy.
+            found.append(map_leaves(two, torch.clone))
+            errors = one[WEIGHTS] * (1 + one[INDICES] % (5 + phase))
+            errors = errors * one[MASK] if MASK in one else errors
+            on_cpu.after_gradients(one, {ERRORS: errors})
+            on_gpu.after_gradients(two, {ERRORS: errors.to("cuda")})
+            del two
+    assert all(equal(one, map_leaves(two, torch.Tensor.cpu)) for one, two in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_goals_are_relabelled_as_on_the_cpu(way: dict[str, Any]) -> None:
+    envs = SimpleNamespace(num_envs=1, compute_reward=lambda achieved, desired, info: achieved[:, 0] - desired[:, 0])
+    storages = [
+        HERBuffer.create_factory(40, n_step=2, **where)(device, None, ALGORITHM, envs)
+        for device, where in (("cpu", {}), ("cuda", way))
+    ]
+    random = np.random.default_rng(0)
+    for storage in storages:
+        storage.seed(0)
+    for _ in range(60):
+        obs, obs2 = (
+            {name: random.normal(size=(1, 2)).astype(np.float32) for name in ("achieved_goal", "desired_goal")}
+            for _ in range(2)
+        )
+        flags = {key: random.random((1, 1)) < 0.2 for key in ("Done", "NextDone", "NextTruncated")}
+        rest = {"Action": np.zeros((1, 1)), "Reward": np.zeros((1, 1), np.float32)}
+        for storage in storages:
+            storage.insert_transition({OBS: obs, "NextObservation": obs2, **flags, **rest})
+    for one, two in zip(*(storage.generate_batches(5, 64) for storage in storages), strict=True):
+        assert equal(one, map_leaves(two, torch.Tensor.cpu))
+
+
+def test_a_consumer_may_use_a_stream_of_its_own() -> None:
+    on_cpu, on_gpu = pair(WAYS[3])
+    stream = Stream(2, "image", False, np.random.default_rng(0))
+    for _ in range(60):
+        sample = stream.step()
+        on_cpu.insert_transition(sample)
+        on_gpu.insert_transition(sample)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for one, two in zip(on_cpu.generate_batches(6, 64), on_gpu.generate_batches(6, 64), strict=True):
+            keep_busy()
+            assert equal(one, map_leaves(two, torch.Tensor.cpu))
+
+
+def test_what_does_not_fit_is_refused_and_what_fits_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = Stream(2, "image", False, np.random.default_rng(0)).step()
+    _, on_gpu = pair(WAYS[2])
+    free = free_bytes(torch.device("cuda"))
+    assert free is not None
+    assert free > 0
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (0, 0))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 0)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 0)
+    with pytest.raises(DeviceMemoryError, match=r"on cuda:0, of which 0 are free"):
+        on_gpu.insert_transition(sample)
+    assert len(on_gpu) == 0

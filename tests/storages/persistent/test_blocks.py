@@ -1,0 +1,162 @@
+"""Blocks and the files they are in: what was written is read, to the bit, or is told apart from it."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from storages.core.part import Name
+from storages.persistent import blocks
+from storages.persistent.blocks import Block, Flaw, Found
+from storages.persistent.errors import DamageError
+from storages.persistent.segments import BEGINNING, Place, Segments
+
+FACTS = {"counters": {"generator": 2**127 + 1, "largest": 0.1, "name": "é"}, "none": None}
+
+
+def block(commit: int, size: int = 3) -> Block:
+    arrays: Any = {
+        Name("rows", ("Observation", "a/b")): (np.arange(size * 2.0).reshape(size, 2), np.full((2, 2), commit / 2)),
+        Name("flags"): (np.array([True, False, True]),),
+        Name("nothing"): (np.zeros((0, 4), np.float32),),
+        Name("strided"): (np.arange(24, dtype=np.int16).reshape(4, 6)[:, ::2],),
+    }
+    return Block(commit, 10 * commit, 10 * commit + 5, FACTS, arrays)
+
+
+def written(path: Path, *what: Block) -> list[int]:
+    """Write blocks into a file; returns their checksums."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    checksums = [blocks.write(file, one)[1] for one in what]
+    os.close(file)
+    return checksums
+
+
+def assert_equal(found: Any, expected: Block) -> None:
+    assert isinstance(found, Found)
+    one = found.block
+    assert (one.commit, one.first, one.steps, one.facts) == (
+        expected.commit,
+        expected.first,
+        expected.steps,
+        expected.facts,
+    )
+    assert one.arrays.keys() == expected.arrays.keys()
+    for name, pieces in expected.arrays.items():
+        (array,) = one.arrays[name]
+        whole = np.concatenate(pieces)
+        assert (array.dtype, array.shape) == (whole.dtype, whole.shape)
+        assert array.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("size", [0, 3, 200_000])
+def test_what_is_written_is_read(size: int, tmp_path: Path) -> None:
+    checksums = written(tmp_path / "file", block(1, size), block(2, size))
+    found = list(blocks.read(tmp_path / "file"))
+    for number, one in enumerate(found):
+        assert_equal(one, block(number + 1, size))
+    assert [one.checksum for one in found if isinstance(one, Found)] == checksums
+    assert [one.end for one in found][-1] == (tmp_path / "file").stat().st_size
+
+
+def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert list(blocks.read(tmp_path / "file")) == []
+
+
+@pytest.mark.parametrize("junk", [b"x" * 3, b"x" * 500, b"\x89journal" + b"x" * 100, bytes(4096)])
+def test_blocks_are_found_behind_anything_else(junk: bytes, tmp_path: Path) -> None:
+    written(tmp_path / "one", block(1))
+    one = (tmp_path / "one").read_bytes()
+    (tmp_path / "file").write_bytes(one + junk + one)
+    first, flaw, second = blocks.read(tmp_path / "file")
+    assert_equal(first, block(1))
+    assert_equal(second, block(1))
+    assert isinstance(flaw, Flaw)
+    assert (flaw.begin, flaw.end, flaw.cut) == (len(one), len(one) + len(junk), False)
+
+
+def test_wherever_a_file_ends_what_is_whole_is_read_and_the_rest_is_said_to_be_cut(tmp_path: Path) -> None:
+    written(tmp_path / "file", block(1), block(2))
+    data = (tmp_path / "file").read_bytes()
+    half = len(data) // 2
+    for length in range(half, len(data)):
+        (tmp_path / "file").write_bytes(data[:length])
+        first, *rest = blocks.read(tmp_path / "file")
+        assert_equal(first, block(1))
+        assert [isinstance(one, Flaw) and one.cut and one.begin == half for one in rest] == [True] * (length > half)
+
+
+# Files
+
+
+def test_a_log_goes_on_in_new_files_and_drops_old_ones(tmp_path: Path) -> None:
+    log = Segments(tmp_path, "steps", durable=False)
+    for commit in range(1, 7):
+        log.append(block(commit), anew=commit in (3, 5))
+    assert log.numbers() == [1, 3, 5]
+    assert [found.block.commit for found, _ in log.read()] == [1, 2, 3, 4, 5, 6]
+    log.drop_before(3)
+    assert [found.block.commit for found, _ in log.read()] == [3, 4, 5, 6]
+    (place,) = (place for found, place in log.read() if found.block.commit == 4)
+    assert place.segment == 3
+    assert log.cut(place) > 0
+    assert log.end == place
+    log.append(block(5), anew=False)
+    assert [found.block.commit for found, _ in log.read()] == [3, 4, 5]
+    log.cut(BEGINNING)
+    assert log.numbers() == []
+    log.close()
+
+
+def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path) -> None:
+    log = Segments(tmp_path, "steps", durable=False)
+    log.append(block(1), anew=False)
+    log.close()
+    with (tmp_path / "000000000001.steps").open("ab") as file:
+        file.write(b"half of a block")
+    again = Segments(tmp_path, "steps", durable=False)
+    ((_, place),) = again.read()
+    assert again.cut(place) == len(b"half of a block")
+    again.append(block(2), anew=False)
+    again.close()
+    assert [found.block.commit for found, _ in again.read()] == [1, 2]
+
+
+def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Segments(tmp_path, "steps", durable=False)
+    log.append(block(1), anew=False)
+    write = os.write
+
+    def fails(file: int, data: Any) -> int:
+        write(file, data[:50])
+        raise OSError(28, "No space left on device")
+
+    for anew in (False, True):
+        with monkeypatch.context() as patched:
+            patched.setattr(blocks.os, "write", fails)
+            with pytest.raises(OSError, match="No space"):
+                log.append(block(2), anew=anew)
+        assert log.numbers() == [1]
+        assert [found.block.commit for found, _ in log.read()] == [1]
+    log.append(block(2), anew=False)
+    assert [found.block.commit for found, _ in log.read()] == [1, 2]
+    log.close()
+
+
+def test_damage_is_told_with_the_steps_between_which_it_is(tmp_path: Path) -> None:
+    log = Segments(tmp_path, "steps", durable=False)
+    for commit in (1, 2, 3):
+        log.append(block(commit), anew=False)
+    log.close()
+    ends = [place.offset for _, place in log.read()]
+    data = bytearray((tmp_path / "000000000001.steps").read_bytes())
+    for place, steps in ((ends[0] + 3, "steps 15 to 30"), (ends[0] + 90, "steps 20 to 25"), (ends[1] + 3, "its end")):
+        damaged = data.copy()
+        damaged[place] ^= 1
+        (tmp_path / "000000000001.steps").write_bytes(damaged)
+        with pytest.raises(DamageError, match=f"000000000001.steps is damaged from byte .*{steps}"):
+            list(log.read())
+    assert Place(1, ends[2]) == log.end

@@ -1,0 +1,240 @@
+"""Commits happen beside the training loop: what is on its way is not touched, and not more than was promised."""
+
+import copy
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from directories import Pair, small_segments
+from model import contents
+
+from storages.persistent import PersistenceError, blocks, journal, segments
+from storages.persistent.journal import Journal
+from storages.persistent.segments import Segments
+
+
+@pytest.fixture
+def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Commits made by the thread get no further until this is set."""
+    go_on, append = threading.Event(), Segments.append
+
+    def waits(log: Segments, block: Any, anew: bool) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            go_on.wait()
+        return append(log, block, anew)
+
+    monkeypatch.setattr(Segments, "append", waits)
+    return go_on
+
+
+@pytest.mark.parametrize("kind", ["vector", "image", "frames", "dict of frames"])
+@pytest.mark.parametrize("way", ["plain", "recency"])
+def test_what_is_inserted_while_a_commit_is_on_its_way_does_not_reach_into_it(
+    way: str, kind: str, tmp_path: Path, held_up: threading.Event
+) -> None:
+    pair = Pair(way, tmp_path, kind, commit_every=12)
+    pair.kept._journal.wait()
+    pair.insert(1)
+    held_up.set()
+    for _ in range(5):
+        pair.insert(6)
+        pair.kept._journal.wait()
+        held_up.clear()
+        # The seventh begins a commit, five more overwrite the oldest; an eighth commit would have to wait.
+        pair.insert(1)
+        committed = contents(pair.twin), pair.twin.ring.steps - 1
+        pair.insert(5)
+        held_up.set()
+        pair.kept._journal.wait()
+        assert pair.kept._journal.written == committed[1]
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+@pytest.mark.parametrize(("commit_every", "size"), [(4, 12), (1000, 12), (1000, 30)])
+def test_an_insertion_waits_for_the_disk_rather_than_break_the_promise(
+    commit_every: int, size: int, tmp_path: Path, held_up: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("plain", tmp_path, commit_every=commit_every, size=size)
+    pair.insert(1)
+    held_up.set()
+    pair.kept.flush()
+    held_up.clear()
+    waiting, wait = threading.Event(), Journal._wait
+
+    def waits(journal: Journal) -> None:
+        if journal._writing is not None:
+            waiting.set()
+        wait(journal)
+
+    monkeypatch.setattr(Journal, "_wait", waits)
+    inserting = threading.Thread(target=pair.insert, args=(size,), daemon=True)
+    inserting.start()
+    waiting.wait()
+    missing = pair.kept.ring.steps - pair.kept._journal.written
+    held_up.set()
+    inserting.join()
+    assert min(commit_every, size) // 2 <= missing <= min(commit_every, size)
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+def test_a_commit_of_every_step_is_on_disk_before_the_next_step(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path, commit_every=1)
+    for step in range(20):
+        pair.insert()
+        assert pair.kept._journal.written >= step
+    pair.close()
+
+
+def test_an_error_of_the_thread_is_raised_by_the_next_insertion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
+    pair.insert(1)
+    pair.kept.flush()
+
+    def fails(log: Segments, block: Any, anew: bool) -> int:
+        raise OSError(28, "No space left on device")
+
+    pair.insert(501)
+    pair.kept._journal.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(Segments, "append", fails)
+        pair.insert(500)
+        pair.kept._journal._writing.exception()
+        before = len(pair.kept)
+        with pytest.raises(RuntimeError, match="No space left on device"):
+            pair.kept.insert_transition(pair._stream.step())
+        assert len(pair.kept) == before
+    pair.insert(1)
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+@pytest.mark.parametrize("way", ["plain", "recency"])
+def test_an_interruption_in_the_middle_of_a_commit_takes_nothing_from_the_next(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(way, tmp_path)
+    pair.insert(8)
+    pair.update()
+    pair.kept.flush()
+    pair.insert(3)
+    pair.update()
+    for written in range(3):
+        write, left = os.write, [written]
+
+        def interrupted(file: int, data: Any, left: list[int] = left, write: Any = write) -> int:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return int(write(file, data[:60]))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(blocks.os, "write", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                pair.kept.flush()
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+def test_an_interrupted_wait_leaves_the_commit_to_the_thread(
+    tmp_path: Path, held_up: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("plain", tmp_path, commit_every=4)
+    pair.insert(2)
+    on_its_way = pair.kept._journal._writing
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "wait", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pair.kept.flush()
+    assert pair.kept._journal._writing is on_its_way
+    held_up.set()
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+def _interrupted(_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_errors_that_are_told_anew_make_room_although_no_step_is_inserted(tmp_path: Path) -> None:
+    with small_segments(2_000):
+        pair = Pair("priority", tmp_path)
+        pair.insert(12)
+        for _ in range(40):
+            pair.update()
+            pair.kept.flush()
+        assert 1 <= len(list(tmp_path.glob("*.errors"))) <= 2
+        pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+def test_a_storage_with_a_directory_is_not_copied(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path)
+    pair.insert(2)
+    with pytest.raises(PersistenceError, match="cannot be copied or sent, as one writes there at a time"):
+        copy.deepcopy(pair.kept)
+    copy.deepcopy(pair.twin)
+    pair.close()
+
+
+class Disk:
+    """What a power cut would leave of files: as much as was synced last, under names that were synced."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._directory = directory
+        self._synced: dict[int, int] = {}
+        self._named: set[int] = set()
+        fdatasync, fsync = os.fdatasync, os.fsync
+
+        def data_is_safe(file: int) -> None:
+            fdatasync(file)
+            self._synced[os.fstat(file).st_ino] = os.fstat(file).st_size
+
+        def names_are_safe(file: int) -> None:
+            fsync(file)
+            if os.fstat(file).st_ino == directory.stat().st_ino:
+                self._named = {path.stat().st_ino for path in directory.iterdir()}
+            else:
+                self._synced[os.fstat(file).st_ino] = os.fstat(file).st_size
+
+        monkeypatch.setattr(segments.os, "fdatasync", data_is_safe)
+        monkeypatch.setattr(segments.os, "fsync", names_are_safe)
+
+    def after_a_power_cut(self, copy: Path, zeros: bool) -> Path:
+        """Unsynced bytes are zeros, or not there."""
+        copy.mkdir()
+        for path in self._directory.iterdir():
+            inode, data = path.stat().st_ino, path.read_bytes()
+            if inode in self._named:
+                synced = self._synced.get(inode, 0)
+                (copy / path.name).write_bytes(data[:synced] + bytes(len(data) - synced) * zeros)
+        return copy
+
+
+@pytest.mark.parametrize("way", ["plain", "recency"])
+def test_what_was_committed_survives_a_power_cut_where_that_was_asked_for(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").mkdir()
+    disk = Disk(tmp_path / "kept", monkeypatch)
+    with small_segments(2000):
+        pair = Pair(way, tmp_path / "kept", durable=True, commit_every=4)
+        for number in range(12):
+            pair.insert(5)
+            pair.kept.flush()
+            left = pair.open(disk.after_a_power_cut(tmp_path / f"left {number}", zeros=number % 2 == 0))
+            assert contents(left) == contents(pair.twin)
+            left.close()
+            pair.update()
+        pair.close()

@@ -1,0 +1,287 @@
+"""What is damaged is dropped and named; what is left is as it was, and nothing is joined across the gap."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from directories import WAYS, Pair, made, small_segments
+from model import KINDS, Stream, assert_row_equal, environments, map_leaves
+
+from storages import ReplayBuffer
+from storages.persistent import DamageError, PersistenceError, blocks, repair
+from storages.transition import DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+
+STEPS, SIZE, COMMIT = 60, 40, 5
+
+
+def filled(way: str, directory: Path, kind: str, num_envs: int = 2) -> list[Any]:
+    """A directory of a storage, and what was inserted: the reward says the number of the step."""
+    stream = Stream(num_envs, kind, False, np.random.default_rng(0))
+    storage = made(way, directory, environments(kind, num_envs), size=SIZE, commit_every=1000)
+    storage.seed(0)
+    samples = []
+    with small_segments():
+        for step in range(STEPS):
+            sample = map_leaves(stream.step(), np.array) | {REW: np.full((num_envs, 1), step, np.float32)}
+            storage.insert_transition(sample)
+            samples.append(sample)
+            if step % COMMIT == COMMIT - 1:
+                if way != "plain":
+                    for batch in storage.generate_batches(1, 8):
+                        # Errors that say whose they are.
+                        shape = batch[MASK].shape if MASK in batch else batch[INDICES].shape
+                        storage.after_gradients(batch, {ERRORS: (100.0 + batch[INDICES].double()).expand(shape)})
+                storage.flush()
+    storage.close()
+    return samples
+
+
+def damage(path: Path, block: int, place: int) -> blocks.Block:
+    """Change a byte of a block; returns what the block was."""
+    found = [one for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    begin = found[block - 1].end if block else 0
+    data = bytearray(path.read_bytes())
+    data[begin + place if place >= 0 else found[block].end + place] ^= 4
+    path.write_bytes(data)
+    return found[block].block
+
+
+def rows_of(storage: Any) -> Any:
+    return map_leaves(storage.get_all_buffer_data(), torch.Tensor.numpy)
+
+
+@pytest.mark.parametrize("place", [20, -50])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", ["plain", "priority"])
+def test_a_repaired_storage_holds_all_but_what_was_damaged(way: str, kind: str, place: int, tmp_path: Path) -> None:
+    samples = filled(way, tmp_path, kind)
+    envs = environments(kind, 2)
+    with_blocks = [(path, n) for path in sorted(tmp_path.glob("*.steps")) for n, _ in enumerate(blocks.read(path))]
+    path, number = with_blocks[len(with_blocks) // 2]
+    lost = damage(path, number, place)
+    with pytest.raises(DamageError, match=rf"{path.name} is damaged.*repair\('{tmp_path}'\)"):
+        made(way, tmp_path, envs, size=SIZE)
+    done = repair(tmp_path)
+    assert len(done.dropped) == 1
+    assert path.name in done.dropped[0]
+    assert f"steps {lost.first} to" in done.dropped[0]
+    assert "was dropped" in str(done)
+    storage = made(way, tmp_path, envs, size=SIZE)
+    assert done.steps == storage.ring.live_steps
+    numbers = rows_of(storage)[REW][:, 0, 0].astype(int).tolist()
+    depth = 3 if "frames" in kind else 1
+    # Stacks may reach back to what was lost.
+    whole = [step for step in range(STEPS) if not lost.first <= step < lost.steps]
+    assert set(whole[-SIZE:]) - set(numbers) <= set(range(lost.steps, lost.steps + depth - 1))
+    assert set(numbers) <= set(whole)
+    assert numbers == sorted(set(numbers))
+    rows = storage.get_all_buffer_data()
+    for row, step in enumerate(numbers):
+        for env in range(2):
+            assert_row_equal(map_leaves(rows, lambda leaf, row=row: leaf[row]), env, samples[step], env)
+    gap = numbers.index(max(step for step in numbers if step < lost.first))
+    assert storage.ring.broken()[gap].all()
+    assert not repair_of_closed(storage, tmp_path).dropped
+
+
+def repair_of_closed(storage: Any, directory: Path) -> Any:
+    storage.close()
+    return repair(directory)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "plain"])
+def test_a_repaired_storage_can_go_on_and_be_made_again(way: str, tmp_path: Path) -> None:
+    filled(way, tmp_path, "dict")
+    paths = sorted(tmp_path.glob("*.steps"))
+    damage(paths[1], 0, 100)
+    damage(paths[-1], 0, -40)
+    assert len(repair(tmp_path).dropped) == 2
+    pair = Pair(way, tmp_path / "other", "dict")
+    storage = made(way, tmp_path, size=SIZE, commit_every=3)
+    for _ in range(50):
+        sample = {key: value for key, value in pair._stream.step().items() if "Hidden" not in key}
+        storage.insert_transition(sample)
+        assert len(list(storage.generate_batches(2, 8))) == 2
+    before = rows_of(storage)
+    storage.close()
+    again = made(way, tmp_path, size=SIZE)
+    for key in (REW, DONE2, TRUNC2):
+        assert np.array_equal(rows_of(again)[key], before[key])
+    again.close()
+    pair.close()
+
+
+def test_the_errors_of_what_is_left_stay_with_their_transitions(tmp_path: Path) -> None:
+    filled("priority", tmp_path, "vector")
+    storage = made("priority", tmp_path, size=SIZE)
+    before = dict(zip(rows_of(storage)[REW].ravel().tolist(), _errors(storage), strict=True))
+    storage.close()
+    assert len({error for error in before.values() if error >= 100}) > 10
+    path = sorted(tmp_path.glob("*.steps"))[-2]
+    damage(path, 0, 20)
+    repair(tmp_path)
+    storage = made("priority", tmp_path, size=SIZE)
+    after = list(zip(rows_of(storage)[REW].ravel().tolist(), _errors(storage), strict=True))
+    # Two environments share a reward, and the later one's error is the one noted.
+    for (reward, _), (other, error) in zip(after[::2], after[1::2], strict=True):
+        assert reward == other
+        if reward in before:
+            assert error == before[reward]
+    storage.close()
+
+
+def _errors(storage: Any) -> list[float]:
+    errors: list[float] = storage._priorities.state_dict()["errors"].tolist()
+    return errors
+
+
+def test_lost_errors_leave_those_that_were_known_before(tmp_path: Path) -> None:
+    filled("priority", tmp_path, "vector")
+    path = max(tmp_path.glob("*.errors"))
+    count = len(list(blocks.read(path)))
+    damage(path, count - 1, 70)
+    with pytest.raises(DamageError, match=rf"{path.name} is damaged"):
+        made("priority", tmp_path, size=SIZE)
+    (dropped,) = repair(tmp_path).dropped
+    assert "where errors of steps" in dropped
+    storage = made("priority", tmp_path, size=SIZE)
+    assert storage.ring.live_steps == SIZE
+    assert np.isfinite(_errors(storage)).all()
+    assert len(list(storage.generate_batches(3, 8))) == 3
+    storage.close()
+
+
+def test_a_missing_file_is_a_gap_too(tmp_path: Path) -> None:
+    filled("recency", tmp_path, "vector")
+    sorted(tmp_path.glob("*.steps"))[1].unlink()
+    with pytest.raises(DamageError, match="is missing"):
+        made("recency", tmp_path, size=SIZE)
+    (dropped,) = repair(tmp_path).dropped
+    assert "is gone" in dropped
+    made("recency", tmp_path, size=SIZE).close()
+
+
+@pytest.mark.parametrize("change", ["damaged", "deleted", "another format"])
+def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
+    filled("plain", tmp_path, "dict of frames")
+    manifest = tmp_path / "storage.json"
+    text = manifest.read_text()
+    if change == "deleted":
+        manifest.unlink()
+    else:
+        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 1', '"format": 9')
+        manifest.write_text(text.replace(old, new))
+    with pytest.raises(PersistenceError, match=r"storage\.json"):
+        made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
+    assert "storage.json" in repair(tmp_path).dropped[0]
+    assert manifest.read_text() == text
+    storage = made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
+    assert rows_of(storage)[REW][-1, 0, 0] == STEPS - 1
+    storage.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(seed)
+    kind = KINDS[seed % len(KINDS)]
+    way, envs = ["priority", "recency", "sequences"][seed % 3], environments(kind, 2)
+    samples = filled(way, tmp_path, kind)
+    for path in sorted({*tmp_path.glob("*.steps"), *tmp_path.glob("*.errors")}):
+        for _ in range(random.integers(0, 3)):
+            data = bytearray(path.read_bytes())
+            begin = int(random.integers(len(data)))
+            data[begin : begin + 5] = bytes(5)
+            # Some are cut off, some gone.
+            path.write_bytes(data[:begin] if random.random() < 0.2 else data)
+        if random.random() < 0.1:
+            path.unlink()
+    steps = repair(tmp_path).steps
+    assert not repair(tmp_path).dropped
+    storage = made(way, tmp_path, envs, size=SIZE)
+    assert storage.ring.live_steps == steps
+    rows = storage.get_all_buffer_data()
+    numbers = rows[REW][:, 0, 0].int().tolist() if steps else []
+    assert numbers == sorted(set(numbers))
+    for row, step in enumerate(numbers):
+        for env in range(2):
+            assert_row_equal(map_leaves(rows, lambda leaf, row=row: leaf[row]), env, samples[step], env)
+        if row and step != numbers[row - 1] + 1:
+            assert storage.ring.broken()[row - 1].all()
+    if steps:
+        assert len(list(storage.generate_batches(2, 8))) == 2
+    storage.close()
+
+
+def test_a_newest_file_of_which_nothing_is_whole_is_dropped(tmp_path: Path) -> None:
+    samples = filled("priority", tmp_path, "vector")
+    path = max(tmp_path.glob("*.steps"))
+    (first, *_) = (found.block.first for found in blocks.read(path) if isinstance(found, blocks.Found))
+    path.write_bytes(b"x" * path.stat().st_size)
+    assert path.name in repair(tmp_path).dropped[0]
+    assert not path.exists()
+    storage = made("priority", tmp_path, size=SIZE)
+    assert rows_of(storage)[REW][-1, 0, 0] == first - 1
+    assert_row_equal(map_leaves(storage.get_all_buffer_data(), lambda leaf: leaf[-1]), 0, samples[first - 1], 0)
+    storage.close()
+
+
+def test_nothing_is_joined_across_a_gap_by_n_steps(tmp_path: Path) -> None:
+    filled("n steps", tmp_path, "vector", num_envs=1)
+    path = sorted(tmp_path.glob("*.steps"))[-2]
+    lost = damage(path, 0, 30)
+    repair(tmp_path)
+    storage = ReplayBuffer.create_factory(SIZE, directory=tmp_path)("cpu", None, Pair, None)
+    rows = rows_of(storage)
+    gap = rows[REW][:, 0, 0].tolist().index(lost.first - 1)
+    assert not np.array_equal(rows[OBS2][gap], rows[OBS][gap + 1])
+    assert storage.ring.broken()[gap, 0]
+    storage.close()
+
+
+def test_a_repair_that_was_interrupted_can_be_made_again(tmp_path: Path) -> None:
+    filled("priority", tmp_path / "one", "frames")
+    damage(sorted((tmp_path / "one").glob("*.steps"))[1], 0, -30)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    steps = repair(tmp_path / "one").steps
+    for path in (tmp_path / "one").iterdir():
+        # The new files are there, one of them not whole, and nothing was deleted yet.
+        shutil.copy(path, tmp_path / "two" / path.name)
+    newest = max((tmp_path / "two").glob("*.steps"))
+    for missing in (10, 0):
+        data = (tmp_path / "one" / newest.name).read_bytes()
+        newest.write_bytes(data[: len(data) - missing])
+        shutil.rmtree(tmp_path / "three", ignore_errors=True)
+        shutil.copytree(tmp_path / "two", tmp_path / "three")
+        assert repair(tmp_path / "three").steps == steps
+        made("priority", tmp_path / "three", environments("frames", 2), size=SIZE).close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_nothing_is_damaged_nothing_is_changed(kind: str, tmp_path: Path) -> None:
+    filled("priority", tmp_path, kind)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert min(before) > "000000000001", "the oldest files were dropped already"
+    done = repair(tmp_path)
+    assert (done.dropped, done.steps) == ((), SIZE)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} | {"lock": b""} == before | {"lock": b""}
+
+
+def test_what_cannot_be_repaired_is_left_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(PersistenceError, match="is no directory"):
+        repair(tmp_path / "nowhere")
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(PersistenceError, match="holds something else"):
+        repair(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    pair = Pair("plain", tmp_path / "kept")
+    with pytest.raises(PersistenceError, match="holds no storage"):
+        repair(tmp_path / "kept")
+    pair.insert(3)
+    pair.kept.flush()
+    with pytest.raises(PersistenceError, match="in use by"):
+        repair(tmp_path / "kept")
+    pair.close()
+    assert str(repair(tmp_path / "kept")) == "nothing is damaged; 3 steps are there"
