@@ -2,6 +2,7 @@
 
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.demonstrations import collect_demonstrations
+from pytorchrl.experiments.memory_of_episodes import with_memory
 from pytorchrl.experiments.run_folder import RunFolder
 
-__all__ = ["CheckpointError", "RunFolder", "collect_demonstrations"]
+__all__ = ["CheckpointError", "RunFolder", "collect_demonstrations", "with_memory"]

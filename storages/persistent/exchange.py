@@ -17,7 +17,7 @@ from storages.core.ring import Ring
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DatasetError
 from storages.storage import Environments, Storage
-from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, SUCCESSORS, TRUNC2, Array
+from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array
 
 _STEPS_AT_ONCE = 1_000
 """Laid side by side before they are inserted."""
@@ -61,7 +61,8 @@ def fill(
         num_envs: environments of a storage that does not know yet; 1 where None.
 
     Raises:
-        DatasetError: the episodes do not fit what the storage holds, or the environments.
+        DatasetError: the episodes do not fit what the storage holds, or the environments; or they lack the memory of an
+            actor that has one.
         SampleError: a field is missing or holds NaN or infinity; what was inserted before stays.
     """
     environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs or 1)
@@ -268,6 +269,11 @@ class _Wanted:
     def of(self, block: Mapping[Path, Array]) -> dict[Path, Array]:
         """A block (steps, E, ...) as the storage takes it."""
         layout = self._storage.ring.layout
+        if (RHS,) not in block and _remembers(self._storage.actor):
+            raise DatasetError(
+                f"{self._owner}: the actor has a memory, and the episodes do not say what it held; "
+                f"pytorchrl.experiments.with_memory(episodes, algorithm) does"
+            )
         fitting: dict[Path, Array] = {}
         for path, array in block.items():
             if path in layout:
@@ -304,6 +310,11 @@ class _Wanted:
                 f"cannot hold its values; use a storage of its own for this data set"
             )
         return cast
+
+
+def _remembers(actor: Any) -> bool:
+    initial_memory = getattr(actor, "initial_memory", None)
+    return initial_memory is not None and initial_memory(1) is not None
 
 
 def _layout_of(envs: Any) -> dict[Path, tuple[tuple[int, ...], np.dtype[Any]]]:

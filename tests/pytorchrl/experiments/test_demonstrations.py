@@ -14,10 +14,10 @@ from toys import Counter, Noise, continuous
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import space_as_data
-from pytorchrl.experiments import CheckpointError, collect_demonstrations
+from pytorchrl.experiments import CheckpointError, collect_demonstrations, with_memory
 from storages.persistent import DatasetError, fill
 from storages.persistent.datasets import About, open_dataset
-from storages.transition import ACT, REW
+from storages.transition import ACT, REW, RHS, RHS2
 
 
 def counters(num_envs: int = 2, **given: Any) -> Any:
@@ -150,6 +150,41 @@ def test_a_storage_is_filled_with_what_was_recorded_and_training_goes_on_from_th
     learner.run()
     learner.close()
     assert len(scheme.storage) == 140
+
+
+def recurrent_scheme() -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.SAC.create_factory(start_steps=0, mini_batch_size=8, test_every=0),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=4),
+        storage_factory=prl.ReplayBuffer.create_factory(size=200, sequences=prl.Sequences(5, burn_in=2)),
+        train_envs_factory=prl.VecEnv.create_factory("Pendulum-v1", num_envs=2),
+    )
+
+
+def test_an_actor_with_a_memory_remembers_in_episodes_of_others_what_it_would_have(tmp_path: Path) -> None:
+    scheme = recurrent_scheme()
+    algorithm = scheme.algorithm
+    collect_demonstrations(algorithm, scheme.envs, path=tmp_path / "a.npz", steps=60)
+    dataset = open_dataset(tmp_path / "a.npz")
+    with pytest.raises(DatasetError, match="the actor has a memory, and the episodes do not say what it held"):
+        fill(scheme.storage, dataset, envs=scheme.envs)
+    for one, plain in zip(with_memory(dataset, algorithm), dataset, strict=True):
+        assert (one.fields[RHS][1:] == one.fields[RHS2][:-1]).all()
+        assert not one.fields[RHS][0].any()
+        # It acts from what it remembers as it did when this was recorded.
+        assert isinstance(plain.observations, np.ndarray)
+        seen, memory = torch.from_numpy(plain.observations[:-1]), torch.from_numpy(one.fields[RHS])
+        acted = algorithm.acting_step(seen, memory, torch.zeros(len(one), 1), deterministic=True)
+        np.testing.assert_allclose(acted.env_action.numpy(), plain.fields[ACT], atol=1e-5)
+    fill(scheme.storage, with_memory(dataset, algorithm), envs=scheme.envs)
+    learner = prl.Learner(scheme, 20, tmp_path / "run")
+    learner.run()
+    learner.close()
+    assert len(scheme.storage) == 80
+    plain_scheme = sac_scheme()
+    with pytest.raises(ValueError, match="OffPolicyActor has no memory; fill the storage without it"):
+        with_memory(dataset, plain_scheme.algorithm)
+    plain_scheme.close()
 
 
 def test_one_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
