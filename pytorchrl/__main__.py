@@ -1,11 +1,15 @@
-"""``python -m pytorchrl``: continue a run, draw learning curves, look into a run's storage."""
+"""``python -m pytorchrl``: continue a run, draw learning curves, look into a run's storage and into data sets."""
 
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
+from pytorchrl import data_commands
 from pytorchrl.experiments.inspection import inspect_storage
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
@@ -60,12 +64,24 @@ def inspect(
 
 def main() -> None:
     """Run the command that the command line names; an error that says what to do needs no traceback."""
+    data = tyro.conf.subcommand("data", description="Collect, list, show, convert, merge and prune data sets.")
+    commands = [
+        *_commands({"resume": resume, "plot": plot, "inspect": inspect}),
+        Annotated[_choice_of(_commands(data_commands.COMMANDS)), data],
+    ]
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            {"resume": resume, "plot": plot, "inspect": inspect}, prog="python -m pytorchrl", description=__doc__
-        )
+        tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
     except (OSError, RuntimeError, ValueError) as error:
         raise SystemExit(f"error: {error}") from error
+
+
+def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:
+    return [Annotated[Any, tyro.conf.subcommand(name, constructor=function)] for name, function in functions.items()]
+
+
+def _choice_of(commands: Sequence[Any]) -> Any:
+    """One of them, as tyro wants it said."""
+    return functools.reduce(operator.or_, commands)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,16 @@
 """From a composition kept as plain data back to factories, and what two compositions differ in."""
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.scheme import CompositionError, Scheme
 from storages.episodes import Episodes
 from storages.factory import Component, Factory
@@ -23,11 +29,8 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     Raises:
         CompositionError: it names a class that is not there, or holds a function, which has no plain form.
     """
+    _refuse_to_import(config, _WAY_OUT)
     test_envs = config["test_envs"]
-    for envs in filter(None, (config["train_envs"], test_envs)):
-        env = envs["hyper_parameters"].get("env")
-        if isinstance(env, str) and ":" in env:
-            raise CompositionError(f"env {env!r} would import a module named by a file; {_WAY_OUT}")
     device = torch.device(config["device"])
     if device.type == "cuda" and not torch.cuda.is_available():
         raise CompositionError(f"the run is on {config['device']}, which this machine lacks; {_WAY_OUT}")
@@ -42,6 +45,35 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     )
 
 
+def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None = None) -> tuple[Algorithm, VecEnv]:
+    """The agent of a run's last checkpoint, on the CPU, and environments to act in; the storage is not made.
+
+    Args:
+        run: the run folder.
+        envs_factory: the environments; None makes one like those that the run was evaluated in.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+        CompositionError: it cannot be made of ``config.json`` alone.
+    """
+    folder = RunFolder(run)
+    config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
+    _refuse_to_import(config, "only a scheme that is made in a script can use it")
+    if envs_factory is None:
+        envs_factory = _made(config["test_envs"] or config["train_envs"])
+        alone = envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"}
+        envs_factory = VecEnv.create_factory(**alone)
+    envs = envs_factory()
+    try:
+        algorithm: Algorithm = _made(config["algorithm"])("cpu", _made(config["actor"])("cpu", envs), envs)
+        algorithm.load_state_dict(state["scheme"]["algorithm"])
+        algorithm.set_progress(state["scheme"]["collector"]["steps"], config["target_steps"])
+    except (KeyError, RuntimeError, ValueError) as error:
+        envs.close()
+        raise CheckpointError(f"{folder.checkpoint_file} does not fit its own composition: {error}") from error
+    return algorithm, envs
+
+
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """What two compositions differ in, a line each: ``storage.size: 1000 here, 500 in the checkpoint``."""
     here, there = (dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in (expected, found))
@@ -51,6 +83,13 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
         for name in dict.fromkeys([*here, *there])
         if here.get(name, missing) != there.get(name, missing)
     ]
+
+
+def _refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
+    for envs in filter(None, (config["train_envs"], config["test_envs"])):
+        env = envs["hyper_parameters"].get("env")
+        if isinstance(env, str) and ":" in env:
+            raise CompositionError(f"env {env!r} would import a module named by a file; {way_out}")
 
 
 _WAY_OUT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"

@@ -1,9 +1,9 @@
 """What a checkpoint's storage holds, told without environments or networks, and without changing anything."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from storages.core.ring import Ring
 from storages.core.summary import Episodes as EpisodesStored
 from storages.core.summary import Field, episodes_of, fields_of
 from storages.episodes import Episodes
-from storages.persistent import PersistenceError, read_state
+from storages.persistent import DatasetError, Episode, PersistenceError, read_state
+from storages.persistent.datasets import About, Dataset
+from storages.persistent.exchange import count_episodes_in, episodes_in
 from storages.schedule import LinearSchedule
 from storages.sequences import Sequences
 
@@ -85,14 +87,7 @@ def inspect_storage(path: Path) -> Inspection:
         storage, config = state["scheme"]["storage"], state["config"]["storage"]
         if "position" in storage:
             storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
-        saved = storage["ring"]
-        ring = Ring(
-            saved["size"],
-            config["name"],
-            in_records=not _on_policy(config["name"]),
-            stacked_frames=_stacked_frames(saved),
-        )
-        ring.load_state_dict(saved)
+        ring = _ring(storage["ring"], config["name"])
         inserted = state["scheme"]["collector"]["steps"]
         index, starts = _episodes(ring, storage.get("episodes_begun"), config["hyper_parameters"])
         errors = storage.get("priorities")
@@ -122,6 +117,50 @@ def inspect_storage(path: Path) -> Inspection:
             f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
             f"{RunFolder(path).checkpoint_file.name} in one"
         ) from error
+
+
+class CheckpointDataset(Dataset):
+    """What a checkpoint's storage holds, as a data set.
+
+    Args:
+        path: a run folder, or a checkpoint.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        PersistenceError: it holds no storage, or refers to one on disk that is not there any more.
+    """
+
+    format: ClassVar[str] = "checkpoint"
+
+    def __init__(self, path: Path) -> None:
+        file = RunFolder(path).checkpoint_file if path.is_dir() else path
+        state = checkpoint.load(file)
+        super().__init__(file, About())
+        try:
+            storage, config = state["scheme"]["storage"], state["config"]["storage"]
+            if "position" in storage:
+                storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
+            self._ring = _ring(storage["ring"], config["name"])
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            raise DatasetError(f"{file} holds no storage that can be read ({error!r})") from error
+
+    def __len__(self) -> int:
+        """Episodes, or what is stored of them."""
+        return count_episodes_in(self._ring)
+
+    @property
+    def steps(self) -> int:
+        """Transitions that are stored."""
+        return self._ring.live_transitions
+
+    def _episodes(self) -> Iterator[Episode]:
+        return episodes_in(self._ring)
+
+
+def _ring(saved: Mapping[str, Any], name: str) -> Ring:
+    ring = Ring(saved["size"], name, in_records=not _on_policy(name), stacked_frames=_stacked_frames(saved))
+    ring.load_state_dict(saved)
+    return ring
 
 
 def _episodes(

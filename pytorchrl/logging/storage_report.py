@@ -1,6 +1,6 @@
 """What a storage holds, as tables for a terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from storages.core.summary import ENDINGS, Episodes
+from storages.core.summary import ENDINGS, Episodes, Field
 
 if TYPE_CHECKING:
     from pytorchrl.experiments.inspection import Inspection
@@ -22,8 +22,8 @@ def storage_report(inspection: "Inspection") -> Group:
     parts: list[Any] = [_heading(inspection)]
     if inspection.episodes is None:
         return Group(*parts, Text("It is empty."))
-    parts.append(_fields(inspection))
-    parts.append(_episodes(inspection.episodes))
+    parts.append(fields_table(inspection.fields))
+    parts.append(episodes_tables(inspection.episodes))
     if inspection.lacks_alpha:
         parts.append(
             Text(
@@ -48,11 +48,11 @@ def counted(number: int, thing: str) -> str:
 def _heading(inspection: "Inspection") -> Table:
     table = Table.grid(padding=(0, 2))
     config = {"name": inspection.name, "hyper_parameters": inspection.hyper_parameters}
-    memory = f"{_bytes(inspection.nbytes)} for transitions"
+    memory = f"{told_bytes(inspection.nbytes)} for transitions"
     if inspection.index_nbytes:
-        memory += f", {_bytes(inspection.index_nbytes)} for where episodes begin and end"
+        memory += f", {told_bytes(inspection.index_nbytes)} for where episodes begin and end"
     if inspection.priorities is not None:
-        memory += f", {_bytes(inspection.priorities.nbytes)} for priorities"
+        memory += f", {told_bytes(inspection.priorities.nbytes)} for priorities"
     for name, value in (
         ("Storage", _call(config)),
         ("Checkpoint", str(inspection.path)),
@@ -68,18 +68,20 @@ def _heading(inspection: "Inspection") -> Table:
     return table
 
 
-def _fields(inspection: "Inspection") -> Table:
+def fields_table(fields: Sequence[Field]) -> Table:
+    """The leaves of a transition, and what they take."""
     table = Table(title="Fields", title_justify="left")
     for heading in ("field", "shape", "dtype"):
         table.add_column(heading)
     table.add_column("bytes a transition", justify="right")
-    for field in inspection.fields:
+    for field in fields:
         kept = f"{field.bytes_each:,}" if field.bytes_each else "in the next step's"
         table.add_row(Text(field.name), str(field.shape), field.dtype, kept)
     return table
 
 
-def _episodes(episodes: Episodes) -> Group:
+def episodes_tables(episodes: Episodes) -> Group:
+    """How many there are, how they ended, and the returns and lengths of the whole ones."""
     whole = int(np.count_nonzero(episodes.whole))
     endings = ", ".join(f"{episodes.ended(ending):,} {ending}" for ending in ENDINGS)
     lines = Text(f"{counted(len(episodes.returns), 'episode')}, {whole:,} of them whole: {endings}")
@@ -118,7 +120,8 @@ def _call(config: Any) -> str:
     )
 
 
-def _bytes(number: int) -> str:
+def told_bytes(number: int) -> str:
+    """``1.5 MiB``."""
     size, units = float(number), iter(("bytes", "KiB", "MiB", "GiB"))
     unit = next(units)
     while size >= _KIBI and unit != "GiB":

@@ -1,4 +1,4 @@
-"""On disk: what a storage was told stays, whatever becomes of the process.
+r"""On disk: what a storage was told stays, whatever becomes of the process.
 
 Every storage of replay takes ``directory=``. What is inserted into it is committed there by a thread of its own, half
 of ``commit_every`` steps at a time, while the ring that batches are made of stays in memory. The same storage made with
@@ -19,11 +19,28 @@ so that the next batch is the same batch. What is promised:
 On disk, a directory takes as much room as what is live, files of 64 MiB that are not full yet, and what the last two
 checkpoints refer to: ``state_dict`` is then small, and says the position that ``load_state_dict`` takes the directory
 back to. :func:`read_state` looks into a directory from outside.
+
+Data sets go in and out as episodes (:class:`Episode`): :mod:`storages.persistent.datasets` reads and writes them,
+:func:`fill` gives them to a storage, :func:`episodes_of` takes them from one.
 """
 
-from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.episode import Episode
+from storages.persistent.errors import DamageError, DatasetError, PersistenceError
+from storages.persistent.exchange import Filled, episodes_of, fill
 from storages.persistent.journal import Position
 from storages.persistent.reading import read_state
 from storages.persistent.salvage import Repair, repair
 
-__all__ = ["DamageError", "PersistenceError", "Position", "Repair", "read_state", "repair"]
+__all__ = [
+    "DamageError",
+    "DatasetError",
+    "Episode",
+    "Filled",
+    "PersistenceError",
+    "Position",
+    "Repair",
+    "episodes_of",
+    "fill",
+    "read_state",
+    "repair",
+]

@@ -7,3 +7,7 @@ class PersistenceError(RuntimeError):
 
 class DamageError(PersistenceError):
     """What was written is not what is read; nothing of it is taken for data."""
+
+
+class DatasetError(PersistenceError):
+    """A data set that cannot be read, or cannot be written as it is asked for."""

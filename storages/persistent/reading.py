@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from storages.core.ring import Ring
 from storages.persistent.errors import PersistenceError
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX, Position
 from storages.persistent.manifest import Manifest
-from storages.persistent.recovery import recover
+from storages.persistent.recovery import Recovered, recover
 from storages.persistent.segments import Segments
 
 
@@ -23,6 +24,17 @@ def read_state(directory: str | Path, position: Position | None = None) -> dict[
         PersistenceError: there is no storage, or not this commit.
         DamageError: something is not what was written; the text names file and steps.
     """
+    ring, found = read_ring(directory, position)
+    here: Position = {"commit": found.commit, "checksum": found.checksum}
+    if found.state is None or position not in (None, here):
+        raise PersistenceError(
+            f"{Path(directory).absolute()} does not have commit {(position or here)['commit']}, or not any more"
+        )
+    return {"ring": ring.state_dict()} | found.state
+
+
+def read_ring(directory: str | Path, position: Position | None = None) -> tuple[Ring, Recovered]:
+    """The transitions of the storage that a directory holds, and where the directory stands; as :func:`read_state`."""
     folder = Path(directory).absolute()
     manifest = Manifest.read(folder)
     if manifest is None:
@@ -35,7 +47,4 @@ def read_state(directory: str | Path, position: Position | None = None) -> dict[
         raise PersistenceError(
             f"{error.filename} was dropped while it was read, as newer ones came; try again"
         ) from None
-    here: Position = {"commit": found.commit, "checksum": found.checksum}
-    if found.state is None or position not in (None, here):
-        raise PersistenceError(f"{folder} does not have commit {(position or here)['commit']}, or not any more")
-    return {"ring": ring.state_dict()} | found.state
+    return ring, found

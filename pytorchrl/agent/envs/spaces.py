@@ -53,6 +53,32 @@ def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
     return observation[:, None] if isinstance(space, spaces.Discrete) else observation
 
 
+def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
+    """A space as plain data, as data sets have it (and Minari writes it).
+
+    Raises:
+        UnsupportedSpaceError: it is not made of numbers.
+    """
+    match space:
+        case spaces.Box():
+            shape, bounds = list(space.shape), (space.low.tolist(), space.high.tolist())
+            return {"type": "Box", "dtype": str(space.dtype), "shape": shape, "low": bounds[0], "high": bounds[1]}
+        case spaces.Discrete():
+            return {"type": "Discrete", "dtype": "int64", "start": int(space.start), "n": int(space.n)}
+        case spaces.MultiDiscrete():
+            numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            return {"type": "MultiDiscrete", "dtype": str(space.dtype), **numbers}
+        case spaces.MultiBinary():
+            return {
+                "type": "MultiBinary",
+                "n": int(space.n) if isinstance(space.n, int | np.integer) else list(space.n),
+            }
+        case spaces.Dict():
+            return {"type": "Dict", "subspaces": {name: space_as_data(part) for name, part in space.items()}}
+        case _:
+            raise UnsupportedSpaceError(f"a data set cannot hold what is of the space {space}")
+
+
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
     """(E, 1) int64 or (E, *action): actions drawn uniformly, standard normal where a Box has no bounds."""
     if isinstance(space, spaces.Discrete):

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
@@ -85,6 +86,7 @@ class VecEnv(Component):
         replay_on_resume: bool = True,
     ) -> None:
         found: list[int] = []
+        specs: list[EnvSpec | None] = []
         process, signals = os.getpid(), worker_signals()
 
         def make() -> gym.Env[Any, Any]:
@@ -94,6 +96,7 @@ class VecEnv(Component):
             for wrapper in wrappers:
                 made = _wrap(made, wrapper)
             found.append(frames_stacked_by(made))
+            specs.append(made.spec)
             return Replayable(made, replay_on_resume)
 
         self._make = make
@@ -109,6 +112,7 @@ class VecEnv(Component):
         # The first is always made in this process, in "async" mode too: it tells the spaces.
         self.stacked_frames: int | Mapping[str, int] = found[0] if stacked_frames is None else stacked_frames
         """Of how many frames an observation is a stack; 0 where it is none."""
+        self._spec = specs[0]
         try:
             check_observation_space(self.observation_space, type(self).__name__)
             check_action_space(self.action_space, type(self).__name__)
@@ -201,6 +205,14 @@ class VecEnv(Component):
         """
         observation, came_back = self._histories.load_state_dict(state)
         return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
+
+    @property
+    def env_spec(self) -> str | None:
+        """JSON of gymnasium's ``EnvSpec`` of one environment; None where it has none that can be written down."""
+        try:
+            return None if self._spec is None else self._spec.to_json()
+        except (AttributeError, TypeError, ValueError):
+            return None
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:

@@ -1,0 +1,213 @@
+"""Record what an agent does, as a data set that others can learn from."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.spaces import space_as_data
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.experiments.composition import load_agent
+from pytorchrl.experiments.interruption import Interruption
+from pytorchrl.logging.bars import bar
+from pytorchrl.scheme.collector import to_device
+from storages.factory import Factory
+from storages.persistent.datasets import About, Written, format_for, write_dataset
+from storages.persistent.episode import Episode
+from storages.transition import ACT, REW, Array
+
+Policy: TypeAlias = Callable[[Any], Any]
+"""Observations (E, *obs), or a dict of such, to actions (E, 1) or (E, *action)."""
+_Acting: TypeAlias = Callable[[Any, NDArray[np.bool_]], Array]
+"""The same, told as well where an episode begins (E, 1)."""
+
+
+def collect_demonstrations(
+    actor: Algorithm | Policy | str | os.PathLike[str],
+    envs: VecEnv | Factory[VecEnv] | None = None,
+    *,
+    path: str | os.PathLike[str],
+    steps: int | None = None,
+    episodes: int | None = None,
+    seed: int = 0,
+    deterministic: bool = True,
+    format: str | None = None,  # noqa: A002
+    about: About | None = None,
+) -> Written:
+    """Act in environments and write what came of it as a data set.
+
+    Ctrl-C ends it after the running step and writes what was recorded; a second one writes nothing.
+
+    Args:
+        actor: an algorithm, a run folder, of whose last checkpoint the agent is taken, or a function from observations
+            to actions.
+        envs: where to act; None takes one environment like those that the run was evaluated in, if ``actor`` is a run
+            folder.
+        path: where the data set is to be; nothing may be there yet.
+        steps: environment transitions to record, at least; running episodes are recorded as far as they came, neither
+            terminated nor truncated.
+        episodes: how many to record instead. Each environment plays its share, so that short ones are not favoured.
+        seed: of the environments, and of the random numbers of an algorithm that is not deterministic.
+        deterministic: whether an algorithm acts as well as it can, instead of exploring.
+        format: one of :data:`storages.persistent.datasets.FORMATS`; "minari-hdf5" where None, "npz" if the path ends
+            so.
+        about: what the data set is to say of itself; spaces, environment and algorithm are filled in where they are
+            None.
+
+    Raises:
+        ValueError: neither ``steps`` nor ``episodes`` is given, or both, or one that is less than 1; or ``envs`` are
+            missing.
+        DatasetError: something is at the path, or the format is not known; nothing was recorded.
+        CheckpointError: the run folder has no checkpoint that can be read.
+    """
+    _check(steps, episodes)
+    format_for(Path(path), format)
+    with ExitStack() as stack:
+        if isinstance(actor, str | os.PathLike):
+            actor, made = load_agent(actor, envs if isinstance(envs, Factory) else None)
+            stack.enter_context(closing(made))
+            envs = envs if isinstance(envs, VecEnv) else made
+        elif envs is None:
+            raise ValueError("collect_demonstrations: say in which envs= to act; only a run folder knows its own")
+        elif isinstance(envs, Factory):
+            envs = stack.enter_context(closing(envs()))
+        acting: _Acting
+        if isinstance(actor, Algorithm):
+            stack.enter_context(_seeded(actor, seed))
+            acting = _of_algorithm(actor, envs.num_envs, deterministic)
+        else:
+            acting = _of_policy(actor)
+        stopped = stack.enter_context(Interruption()).is_requested
+        advance = stack.enter_context(bar(f"Recording {path}", steps or episodes, "steps" if steps else "episodes"))
+        recorded = _recorded(acting, envs, steps, episodes, seed, stopped, advance)
+        return write_dataset(path, recorded, format=format, about=_about(about or About(), actor, envs))
+
+
+def _check(steps: int | None, episodes: int | None) -> None:
+    if (steps is None) == (episodes is None):
+        raise ValueError(f"collect_demonstrations: give steps or episodes, got steps={steps}, episodes={episodes}")
+    for name, number in (("steps", steps), ("episodes", episodes)):
+        if number is not None and number < 1:
+            raise ValueError(f"collect_demonstrations: {name} must be at least 1, got {number}")
+
+
+def _about(about: About, actor: Algorithm | Policy, envs: VecEnv) -> About:
+    name = type(actor).__name__ if isinstance(actor, Algorithm) else getattr(actor, "__name__", type(actor).__name__)
+    return replace(
+        about,
+        observation_space=about.observation_space or space_as_data(envs.observation_space),
+        action_space=about.action_space or space_as_data(envs.action_space),
+        env_spec=about.env_spec or envs.env_spec,
+        algorithm_name=about.algorithm_name or name,
+    )
+
+
+@contextmanager
+def _seeded(algorithm: Algorithm, seed: int) -> Iterator[None]:
+    """Let an algorithm's random numbers follow from a seed; its generators are put back afterwards."""
+    before = algorithm.state_dict()
+    algorithm.seed(np.random.SeedSequence(seed, spawn_key=(1,)))
+    try:
+        yield
+    finally:
+        algorithm.load_state_dict(before)
+
+
+def _of_algorithm(algorithm: Algorithm, num_envs: int, deterministic: bool) -> _Acting:
+    memory: list[Any] = [algorithm.actor.initial_memory(num_envs)]
+
+    def act(observation: Any, begins: NDArray[np.bool_]) -> Array:
+        obs, done = to_device(observation, algorithm.device), torch.from_numpy(begins.astype(np.float32))
+        acting = algorithm.acting_step(obs, memory[0], done.to(algorithm.device), deterministic=deterministic)
+        memory[0] = acting.rhs
+        action: Array = acting.env_action.cpu().numpy()
+        return action
+
+    return act
+
+
+def _of_policy(policy: Policy) -> _Acting:
+    def act(observation: Any, begins: NDArray[np.bool_]) -> Array:
+        action = policy(observation)
+        return action.detach().cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
+
+    return act
+
+
+class _Running:
+    """What one environment did since its reset."""
+
+    def __init__(self, env: int, observation: Any) -> None:
+        self._env = env
+        self._observations = [_of(observation, env)]
+        self._actions: list[Array] = []
+        self._rewards: list[Array] = []
+
+    def __len__(self) -> int:
+        return len(self._rewards)
+
+    def add(self, action: Array, reward: Array, next_observation: Any) -> None:
+        self._observations.append(_of(next_observation, self._env))
+        self._actions.append(action[self._env].copy())
+        self._rewards.append(reward[self._env])
+
+    def episode(self, terminated: bool, truncated: bool) -> Episode:
+        seen = self._observations
+        observations = (
+            {name: np.stack([one[name] for one in seen]) for name in seen[0]}
+            if isinstance(seen[0], dict)
+            else np.stack(seen)
+        )
+        fields = {ACT: np.stack(self._actions), REW: np.stack(self._rewards)}
+        return Episode(observations, fields, terminated, truncated, {"environment": self._env})
+
+
+def _of(observation: Any, env: int) -> Any:
+    if isinstance(observation, dict):
+        return {name: part[env].copy() for name, part in observation.items()}
+    return observation[env].copy()
+
+
+def _recorded(
+    acting: _Acting,
+    envs: VecEnv,
+    steps: int | None,
+    episodes: int | None,
+    seed: int,
+    stopped: Callable[[], bool],
+    advance: Callable[[int], None],
+) -> Iterator[Episode]:
+    """The episodes, as they end; of a number of steps, those too that were running."""
+    # Of each environment, the episodes that it has to play; without end where steps are counted.
+    share = [np.inf if episodes is None else (episodes + env) // envs.num_envs for env in range(envs.num_envs)]
+    observation = envs.reset(np.random.SeedSequence(seed, spawn_key=(0,)))
+    running = [_Running(env, observation) for env in range(envs.num_envs)]
+    begins = np.ones((envs.num_envs, 1), np.bool_)
+    expected = (envs.num_envs, *(envs.action_space.shape or (1,)))
+    taken = 0
+    while any(share) and (steps is None or taken < steps) and not stopped():
+        action = acting(observation, begins)
+        if action.shape != expected:
+            raise ValueError(f"collect_demonstrations: actions must have shape {expected}, got {action.shape}")
+        step = envs.step(action)
+        observation, begins = step.observation, step.terminated | step.truncated
+        for env, one in enumerate(running):
+            if not share[env]:
+                continue
+            one.add(action, step.reward, step.next_observation)
+            if begins[env]:
+                yield one.episode(bool(step.terminated[env, 0]), bool(step.truncated[env, 0]))
+                share[env] -= 1
+                running[env] = _Running(env, observation)
+                advance(0 if episodes is None else 1)
+        taken += envs.num_envs
+        advance(0 if steps is None else envs.num_envs)
+    if steps is not None:
+        yield from (one.episode(terminated=False, truncated=False) for one in running if len(one))

@@ -1,0 +1,51 @@
+"""What an actor with a memory would have remembered in episodes that others played."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.scheme.collector import to_device
+from storages.persistent.episode import Episode, Observations
+from storages.transition import RHS, RHS2
+
+
+def with_memory(episodes: Iterable[Episode], algorithm: Algorithm) -> Iterator[Episode]:
+    """The same episodes, with the memory before and after each step as the algorithm's actor has it now.
+
+    A storage for an actor with a memory is filled with these: it keeps what was remembered beside each step ("stored
+    state" of Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning", 2019).
+
+    Args:
+        episodes: gone through one by one.
+        algorithm: none of its random numbers are used.
+
+    Raises:
+        ValueError: its actor has no memory.
+    """
+    if algorithm.actor.initial_memory(1) is None:
+        raise ValueError(f"with_memory: {type(algorithm.actor).__name__} has no memory; fill the storage without it")
+    return (replace(one, fields={**one.fields, **_memory(one, algorithm)}) for one in episodes)
+
+
+def _memory(episode: Episode, algorithm: Algorithm) -> dict[str, Any]:
+    rhs = algorithm.actor.initial_memory(1)
+    assert rhs is not None
+    remembered = [rhs]
+    for step in range(len(episode)):
+        obs = _seen(episode.observations, step)
+        done = torch.full((1, 1), float(step == 0), device=algorithm.device)
+        rhs = algorithm.acting_step(to_device(obs, algorithm.device), rhs, done, deterministic=True).rhs
+        remembered.append(rhs)
+    rows = np.concatenate([one.detach().cpu().numpy() for one in remembered])
+    return {RHS: rows[:-1], RHS2: rows[1:]}
+
+
+def _seen(observations: Observations, step: int) -> Any:
+    """(1, *obs), or a dict of such."""
+    if isinstance(observations, Mapping):
+        return {name: part[step : step + 1] for name, part in observations.items()}
+    return observations[step : step + 1]

@@ -1,0 +1,107 @@
+"""What data sets hold, as tables for a terminal."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from pytorchrl.logging.storage_report import counted, episodes_tables, fields_table, told_bytes
+from storages.core.summary import ENDINGS, Episodes, Field
+from storages.persistent.datasets import Dataset, open_dataset, return_of
+from storages.persistent.datasets.writer import layout_of
+from storages.persistent.episode import Episode
+from storages.persistent.errors import PersistenceError
+
+
+def datasets_table(paths: Iterable[Path]) -> Table:
+    """A row for each data set and storage; what cannot be read says why."""
+    table = Table()
+    for heading in ("path", "format"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("episodes", "transitions", "size"):
+        table.add_column(heading, justify="right")
+    for path in paths:
+        size = told_bytes(bytes_at(path))
+        try:
+            dataset = open_dataset(path)
+            table.add_row(Text(str(path)), format_of(dataset), f"{len(dataset):,}", f"{dataset.steps:,}", size)
+        except (OSError, PersistenceError) as error:
+            table.add_row(Text(str(path)), Text(f"cannot be read: {error}", style="red"), "", "", size)
+    return table
+
+
+def dataset_report(dataset: Dataset, episodes: Iterable[Episode]) -> Group:
+    """What it says of itself, its fields, and how its episodes went.
+
+    Args:
+        dataset: what is told about.
+        episodes: all of its episodes, each of which is asked for once.
+    """
+    fields: list[Field] = []
+    lengths, returns, endings, begins = [], [], [], []
+    for episode in episodes:
+        fields = fields or _fields(episode)
+        lengths.append(len(episode))
+        returns.append(return_of(episode))
+        endings.append(_ending(episode))
+        begins.append(bool(episode.facts.get("begins", True)))
+    ended = np.array(endings, np.int64)
+    return Group(
+        _heading(dataset, len(lengths), sum(lengths)),
+        fields_table(fields),
+        episodes_tables(
+            Episodes(np.array(returns), np.array(lengths, np.int64), ended, np.array(begins, bool) & (ended < _ENDED))
+        ),
+    )
+
+
+_ENDED = 2
+"""Of :data:`ENDINGS`, those before are ends."""
+
+
+def _ending(episode: Episode) -> int:
+    if episode.terminated:
+        return ENDINGS.index("terminated")
+    return ENDINGS.index("truncated" if episode.truncated else "running")
+
+
+def _fields(episode: Episode) -> list[Field]:
+    return [
+        Field(name, leaf.shape, leaf.dtype.name, leaf.count * leaf.dtype.itemsize)
+        for name, leaf in layout_of(episode).items()
+    ]
+
+
+def _heading(dataset: Dataset, episodes: int, steps: int) -> Table:
+    table = Table.grid(padding=(0, 2))
+    about = dataset.about
+    rows: Sequence[tuple[str, object]] = (
+        ("Data set", about.dataset_id),
+        ("Path", dataset.path),
+        ("Format", format_of(dataset)),
+        ("Size", f"{told_bytes(bytes_at(dataset.path))} on disk"),
+        ("Holds", f"{counted(episodes, 'episode')} of {counted(steps, 'transition')}"),
+        ("Algorithm", about.algorithm_name),
+        ("Author", ", ".join(about.author)),
+        ("Merged of", ", ".join(about.combined_datasets)),
+        ("About", about.description),
+    )
+    for name, value in rows:
+        if value:
+            table.add_row(Text(name, style="bold"), Text(str(value)))
+    return table
+
+
+def format_of(dataset: Dataset) -> str:
+    """As people are told."""
+    layout = getattr(dataset, "layout", None)
+    return f"{dataset.format}-{layout}" if layout else dataset.format
+
+
+def bytes_at(path: Path) -> int:
+    """What a file takes, or all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,0 +1,186 @@
+"""``python -m pytorchrl data``: what it prints, what it writes, and how it says what is wrong."""
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compositions import dqn_scheme
+from toys import Counter
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from pytorchrl.data_commands import COMMANDS
+from pytorchrl.experiments import collect_demonstrations
+from storages.persistent import Episode, episodes_of, fill
+from storages.persistent.datasets import FORMATS, open_dataset, return_of, write_dataset
+from storages.transition import ACT, REW
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "data", *map(str, arguments)])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def counted(path: Path, episodes: int = 3, length: int = 4) -> Path:
+    """Returns of 10 each."""
+    envs = prl.VecEnv.create_factory(Counter, env_kwargs={"length": length})
+    collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), envs, path=path, episodes=episodes)
+    return path
+
+
+def paid(path: Path, *returns: float) -> Path:
+    """Episodes of a step."""
+    seen = np.zeros((2, 3), np.float32)
+    write_dataset(
+        path, [Episode(seen, {ACT: np.zeros((1, 1), np.int64), REW: np.array([[r]])}, False, True) for r in returns]
+    )
+    return path
+
+
+def test_ls_lists_data_sets_and_storages_below_a_folder(command: Any, tmp_path: Path) -> None:
+    counted(tmp_path / "some" / "counted.npz")
+    storage = prl.ReplayBuffer.create_factory(size=50, directory=tmp_path / "kept")("cpu", None, None, None)
+    fill(storage, open_dataset(tmp_path / "some" / "counted.npz"))
+    storage.close()
+    (tmp_path / "broken.npz").write_text("nothing")
+    lines = command("ls", tmp_path).splitlines()
+    rows = {name: next(line.split() for line in lines if name in line) for name in ("counted", "kept", "broken")}
+    assert rows["counted"][3:8] == ["npz", "│", "3", "│", "12"]
+    assert rows["kept"][3:8] == ["storage", "│", "3", "│", "12"]
+    assert rows["broken"][3:6] == ["cannot", "be", "read:"]
+    (tmp_path / "empty").mkdir()
+    assert command("ls", tmp_path / "empty").startswith("None in ")
+
+
+def test_show_tells_fields_and_episodes(command: Any, tmp_path: Path) -> None:
+    printed = command("show", counted(tmp_path / "counted.npz"))
+    for told in ("float32", "int64", "float64", "Observation", "3 episodes of 12 transitions", "3 terminated"):
+        assert told in printed
+    (returns,) = (line.split() for line in printed.splitlines() if "return" in line)
+    assert returns[3] == "10"
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_convert_writes_any_format(command: Any, format_: str, tmp_path: Path) -> None:
+    if format_ != "npz":
+        pytest.importorskip("h5py" if format_ == "minari-hdf5" else "pyarrow")
+    source = counted(tmp_path / "counted.npz")
+    output = tmp_path / ("out.npz" if format_ == "npz" else "out-v3")
+    assert command("convert", source, output, "--format", format_) == (
+        f"{output}: 3 episodes, 12 transitions ({format_})\n"
+    )
+    one, two = open_dataset(source), open_dataset(output)
+    for left, right in zip(one, two, strict=True):
+        assert isinstance(left.observations, np.ndarray)
+        np.testing.assert_array_equal(left.observations, right.observations)
+    assert one.about.action_space == two.about.action_space
+    assert two.about.dataset_id == (None if format_ == "npz" else "out-v3")
+
+
+def test_convert_reads_flat_arrays_of_any_names(command: Any, tmp_path: Path) -> None:
+    path = tmp_path / "flat.npz"
+    starts = np.array([1, 0, 0, 1, 0], bool)
+    np.savez(path, o=np.zeros((5, 2)), a=np.zeros((5, 1)), r=np.ones(5), s=starts)
+    names = ("--names", "observations", "o", "actions", "a", "rewards", "r", "episode_starts", "s")
+    command("convert", path, tmp_path / "unknown.npz", *names)
+    command("convert", path, tmp_path / "ended.npz", *names, "--ends", "terminated")
+    lengths = [[len(one) for one in open_dataset(tmp_path / name)] for name in ("unknown.npz", "ended.npz")]
+    assert lengths == [[2, 1], [3, 2]]
+    assert "2 episodes of 3 transitions" in command("show", path, *names)
+
+
+def test_merge_puts_data_sets_into_one(command: Any, tmp_path: Path) -> None:
+    one, two = paid(tmp_path / "one.npz", 1, 2), paid(tmp_path / "two.npz", 3)
+    assert "3 episodes, 3 transitions (npz)" in command("merge", one, two, "-o", tmp_path / "all.npz")
+    assert [return_of(each) for each in open_dataset(tmp_path / "all.npz")] == [1, 2, 3]
+
+
+def test_prune_keeps_the_best(command: Any, tmp_path: Path) -> None:
+    source = paid(tmp_path / "paid.npz", 4, 1, 7, 2, 7)
+    for name, arguments, expected in (
+        ("a", ("--min-return", "3"), [4, 7, 7]),
+        ("b", ("--max-episodes", "2"), [7, 7]),
+        ("c", ("--max-episodes", "4", "--min-return", "2"), [4, 7, 2, 7]),
+    ):
+        command("prune", source, tmp_path / f"{name}.npz", *arguments)
+        assert [return_of(each) for each in open_dataset(tmp_path / f"{name}.npz")] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "nowhere.npz"), "error: nowhere.npz does not exist"),
+        (("ls", "nowhere"), "error: nowhere does not exist"),
+        (("convert", "paid.npz", "paid.npz"), "error: paid.npz exists already; name another path, or delete it"),
+        (("convert", "paid.npz", "x", "--format", "arrow"), "error: format must be one of minari-hdf5, minari-arrow"),
+        (("show", "paid.npz", "--names", "colour", "c"), "error: --names: there is no colour; there are actions, epi"),
+        (("merge", "-o", "x.npz"), "error: merge: name the data sets to be merged"),
+        (("prune", "paid.npz", "x.npz"), "error: prune: say what to leave out"),
+        (("prune", "paid.npz", "x.npz", "--max-episodes", "0"), "error: prune: --max-episodes must be at least 1"),
+        (("prune", "paid.npz", "x.npz", "--min-return", "9"), "error: prune: none of the 2 episodes of paid.npz is l"),
+    ],
+)
+def test_an_error_is_a_line_that_says_what_to_do(
+    arguments: tuple[str, ...], message: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paid(tmp_path / "paid.npz", 4, 1)
+    with pytest.raises(SystemExit) as stopped:
+        command(*arguments)
+    assert str(stopped.value).startswith(message)
+    assert "\n" not in str(stopped.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["paid.npz"]
+
+
+def test_collect_records_the_agent_of_a_run(command: Any, tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    learner.run()
+    learner.close()
+    command("ls", tmp_path)
+    output = tmp_path / "data.npz"
+    assert command("collect", tmp_path / "run", output, "--episodes", "2").startswith(f"{output}: 2 episodes, ")
+    command("collect", tmp_path / "run", tmp_path / "explored.npz", "--steps", "20", "--seed", "3", "--explore")
+    explored = open_dataset(tmp_path / "explored.npz")
+    assert explored.steps == 20
+    assert explored.about.algorithm_name == "DQN"
+
+
+def test_what_the_storage_of_a_run_holds_is_converted(command: Any, tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    learner.run()
+    learner.close()
+    assert "100 transitions" in command("convert", tmp_path / "run", tmp_path / "held.npz")
+    whole = [len(one) for one in open_dataset(tmp_path / "held.npz") if one.terminated]
+    assert whole == [len(one) for one in episodes_of(learner.scheme.storage, whole=True)]
+    assert "of 100 transitions" in command("show", tmp_path / "run" / "checkpoint.pt")
+
+
+def test_the_storage_of_a_run_may_be_on_disk(command: Any, tmp_path: Path) -> None:
+    storage = prl.ReplayBuffer.create_factory(size=100, directory=str(tmp_path / "kept"))
+    learner = prl.Learner(dqn_scheme(storage=storage), 100, tmp_path / "run")
+    learner.run()
+    learner.close()
+    for path in (tmp_path / "run", tmp_path / "kept"):
+        assert "of 100 transitions" in command("show", path)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_and_every_option_has_a_text(name: str, command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command(name, "--help")
+    printed = " ".join(capsys.readouterr().out.split())
+    described = inspect.getdoc(COMMANDS[name]) or ""
+    assert described.splitlines()[0] in printed
+    for parameter in inspect.signature(COMMANDS[name]).parameters:
+        (text,) = (line.split(": ")[1] for line in described.splitlines() if line.startswith(f"    {parameter}: "))
+        assert text.split()[0] in printed, f"{parameter} has no text"

@@ -1,0 +1,164 @@
+"""Flat arrays of others: where episodes end, and what becomes of last steps of which nobody knows what followed."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from storages.persistent import DatasetError, Episode, fill
+from storages.persistent.datasets import FlatNames, open_dataset
+from storages.transition import ACT, REW
+
+h5py = pytest.importorskip("h5py")
+
+COUNT = 8
+TERMINALS = np.array([0, 0, 1, 0, 0, 0, 0, 0], bool)
+TIMEOUTS = np.array([0, 0, 0, 0, 0, 1, 0, 0], bool)
+
+
+def steps(**further: Any) -> dict[str, Any]:
+    """Step k sees k, and then k + 1."""
+    seen = np.arange(COUNT, dtype=np.float32)[:, None] * [1, 10]
+    return {"observations": seen, "actions": -seen, "rewards": np.arange(COUNT) / 2, **further}
+
+
+def d4rl(path: Path, arrays: dict[str, Any]) -> Path:
+    with h5py.File(path / "some.hdf5", "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+        file["metadata/algorithm"] = "nothing of interest"
+    return path / "some.hdf5"
+
+
+def npz(path: Path, arrays: dict[str, Any]) -> Path:
+    np.savez(path / "some.npz", **arrays)
+    return path / "some.npz"
+
+
+def seen(one: Episode) -> list[float]:
+    assert isinstance(one.observations, np.ndarray)
+    observations: list[float] = one.observations[:, 0].tolist()
+    return observations
+
+
+@pytest.mark.parametrize("write", [d4rl, npz])
+def test_with_next_observations_every_step_counts(write: Any, tmp_path: Path) -> None:
+    following = steps()["observations"] + np.array([1, 10], np.float32)
+    arrays = steps(terminals=TERMINALS, timeouts=TIMEOUTS, next_observations=following)
+    dataset = open_dataset(write(tmp_path, arrays))
+    episodes = list(dataset)
+    assert [seen(one) for one in episodes] == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8]]
+    assert [(one.terminated, one.truncated) for one in episodes] == [(True, False), (False, True), (False, False)]
+    assert (len(dataset), dataset.steps) == (3, 8)
+    assert episodes[1].fields[ACT].tolist() == [[-3, -30], [-4, -40], [-5, -50]]
+    assert episodes[1].fields[REW].tolist() == [[1.5], [2.0], [2.5]]
+    assert episodes[0].facts == {"number": 0}
+
+
+def test_where_next_observations_do_not_continue_an_episode_ends(tmp_path: Path) -> None:
+    following = steps()["observations"] + np.array([1, 10], np.float32)
+    following[4] = 99
+    arrays = steps(terminals=TERMINALS, next_observations=following)
+    episodes = list(open_dataset(d4rl(tmp_path, arrays)))
+    assert [seen(one) for one in episodes] == [[0, 1, 2, 3], [3, 4, 99], [5, 6, 7, 8]]
+    assert [(one.terminated, one.truncated) for one in episodes] == [(True, False), (False, False), (False, False)]
+
+
+@pytest.mark.parametrize("write", [d4rl, npz])
+def test_without_them_the_last_step_of_what_did_not_terminate_is_left_out(write: Any, tmp_path: Path) -> None:
+    dataset = open_dataset(write(tmp_path, steps(terminals=TERMINALS, timeouts=TIMEOUTS)))
+    episodes = list(dataset)
+    # What follows a terminal state has no value: the one before stands in for it, and it is said.
+    assert [seen(one) for one in episodes] == [[0, 1, 2, 2], [3, 4, 5], [6, 7]]
+    assert [(one.terminated, one.truncated) for one in episodes] == [(True, False), (False, True), (False, False)]
+    assert episodes[0].facts == {"number": 0, "last_observation": "not recorded"}
+    assert episodes[1].facts == {"number": 1}
+    assert (len(dataset), dataset.steps) == (3, 6)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected", "flags"),
+    [
+        ("unknown", [[0, 1], [2, 3, 4, 5]], (False, False)),
+        ("truncated", [[0, 1], [2, 3, 4, 5]], (False, True)),
+        ("terminated", [[0, 1, 1], [2, 3, 4, 5, 5], [6, 6], [7, 7]], (True, False)),
+    ],
+)
+def test_expert_data_of_stable_baselines3_is_read_as_it_is_said_to_have_ended(
+    ends: Any, expected: Any, flags: Any, tmp_path: Path
+) -> None:
+    arrays = steps(episode_starts=np.isin(np.arange(COUNT), [0, 2, 6, 7]), episode_returns=np.zeros(4))
+    arrays["obs"] = arrays.pop("observations")
+    dataset = open_dataset(npz(tmp_path, arrays), ends=ends)
+    episodes = list(dataset)
+    assert [seen(one) for one in episodes] == expected
+    assert {(one.terminated, one.truncated) for one in episodes} == {flags}
+    assert len(dataset) == len(expected)
+
+
+@pytest.mark.parametrize("write", [d4rl, npz])
+def test_names_can_be_told(write: Any, tmp_path: Path) -> None:
+    named = {"s": steps()["observations"], "a": np.arange(COUNT, dtype=np.int32), "r": np.ones(COUNT), "d": TERMINALS}
+    path = write(tmp_path, named)
+    with pytest.raises(DatasetError, match=r"has arrays that are called .*; tell what they are: names=FlatNames"):
+        open_dataset(path)
+    names = FlatNames(observations="s", actions="a", rewards="r", terminals="d")
+    first, _ = open_dataset(path, names=names)
+    # Numbers of actions are a column, as storages have them.
+    assert first.fields[ACT].tolist() == [[0], [1], [2]]
+    assert first.fields[ACT].dtype == np.int64
+    with pytest.raises(DatasetError, match=r"lacks t; it has (s, a, r, d|a, d, r, s)"):
+        open_dataset(path, names=FlatNames(observations="s", actions="a", rewards="r", timeouts="t"))
+
+
+def test_a_replay_buffer_is_filled_from_flat_arrays(tmp_path: Path) -> None:
+    from model import replay_buffer
+
+    storage = replay_buffer(20)
+    fill(storage, open_dataset(d4rl(tmp_path, steps(terminals=TERMINALS, timeouts=TIMEOUTS))))
+    data = storage.get_all_buffer_data()
+    assert data["Observation"][:, 0, 0].tolist() == [0, 1, 2, 3, 4, 6]
+    assert data["NextObservation"][:, 0, 0].tolist() == [1, 2, 2, 4, 5, 7]
+    assert data["NextDone"].flatten().tolist() == [0, 0, 1, 0, 0, 0]
+    assert data["NextTruncated"].flatten().tolist() == [0, 0, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("write", [d4rl, npz])
+def test_arrays_that_do_not_belong_together_are_refused(write: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, steps(terminals=TERMINALS[:-1]))
+    with pytest.raises(DatasetError, match=r"holds arrays of different lengths: .*'terminals': 7"):
+        open_dataset(path)
+
+
+class Bomb:
+    """Says that it ran, if anybody unpickles it."""
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("ran"),))
+
+
+def test_objects_are_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    bombs = np.array([Bomb() for _ in range(COUNT)], object)
+    path = tmp_path / "some.npz"
+    np.savez(path, allow_pickle=True, **steps(terminals=TERMINALS) | {"actions": bombs})
+    with pytest.raises(DatasetError, match=r"some\.npz: actions cannot be read, or holds objects, which can run code"):
+        list(open_dataset(path))
+    with h5py.File(tmp_path / "some.hdf5", "w") as file:
+        for name, array in steps(terminals=TERMINALS).items():
+            file[name] = ["text"] * COUNT if name == "actions" else array
+    with pytest.raises(DatasetError, match=r"some\.hdf5: /actions is object; nothing but numbers is read"):
+        open_dataset(tmp_path / "some.hdf5")
+    np.savez(path, **steps(terminals=TERMINALS) | {"actions": np.array(["text"] * COUNT)})
+    with pytest.raises(DatasetError, match=r"some\.npz: actions is <U4; nothing but numbers is read"):
+        list(open_dataset(path))
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5"])
+def test_a_file_of_something_else_is_named(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"some{suffix}"
+    path.write_bytes(b"nothing of the kind")
+    with pytest.raises(DatasetError, match=rf"some\{suffix} cannot be read as"):
+        open_dataset(path)

@@ -1,0 +1,280 @@
+"""Data sets are found, written whole or not at all, merged and chosen from; a storage's directory is one as well."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from directories import made, small_segments
+from episodes import assert_same, episode, some
+from model import Stream
+
+from storages.persistent import DamageError, DatasetError, Episode, episodes_of, fill
+from storages.persistent.datasets import (
+    D4RL,
+    FORMATS,
+    STABLE_BASELINES3,
+    About,
+    Dataset,
+    Space,
+    about_merged,
+    chosen,
+    find_datasets,
+    format_for,
+    merged,
+    open_dataset,
+    return_of,
+    write_dataset,
+)
+from storages.transition import REW
+
+DISCRETE: Space = {"type": "Discrete", "dtype": "int64", "start": 0, "n": 4}
+
+
+@pytest.mark.parametrize("way", ["plain", "priority"])
+def test_the_directory_of_a_storage_is_a_data_set_of_what_it_holds(way: str, tmp_path: Path) -> None:
+    with small_segments():
+        storage = made(way, tmp_path / "kept", size=20, commit_every=3)
+        stream = Stream(2, "dict", True, np.random.default_rng(0))
+        for _ in range(50):
+            storage.insert_transition(stream.step())
+        storage.flush()
+        expected = list(episodes_of(storage))
+        # While it is in use, too.
+        assert_same(open_dataset(tmp_path / "kept"), expected)
+        storage.close()
+    before = {path: path.read_bytes() for path in (tmp_path / "kept").iterdir() if path.name != "lock"}
+    dataset = open_dataset(tmp_path / "kept")
+    assert (len(dataset), dataset.steps, dataset.format) == (len(expected), 40, "storage")
+    assert_same(dataset, expected)
+    assert {path: path.read_bytes() for path in before} == before
+    # And a storage of others becomes a data set that fills this one again.
+    write_dataset(tmp_path / "written.npz", dataset)
+    other = made("plain", None, size=20)
+    fill(other, open_dataset(tmp_path / "written.npz"), num_envs=2)
+    assert len(other) == 40
+
+
+def test_a_damaged_storage_is_no_data_set(tmp_path: Path) -> None:
+    storage = made("plain", tmp_path / "kept", size=20)
+    fill(storage, some())
+    storage.close()
+    (path,) = (tmp_path / "kept").glob("*.steps")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DamageError, match=path.name):
+        list(open_dataset(tmp_path / "kept"))
+
+
+def test_an_empty_storage_is_an_empty_data_set(tmp_path: Path) -> None:
+    storage = made("plain", tmp_path / "kept", size=20)
+    fill(storage, some())
+    storage.reset()
+    storage.close()
+    dataset = open_dataset(tmp_path / "kept")
+    assert (len(dataset), dataset.steps, list(dataset)) == (0, 0, [])
+
+
+def test_data_sets_are_found_wherever_they_are(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "b.npz", some())
+    write_dataset(tmp_path / "a" / "deep" / "c.npz", some())
+    storage = made("plain", tmp_path / "kept", size=20)
+    fill(storage, some())
+    storage.close()
+    (tmp_path / "a" / "notes.txt").write_text("nothing")
+    write_dataset(tmp_path / ".hidden.npz", some())
+    (tmp_path / "round").symlink_to(tmp_path)
+    assert list(find_datasets(tmp_path)) == [tmp_path / "a" / "deep" / "c.npz", tmp_path / "b.npz", tmp_path / "kept"]
+    assert list(find_datasets(tmp_path / "b.npz")) == [tmp_path / "b.npz"]
+    with pytest.raises(DatasetError, match="elsewhere does not exist"):
+        find_datasets(tmp_path / "elsewhere")
+
+
+def test_what_is_no_data_set_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"elsewhere\.npz does not exist"):
+        open_dataset(tmp_path / "elsewhere.npz")
+    with pytest.raises(DatasetError, match="holds no data set that is known: a Minari data set is a folder with data/"):
+        open_dataset(tmp_path)
+
+
+def interrupted() -> Iterator[Episode]:
+    yield from some()
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["written.npz", "written"])
+def test_an_interrupted_data_set_leaves_nothing(name: str, tmp_path: Path) -> None:
+    if name == "written":
+        pytest.importorskip("h5py")
+    with pytest.raises(KeyboardInterrupt):
+        write_dataset(tmp_path / name, interrupted())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "written.npz"
+    write_dataset(path, some())
+    content = path.read_bytes()
+    with pytest.raises(DatasetError, match=r"written\.npz exists already; name another path, or delete it"):
+        write_dataset(path, some())
+
+    def meanwhile() -> Iterator[Episode]:
+        yield episode(2)
+        (tmp_path / "other.npz").write_text("of another process")
+
+    with pytest.raises(DatasetError, match="exists already"):
+        write_dataset(tmp_path / "other.npz", meanwhile())
+    assert path.read_bytes() == content
+    assert (tmp_path / "other.npz").read_text() == "of another process"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.npz", "written.npz"]
+
+
+def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path: Path) -> None:
+    def never() -> Iterator[Episode]:
+        raise AssertionError
+        yield
+
+    with pytest.raises(
+        DatasetError, match="format must be one of minari-hdf5, minari-arrow, minari-parquet, npz, got 'x'"
+    ):
+        write_dataset(tmp_path / "written", never(), format="x")
+    for name, format_ in (("written.npz", "minari-arrow"), ("written", "npz"), ("written.hdf5", None)):
+        with pytest.raises(DatasetError, match="is no name for the format"):
+            write_dataset(tmp_path / name, never(), format=format_)
+    assert [format_for(tmp_path / name, None) for name in ("a", "a.npz")] == ["minari-hdf5", "npz"]
+    assert set(FORMATS) == {"minari-hdf5", "minari-arrow", "minari-parquet", "npz"}
+    assert D4RL.terminals == "terminals"
+    assert STABLE_BASELINES3.observations == "obs"
+
+
+def test_episodes_that_are_not_alike_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"episode 1 is not like the first: .*LogProbability"):
+        write_dataset(tmp_path / "written.npz", [episode(2), episode(2, further=True)])
+    with pytest.raises(DatasetError, match="there is no episode to write"):
+        write_dataset(tmp_path / "written.npz", [episode(0)])
+    with pytest.raises(DatasetError, match="an episode needs Action and Reward, and has Reward"):
+        write_dataset(tmp_path / "written.npz", [replace(one, fields={REW: one.fields[REW]}) for one in some()])
+    with pytest.raises(DatasetError, match="an episode of 5 steps has 5 rows of Observation"):
+        write_dataset(tmp_path / "written.npz", [replace(one, observations=np.zeros((len(one), 2))) for one in some()])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_data_set_says_of_itself_and_of_its_episodes_is_kept(tmp_path: Path) -> None:
+    about = About(
+        "some/thing-v1", None, DISCRETE, "{}", "SAC", ("A",), ("a@b",), "words", ("p-v0", "q-v0"), {"code": 3}
+    )
+    write_dataset(tmp_path / "written.npz", some(), about=about)
+    dataset = open_dataset(tmp_path / "written.npz")
+    assert dataset.about == about
+    assert [one.facts for one in dataset] == [{"seed": seed} for seed in (1, 2, 3, 4)]
+    assert repr(dataset) == f"NpzDataset({str(tmp_path / 'written.npz')!r}, 4 episodes, 13 steps)"
+
+
+def test_a_damaged_file_of_ours_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "written.npz"
+    write_dataset(path, some())
+    with np.load(path) as file:
+        arrays = dict(file)
+    for changes in (
+        {"Terminated": arrays["Terminated"][:-1]},
+        {"Reward": arrays["Reward"][:-1]},
+        {"Facts": arrays["Facts"][:-1]},
+    ):
+        np.savez(path, **(arrays | changes))
+        with pytest.raises(DatasetError, match=r"written\.npz is damaged"):
+            list(open_dataset(path))
+    np.savez(path, **(arrays | {"About": np.frombuffer(json.dumps({"odd": 1}).encode(), np.uint8)}))
+    with pytest.raises(DatasetError, match=r"written\.npz is damaged"):
+        open_dataset(path)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_whatever_is_done_to_a_file_an_error_names_it_or_numbers_are_read(format_: str, tmp_path: Path) -> None:
+    if format_ != "npz":
+        pytest.importorskip("h5py" if format_ == "minari-hdf5" else "pyarrow")
+    path, random = tmp_path / ("some.npz" if format_ == "npz" else "some"), np.random.default_rng(0)
+    write_dataset(path, some(), format=format_)
+    files = sorted(file for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
+    refused = 0
+    for attempt in range(60):
+        file = files[attempt % len(files)]
+        whole = file.read_bytes()
+        content = bytearray(whole[: random.integers(len(whole))] if attempt % 3 == 0 else whole)
+        for place in random.integers(len(content), size=3) if content else ():
+            content[place] = random.integers(256)
+        file.write_bytes(content)
+        said = what_is_said_of(path)
+        refused += said is not None
+        assert said is None or str(path) in said
+        file.write_bytes(whole)
+    assert refused > 20
+    assert_same(open_dataset(path), some())
+
+
+def what_is_said_of(path: Path) -> str | None:
+    """The error that reading it ends with, if it does."""
+    try:
+        for one in open_dataset(path):
+            assert one.fields[REW].dtype.kind in "biuf"
+    except DatasetError as error:
+        return str(error)
+    return None
+
+
+def of(path: Path, episodes: list[Episode], **about: object) -> Dataset:
+    write_dataset(path, episodes, about=About(**about))  # type: ignore[arg-type]
+    return open_dataset(path)
+
+
+def test_merged_data_sets_follow_one_another_and_say_what_they_say_together(tmp_path: Path) -> None:
+    one = of(
+        tmp_path / "one.npz", some(), action_space=DISCRETE, author=("A", "B"), algorithm_name="SAC", dataset_id="a-v0"
+    )
+    wider = {**DISCRETE, "n": 6}
+    two = of(tmp_path / "two.npz", some()[::-1], action_space=wider, author=("B", "C"), algorithm_name="PPO")
+    assert_same(merged([one, two]), some() + some()[::-1])
+    assert [each.facts["source"] for each in merged([one, two])] == [str(one.path)] * 4 + [str(two.path)] * 4
+    assert about_merged([one, two]) == About(
+        action_space=wider, author=("A", "B", "C"), combined_datasets=("a-v0", "two")
+    )
+
+
+def test_spaces_are_united_where_that_makes_sense(tmp_path: Path) -> None:
+    def box(low: float, high: float, kind: str = "float32") -> Space:
+        return {"type": "Box", "dtype": kind, "shape": [3], "low": [low] * 3, "high": [high] * 3}
+
+    def both(left: Space, right: Space) -> Space | None:
+        number = len(list(tmp_path.iterdir()))
+        one = of(tmp_path / f"{number}.npz", some(), observation_space=left)
+        two = of(tmp_path / f"{number + 1}.npz", some(), observation_space=right)
+        return about_merged([one, two]).observation_space
+
+    assert both(box(-1, 1), box(0, 2)) == box(-1, 2)
+    nested: list[Space] = [{"type": "Dict", "subspaces": {"a": box(0, high)}} for high in (1, 2)]
+    assert both(*nested) == nested[1]
+    for different in (box(0, 1, "float64"), DISCRETE):
+        with pytest.raises(DatasetError, match="have different spaces"):
+            both(box(0, 1), different)
+    with pytest.raises(DatasetError, match="have different spaces"):
+        both(DISCRETE, {**DISCRETE, "start": 1})
+
+
+def test_data_sets_that_do_not_go_together_are_not_merged(tmp_path: Path) -> None:
+    one, two = of(tmp_path / "one.npz", some()), of(tmp_path / "two.npz", some("double", further=True))
+    with pytest.raises(
+        DatasetError,
+        match=r"one\.npz and .*two\.npz do not go together: Observation float32\(3,\) beside float64\(2, 2\); Log",
+    ):
+        about_merged([one, two])
+
+
+def test_the_best_episodes_are_chosen() -> None:
+    returns = [3.0, 1.0, 5.0, 3.0, -2.0]
+    assert chosen(returns) == {0, 1, 2, 3, 4}
+    assert chosen(returns, min_return=3.0) == {0, 2, 3}
+    assert chosen(returns, max_episodes=2) == {0, 2}
+    assert chosen(returns, min_return=4.0, max_episodes=2) == {2}
+    assert return_of(episode(4)) == pytest.approx(float(episode(4).fields[REW].sum()))
