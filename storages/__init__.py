@@ -10,6 +10,7 @@ from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.per_buffer import PERBuffer
+from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
@@ -28,6 +29,7 @@ __all__ = [
     "LinearSchedule",
     "NStepReplayBuffer",
     "PERBuffer",
+    "PersistentEpisodicBuffer",
     "ReplayBuffer",
     "SampleError",
     "Schedule",

@@ -62,6 +62,20 @@ class Priorities:
         self._errors[rows[:envs]] = errors
         self._tree.set(rows, masses)
 
+    def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
+        """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
+        rows = np.arange(first, first + len(errors)) % self._leaves
+        masses = self.priority(errors)
+        steps = np.arange(first, first + len(errors)) // self._ring.envs
+        masses[steps % self._stride != 0] = 0
+        self._errors[rows] = errors
+        self._tree.set(np.arange(*gone) % self._leaves, 0.0)
+        self._tree.set(rows, masses)
+
+    def errors_of(self, first: int, end: int) -> NDArray[np.float32]:
+        """Of the transitions [first, end), which must be live."""
+        return self._errors[np.arange(first, end) % self._leaves]
+
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
         """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
         rows, magnitudes = np.empty(len(errors), np.int64), np.empty(len(errors), np.float32)
