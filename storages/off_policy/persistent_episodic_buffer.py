@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
-from storages.core.fields import nest
+from storages.core.fields import leaves, nest
 from storages.core.priorities import Priorities
 from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.per_buffer import PERBuffer
@@ -194,6 +194,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         finished = running.insert(sample, self._state_beside_the_ring)
         if shelving is None:
             self._lay_out(running)
+            finished += running.cut()
         for one in finished:
             self._add(running.recording(one), one)
         self._inserted += running.ring.envs
@@ -213,9 +214,11 @@ class PersistentEpisodicBuffer(PERBuffer):
         sample[OBS2] = nest({path: column[1:2] for path, column in columns.items() if path[0] == OBS})[OBS]
         if (RHS,) in columns:
             sample[RHS2] = columns[(RHS,)][1:2]
-        if not self._ring.layout and running.ring.num_envs is None:
-            running.ring.num_envs = 1
-        self._fit(sample, running)
+        if not self._ring.layout:
+            envs = running.ring.num_envs or 1
+            running.ring.init_columns(nest({path: np.repeat(leaf, envs, 0) for path, leaf in leaves(sample)}))
+            self._lay_out(running)
+        self._ring.init_columns(sample)
         depths = self._ring.stacked
         most = self._ring.size if running.longest is None else running.longest
         if length > most:
@@ -289,6 +292,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         for volume in new:
             self._count_volume(volume.first, volume.lengths.tolist())
         self._next = max(self._next, shelving.archive.end)
+        shelving.forget(self._live)
         self._let_go_of_what_is_not_live()
         for volume in new:
             if volume.end > self._live:
@@ -369,10 +373,10 @@ class PersistentEpisodicBuffer(PERBuffer):
         shelving.archive.refuse_unless_there(state["archive"])
         self._known = KnownErrors(state["errors_first"])
         self._known.put(state["errors_first"], state["errors"].numpy())
-        said, finished = running.roll_back(state["position"], self._marks_of)
+        said = running.roll_back(state["position"])
         shelving.archive.roll_back(state["archive"])
         shelving.begin_anew()
-        self._hold(shelving, finished, dict(state) if said is None else {**said, "memory": state["memory"]})
+        self._hold(shelving, None if said is None else {**said, "memory": state["memory"]})
         self._load_beside_the_ring(state)
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
@@ -668,12 +672,11 @@ class PersistentEpisodicBuffer(PERBuffer):
             return
         shelving = self._make(manifest, plan)
         state: dict[str, Any] | None = None
-        finished: list[Finished] = []
         if self._running is not None:
             self._running.longest = plan.longest
-            state, finished = self._running.recover(self._marks_of)
+            state = self._running.recover()
         self._known = KnownErrors.read(self._folder)
-        self._hold(shelving, finished, state)
+        self._hold(shelving, state)
         if state is not None:
             self._load_beside_the_ring(state)
 
@@ -693,6 +696,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._written(lambda: manifest.write(self._folder, self.durable))
         self._make(manifest, plan)
         running.longest = plan.longest
+        running.make_room(max(plan.running_steps, ring.live_steps))
 
     def _make(self, manifest: ArchiveManifest, plan: MemoryPlan) -> Shelving:
         self._ring.resize(plan.steps)
@@ -724,7 +728,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         said, recorded = ([*marks, *[0] * envs][:envs] for marks in (state["marks"], self._shelving.archive.marks))
         return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
 
-    def _hold(self, shelving: Shelving, finished: list[Finished], state: dict[str, Any] | None) -> None:
+    def _hold(self, shelving: Shelving, state: dict[str, Any] | None) -> None:
         """Be what the archive and the journal hold."""
         archive, resident, running = shelving.archive, self._resident, self._running
         assert resident is not None
@@ -736,8 +740,11 @@ class PersistentEpisodicBuffer(PERBuffer):
         for volume in archive.volumes:
             self._count_volume(volume.first, volume.lengths.tolist())
         resident.forget(self._live)
-        if state is not None:
-            shelving.go_on_from(self._marks_of(state))
+        finished: list[Finished] = []
+        if state is not None and running is not None:
+            marks = self._marks_of(state)
+            shelving.go_on_from(marks)
+            finished = running.go_on_from(marks)
         for one in finished:
             assert running is not None
             recording, first = running.recording(one), self._next
@@ -768,13 +775,6 @@ class PersistentEpisodicBuffer(PERBuffer):
         ends = volume.first + np.cumsum(volume.lengths)
         begin, end = np.searchsorted(ends, first, side="right"), np.searchsorted(ends, first + count, side="left") + 1
         return self._shelving.read(volume).select(int(begin), int(end))
-
-    def _fit(self, sample: Sample, running: Running) -> None:
-        """Fix shapes and dtypes by an episode, or hold it against them."""
-        if not self._ring.layout:
-            running.ring.init_columns(sample)
-            self._lay_out(running)
-        self._ring.init_columns(sample)
 
     def _open_running(self) -> Running:
         if self._running is None or self._running.journal.closed:

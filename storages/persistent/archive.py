@@ -101,7 +101,7 @@ class Archive:
         self._columns = manifest.columns
         self._log = Segments(directory, SUFFIX, durable)
         self.volumes: list[Volume] = []
-        """All that hold live transitions, and the ancestor's, oldest first."""
+        """All that hold transitions that are live, or were when a checkpoint was made; the ancestor's, too."""
         self.live = 0
         """Number of the oldest live transition."""
         self.end = 0
@@ -141,8 +141,7 @@ class Archive:
             place = end
         if not self._read_only:
             self._log.cut(place)
-        self._forget_what_is_not_live()
-        self._deleted = self.live
+        self._forget_what_nobody_needs()
         first = self.volumes[0].first if self.volumes else self.end
         if first > self.live:
             raise DamageError(f"{self._log.path(0).parent}: the log of transitions {self.live} to {first} is missing")
@@ -175,11 +174,9 @@ class Archive:
         self.marks, self._pinned = facts["marks"], facts["pinned"]
         self.record = {"record": found.block.commit, "checksum": found.checksum}
 
-    def _forget_what_is_not_live(self) -> None:
-        gone = 0
-        while gone < len(self.volumes) and self.volumes[gone].end <= self.live:
-            gone += 1
-        self.volumes = self.volumes[gone:]
+    def _forget_what_nobody_needs(self) -> None:
+        self._deleted = min([self.live, *(live for _, live in self._pinned)])
+        self.volumes = [volume for volume in self.volumes if volume.end > self._deleted]
 
     def refresh(self) -> None:
         """Take up what another process has recorded since."""

@@ -177,8 +177,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _replace(path: Path, unfinished: Path, facts: Mapping[str, Any], durable: bool) -> None:
     with unfinished.open("w") as file:
         json.dump(facts, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     unfinished.replace(path)
     if durable:
         sync_directory(path.parent)

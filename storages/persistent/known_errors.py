@@ -63,6 +63,8 @@ class KnownErrors:
     def write(self, directory: Path, end: int) -> None:
         """Keep what is known of the transitions before one in a file, instead of what it held.
 
+        It has a checksum, and can be done without: it is not waited for until it would survive a power cut.
+
         Raises:
             OSError: it could not be written; the file is what it was.
         """
@@ -71,7 +73,6 @@ class KnownErrors:
         try:
             errors = self.get(self._first, end - self._first)
             blocks.write(file, Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
-            os.fsync(file)
         finally:
             os.close(file)
         unfinished.replace(directory / NAME)

@@ -202,8 +202,8 @@ class Recording:
         for number, (end, length) in enumerate(zip(bounds, self.lengths, strict=True)):
             rows, steps = slice(end - length - 1, end), slice(end - length - 1, end - 1)
             observations = {
-                path: self.stacks(path, number, layout[path].shape[0]) if path in self.paddings else column[rows]
-                for path, column in self.columns.items()
+                path: self.stacks(path, number, leaf.shape[0]) if path in self.paddings else self.columns[path][rows]
+                for path, leaf in layout.items()
                 if path[0] == OBS
             }
             fields = {path: column[steps] for path, column in self.columns.items() if path[0] not in _OF_THE_EPISODE}

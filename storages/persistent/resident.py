@@ -245,7 +245,9 @@ class Resident:
         self.stretches.clear()
         self._episodes.clear()
         self._count, self.is_everything, self._draws_left = 0, True, 0.0
-        self.ring.reset()
+        if self.ring.live_steps:
+            # It touches all of the memory.
+            self.ring.reset()
         self.ring.steps = self.ring.first = at
 
     def _drop_what_is_read_ahead(self) -> None:

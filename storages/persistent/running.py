@@ -64,32 +64,20 @@ class Running:
         """Steps of the longest piece that an episode is kept in."""
         self._begun: NDArray[np.int64] = np.zeros(0, np.int64)
 
-    def recover(self, marks: Callable[[dict[str, Any]], Sequence[int]]) -> tuple[dict[str, Any] | None, list[Finished]]:
-        """Be what the journal holds.
+    def recover(self) -> dict[str, Any] | None:
+        """Hold what the journal holds; returns what stands beside it, None where there is nothing."""
+        return self.journal.recover(self.ring)
 
-        Args:
-            marks: tells, from what stands beside the steps, how many of each environment are recorded elsewhere.
+    def roll_back(self, position: Position) -> dict[str, Any] | None:
+        """As :meth:`recover`, as of a commit."""
+        state = self.journal.roll_back(self.ring, position)
+        self._begun = np.zeros(0, np.int64)
+        return state
 
-        Returns:
-            What stands beside them, None where there is nothing, and the episodes that are finished since.
-        """
-        return self._recovered(self.journal.recover(self.ring), marks)
-
-    def roll_back(
-        self, position: Position, marks: Callable[[dict[str, Any]], Sequence[int]]
-    ) -> tuple[dict[str, Any] | None, list[Finished]]:
-        """Be as of a commit; returns as :meth:`recover` does."""
-        return self._recovered(self.journal.roll_back(self.ring, position), marks)
-
-    def _recovered(
-        self, state: dict[str, Any] | None, marks: Callable[[dict[str, Any]], Sequence[int]]
-    ) -> tuple[dict[str, Any] | None, list[Finished]]:
-        if state is None:
-            self._begun = np.zeros(0, np.int64)
-            return None, []
-        told = np.array(marks(state), np.int64)
-        self._begun = np.maximum(self.ring.first, told)
-        return state, self._finished_since(self._begun)
+    def go_on_from(self, marks: Sequence[int]) -> list[Finished]:
+        """Say how many steps of each environment are kept elsewhere; returns which episodes are finished since."""
+        self._begun = np.maximum(self.ring.first, np.array(marks, np.int64))
+        return self._finished_since(self._begun)
 
     def insert(self, sample: Sample, state: State) -> list[Finished]:
         """Store a step; returns which episodes it shows to be finished, those first that ended first.
@@ -102,7 +90,8 @@ class Running:
         if ring.steps >= self.journal.due:
             self.journal.commit_soon(ring, state(), None)
         if ring.live_steps == ring.size:
-            ring = self.ring = self._grown()
+            self.make_room(2 * ring.size)
+            ring = self.ring
         ring.insert(sample)
         if not len(self._begun):
             self._begun = np.full(ring.envs, ring.first)
@@ -111,9 +100,23 @@ class Running:
         # Nobody said that these ended, but something else goes on now.
         finished += self._finish(ring.broken_after(newest - 1) & (begun < newest), newest)
         finished += self._finish(ring.broken_after(newest), newest + 1)
-        if self.longest is not None and newest + 1 - int(begun.min()) >= self.longest:
-            finished += self._finish(newest + 1 - begun >= self.longest, newest + 1)
-        return finished
+        return finished + self.cut()
+
+    def cut(self) -> list[Finished]:
+        """Finish what has become too long."""
+        steps = self.ring.steps
+        if self.longest is None or steps - int(self._begun.min()) < self.longest:
+            return []
+        return self._finish(steps - self._begun >= self.longest, steps)
+
+    def make_room(self, size: int) -> None:
+        """Have room for so many steps, which must be no fewer than there are."""
+        resized = Ring(size, *self._arguments)
+        resized.prepare(self.ring.layout, self.ring.envs)
+        resized.allow_nonfinite = self.ring.allow_nonfinite
+        if self.ring.steps:
+            resized.put(self.ring.part(self.ring.needed))
+        self.ring = resized
 
     def _finish(self, which: NDArray[np.bool_], end: int) -> list[Finished]:
         if not which.any():
@@ -178,10 +181,3 @@ class Running:
     def steps_running(self) -> int:
         """Transitions of episodes that run."""
         return int((self.ring.steps - self._begun).sum())
-
-    def _grown(self) -> Ring:
-        grown = Ring(2 * self.ring.size, *self._arguments)
-        grown.prepare(self.ring.layout, self.ring.envs)
-        grown.allow_nonfinite = self.ring.allow_nonfinite
-        grown.put(self.ring.part(self.ring.needed))
-        return grown
