@@ -441,9 +441,8 @@ class PersistentEpisodicBuffer(PERBuffer):
         return first, self._ring.end
 
     def _exchange(self, resident: Resident) -> None:
-        assert self._shelving is not None
         while resident.due():
-            changed = resident.bring(self._shelving.volumes, self._live, self._generator)
+            changed = resident.bring(self._live, self._generator)
             if changed is None:
                 return
             self._changed(*changed)
@@ -718,7 +717,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         if not self.read_only:
             archive.tidy()
         self._shelving = Shelving(archive, type(self).__name__, plan.waiting_bytes)
-        self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, self._shelving.read)
+        self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, self._shelving)
         return self._shelving
 
     def _marks_of(self, state: dict[str, Any]) -> list[int]:
@@ -758,23 +757,22 @@ class PersistentEpisodicBuffer(PERBuffer):
         shelving.forget(self._live)
         memory = None if state is None else state["memory"]
         if self._stored <= self._ring.size and len(self._bounds) <= resident.most_episodes:
-            resident.fill(shelving.volumes.values(), shelving.loose(), self._live)
+            resident.fill(self._live)
         elif memory is not None and memory["stretches"]:
             resident.restore(memory, self._recording_of)
         else:
-            resident.fill_in_part(shelving.volumes, self._live, self._generator)
+            resident.fill_in_part(self._live, self._generator)
 
     def _recording_of(self, first: int, count: int) -> Recording:
         """Whole episodes by the numbers of their transitions."""
         assert self._shelving is not None
-        for number, recording in self._shelving.loose():
-            if number == first and recording.steps == count:
-                return recording
-        firsts = sorted(self._shelving.volumes)
-        volume = self._shelving.volumes[firsts[bisect.bisect_right(firsts, first) - 1]]
+        firsts = self._shelving.firsts()
+        found = self._shelving.volume(firsts[bisect.bisect_right(firsts, first) - 1])
+        assert found is not None
+        volume, recording = found
         ends = volume.first + np.cumsum(volume.lengths)
         begin, end = np.searchsorted(ends, first, side="right"), np.searchsorted(ends, first + count, side="left") + 1
-        return self._shelving.read(volume).select(int(begin), int(end))
+        return (self._shelving.read(volume) if recording is None else recording).select(int(begin), int(end))
 
     def _open_running(self) -> Running:
         if self._running is None or self._running.journal.closed:

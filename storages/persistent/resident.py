@@ -9,9 +9,9 @@ follows from the seed, and not from how fast the disk is.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,7 +43,17 @@ class Loaded(NamedTuple):
     episodes: int
 
 
-Read = Callable[[Volume], Recording]
+class Shelf(Protocol):
+    """Where volumes come from."""
+
+    def firsts(self) -> list[int]:
+        """The first transitions of all volumes, oldest first, those too that are not on disk yet."""
+
+    def volume(self, first: int) -> tuple[Volume, Recording | None] | None:
+        """The one that begins with a transition, and its episodes if they are in memory; None where there is none."""
+
+    def read(self, volume: Volume) -> Recording:
+        """A volume's episodes; for any thread."""
 
 
 class Resident:
@@ -53,11 +63,11 @@ class Resident:
         ring: of one environment, whose columns are made.
         most_episodes: that it may hold at a time.
         draws_each: how often a transition is drawn, on average, while it is in memory.
-        read: gets a volume's episodes; called by another thread.
+        shelf: has the volumes.
     """
 
-    def __init__(self, ring: Ring, most_episodes: int, draws_each: float, read: Read) -> None:
-        self.ring, self.most_episodes, self._draws_each, self._read = ring, most_episodes, draws_each, read
+    def __init__(self, ring: Ring, most_episodes: int, draws_each: float, shelf: Shelf) -> None:
+        self.ring, self.most_episodes, self._draws_each, self._shelf = ring, most_episodes, draws_each, shelf
         self.stretches: deque[Stretch] = deque()
         self._episodes: deque[int] = deque()
         """Of each stretch."""
@@ -134,13 +144,10 @@ class Resident:
         """Whether a volume is to be brought into memory before the next draw."""
         return not self.is_everything and self._draws_left <= 0
 
-    def bring(
-        self, volumes: Mapping[int, Volume], live: int, generator: np.random.Generator
-    ) -> tuple[list[Stretch], Stretch] | None:
+    def bring(self, live: int, generator: np.random.Generator) -> tuple[list[Stretch], Stretch] | None:
         """Bring the next volume into memory, and have those after it read.
 
         Args:
-            volumes: of the archive, by their first transitions.
             live: number of the oldest live transition.
             generator: draws the order of a pass.
 
@@ -151,33 +158,34 @@ class Resident:
             DamageError: it cannot be read; the next call goes on with the next one.
         """
         while True:
-            self._read_ahead(volumes, live, generator)
+            self._read_ahead(live, generator)
             if not self._ahead:
                 return None
             first, future = self._ahead.popleft()
-            if first in volumes and volumes[first].end > live:
+            found = self._shelf.volume(first)
+            if found is not None and found[0].end > live:
                 loaded = future.result()
                 self._draws_left += self._draws_each * len(loaded.part)
                 changed = self._take(loaded)
-                self._read_ahead(volumes, live, generator)
+                self._read_ahead(live, generator)
                 return changed
 
-    def _read_ahead(self, volumes: Mapping[int, Volume], live: int, generator: np.random.Generator) -> None:
+    def _read_ahead(self, live: int, generator: np.random.Generator) -> None:
         while len(self._ahead) < _AHEAD:
             if not self._order:
                 # What came in last comes back last.
-                firsts = np.array(sorted(volumes), np.int64)
                 newest = {stretch.first for stretch in self.stretches}
-                shuffled = generator.permutation(firsts).tolist()
+                shuffled = generator.permutation(np.array(self._shelf.firsts(), np.int64)).tolist()
                 self._order.extend(sorted(shuffled, key=lambda first: first in newest))
             if not self._order:
                 return
             first = self._order.popleft()
-            if first in volumes:
-                self._ahead.append((first, self._reader.submit(self._load, volumes[first], live)))
+            found = self._shelf.volume(first)
+            if found is not None:
+                self._ahead.append((first, self._reader.submit(self._load, *found, live)))
 
-    def _load(self, volume: Volume, live: int) -> Loaded:
-        recording, first = self._read(volume), volume.first
+    def _load(self, volume: Volume, recording: Recording | None, live: int) -> Loaded:
+        recording, first = self._shelf.read(volume) if recording is None else recording, volume.first
         if first < live:
             gone = int(np.searchsorted(np.cumsum(volume.lengths), live - first, side="right"))
             first += int(volume.lengths[:gone].sum())
@@ -186,37 +194,29 @@ class Resident:
 
     # Filled at once
 
-    def fill(self, volumes: Iterable[Volume], loose: Iterable[tuple[int, Recording]], live: int) -> None:
-        """Hold all that there is.
-
-        Args:
-            volumes: oldest first.
-            loose: episodes that are in no volume, and the numbers of their first transitions.
-            live: number of the oldest live transition.
-        """
+    def fill(self, live: int) -> None:
+        """Hold all that there is; ``live`` is the number of the oldest live transition."""
         reading: deque[Future[Loaded]] = deque()
-        for volume in volumes:
-            if volume.end > live:
-                reading.append(self._reader.submit(self._load, volume, live))
+        for first in self._shelf.firsts():
+            found = self._shelf.volume(first)
+            if found is not None and found[0].end > live:
+                reading.append(self._reader.submit(self._load, *found, live))
             if len(reading) > _AHEAD:
                 self._take(reading.popleft().result())
         for future in reading:
             self._take(future.result())
-        for first, recording in loose:
-            if first >= live:
-                self.add(recording, first)
 
-    def fill_in_part(self, volumes: Mapping[int, Volume], live: int, generator: np.random.Generator) -> None:
+    def fill_in_part(self, live: int, generator: np.random.Generator) -> None:
         """Hold as much as fits; the rest comes as it is due."""
         self.is_everything = False
         while True:
-            changed = self.bring(volumes, live, generator)
+            changed = self.bring(live, generator)
             if changed is None or changed[0]:
                 return
 
     def add_volume(self, volume: Volume, live: int) -> tuple[list[Stretch], Stretch]:
         """Take up a volume at once."""
-        return self._take(self._load(volume, live))
+        return self._take(self._load(volume, None, live))
 
     # To and from disk
 

@@ -101,7 +101,7 @@ class Shelving:
             if waiting.writing is None:
                 if any(finished.end > journalled for finished in waiting.journalled):
                     break
-                waiting.writing = self._writer.submit(self._write, waiting)
+                waiting.writing = self._written_soon(waiting)
         written = False
         while self._waiting and (writing := self._waiting[0].writing) is not None and writing.done():
             self._note_written()
@@ -125,6 +125,18 @@ class Shelving:
             self._note_written()
             if only_the_first:
                 return
+
+    def _written_soon(self, waiting: _Waiting) -> "Future[Volume]":
+        try:
+            return self._writer.submit(self._write, waiting)
+        except RuntimeError:
+            # The interpreter is about to end, and its threads have already.
+            done: Future[Volume] = Future()
+            try:
+                done.set_result(self._write(waiting))
+            except OSError as error:
+                done.set_exception(error)
+            return done
 
     def _write(self, waiting: _Waiting) -> Volume:
         if self._failed:
@@ -166,6 +178,19 @@ class Shelving:
         """
         waiting = self._by_first.get(volume.first)
         return self.archive.read(self.volumes.get(volume.first, volume)) if waiting is None else waiting
+
+    def firsts(self) -> list[int]:
+        """The first transitions of all volumes, oldest first; episodes that are in none yet count as one."""
+        return [*self.volumes, *([self._loose[0][0]] if self._loose else [])]
+
+    def volume(self, first: int) -> tuple[Volume, Recording | None] | None:
+        """The one that begins with a transition, and its episodes if they are in memory; None where there is none."""
+        if first in self.volumes:
+            return self.volumes[first], self._by_first.get(first)
+        if self._loose and self._loose[0][0] == first:
+            recording = joined([recording for _, recording, _ in self._loose])
+            return self.archive.planned(recording, first, self._next_row), recording
+        return None
 
     def loose(self) -> Iterator[tuple[int, Recording]]:
         """Episodes that are in no volume yet, and the numbers of their first transitions."""
