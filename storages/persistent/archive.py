@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from storages.core.part import Name
 from storages.persistent.archive_manifest import GROUP, ArchiveManifest
 from storages.persistent.blocks import Block, Found
+from storages.persistent.chunks import Chunks
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.recording import Recording
 from storages.persistent.segments import BEGINNING, Segments, sync_directory
@@ -122,9 +123,10 @@ class Archive:
     # What is recorded
 
     def _read_log(self, until: int | None = None) -> None:
-        self.volumes, self._segments, self.live, self.end, self.next_row = self._inherited(), [], 0, 0, 0
         self.record, self.marks, self._pinned = {"record": 0, "checksum": 0}, [], []
-        self.end = self.volumes[-1].end if self.volumes else 0
+        self.volumes, self._segments, self.next_row = [], [], 0
+        older = self._ancestor()
+        self.volumes, self.live, self.end = ([], 0, 0) if older is None else (older.volumes, older.live, older.end)
         place = BEGINNING
         for found, end in self._log.read():
             block = found.block
@@ -146,10 +148,10 @@ class Archive:
         if first > self.live:
             raise DamageError(f"{self._log.path(0).parent}: the log of transitions {self.live} to {first} is missing")
 
-    def _inherited(self) -> list[Volume]:
+    def _ancestor(self) -> "Archive | None":
         ancestor = self.manifest.ancestor
         if ancestor is None:
-            return []
+            return None
         directory = Path(ancestor.directory)
         manifest = ArchiveManifest.read(directory)
         if manifest is None:
@@ -161,7 +163,7 @@ class Archive:
                 f"{directory} is not what {self.directory} goes on from: it has record {older.record['record']}, and "
                 f"record {ancestor.record} of then is asked for; put back what it was"
             )
-        return older.volumes
+        return older
 
     def _take(self, found: Found) -> None:
         volume = volume_of(found.block, self.directory / GROUP)
@@ -243,31 +245,23 @@ class Archive:
         next_row: int,
         marks: Sequence[int],
         pinned: list[list[int]],
-        begins: bool = False,
     ) -> None:
         number = self.record["record"] + 1
-        arrays: dict[Name, Any] = {}
         facts: dict[str, Any] = {
             "live": live,
             "marks": list(marks),
             "pinned": pinned,
             "next_row": next_row,
-            "begins": begins,
+            "begins": False,
         }
-        first = end
-        if volume is not None:
-            first = volume.first
-            facts |= {"row": volume.row, "bytes": volume.nbytes, "facts": volume.facts}
-            arrays = {Name(_LENGTHS): (volume.lengths,), Name(_LEADING): (volume.leading,)}
-            arrays |= {Name(_PADDING, leaf): (padding,) for leaf, padding in volume.paddings.items()}
-            arrays |= {Name(_CHECKSUMS, leaf): (sums,) for leaf, sums in volume.checksums.items()}
         place = self._log.end
         anew = place.segment == 0 or place.offset > SEGMENT_BYTES
         if anew:
             facts["archive"] = self.manifest.facts()
-        checksum = self._log.append(Block(number, first, end, facts, arrays), anew)
+        block = block_of(number, volume, facts, end)
+        checksum = self._log.append(block, anew)
         if anew:
-            self._segments.append((number, first))
+            self._segments.append((number, block.first))
         if volume is not None:
             self.volumes = [*self.volumes, volume]
         self.live, self.end, self.next_row, self.marks, self._pinned = live, end, next_row, list(marks), pinned
@@ -302,33 +296,13 @@ class Archive:
         Raises:
             DamageError: not all of it is what was written; the text names the file and the episodes.
         """
-        columns = {}
-        for column in self._columns:
-            target = np.empty((volume.rows, *column.layout.shape), column.layout.dtype)
-            for place, checksum in enumerate(volume.checksums[column.leaf].tolist()):
-                first = place * column.rows
-                try:
-                    column.read(
-                        volume.directory,
-                        volume.row // column.rows + place,
-                        checksum,
-                        target[first : first + column.rows],
-                    )
-                except DamageError as damage:
-                    raise DamageError(
-                        f"{damage}, which holds a part of {volume.described()}. storages.persistent.repair("
-                        f"{str(self.directory)!r}) drops these episodes and keeps the rest"
-                    ) from None
-            columns[column.leaf] = target
-        count = len(volume.lengths)
-        return Recording(
-            columns,
-            volume.lengths.astype(np.int64),
-            volume.leading.astype(np.int64),
-            volume.paddings,
-            np.full((count, 2), -1),
-            tuple(volume.facts.get(str(place), {}) for place in range(count)),
-        )
+        try:
+            return read_volume(volume, self._columns)
+        except DamageError as damage:
+            raise DamageError(
+                f"{damage}. storages.persistent.repair({str(volume.directory.parent)!r}) drops these episodes and "
+                f"keeps the rest"
+            ) from None
 
     # What is gone
 
@@ -409,6 +383,44 @@ class Archive:
     def close(self) -> None:
         """Let go of the log."""
         self._log.close()
+
+
+def read_volume(volume: Volume, columns: Sequence[Chunks]) -> Recording:
+    """The episodes of a volume.
+
+    Raises:
+        DamageError: not all of it is what was written; the text names the file and the episodes.
+    """
+    read = {}
+    for column in columns:
+        target = np.empty((volume.rows, *column.layout.shape), column.layout.dtype)
+        for place, checksum in enumerate(volume.checksums[column.leaf].tolist()):
+            first, number = place * column.rows, volume.row // column.rows + place
+            try:
+                column.read(volume.directory, number, checksum, target[first : first + column.rows])
+            except DamageError as damage:
+                raise DamageError(f"{damage}, which holds a part of {volume.described()}") from None
+        read[column.leaf] = target
+    count = len(volume.lengths)
+    return Recording(
+        read,
+        volume.lengths.astype(np.int64),
+        volume.leading.astype(np.int64),
+        volume.paddings,
+        np.full((count, 2), -1),
+        tuple(volume.facts.get(str(place), {}) for place in range(count)),
+    )
+
+
+def block_of(number: int, volume: Volume | None, facts: dict[str, Any], end: int) -> Block:
+    """A record; where it tells of no volume, ``end`` is the number of the next transition."""
+    if volume is None:
+        return Block(number, end, end, facts, {})
+    arrays = {Name(_LENGTHS): (volume.lengths,), Name(_LEADING): (volume.leading,)}
+    arrays |= {Name(_PADDING, leaf): (padding,) for leaf, padding in volume.paddings.items()}
+    arrays |= {Name(_CHECKSUMS, leaf): (sums,) for leaf, sums in volume.checksums.items()}  # type: ignore[misc]
+    facts = facts | {"row": volume.row, "bytes": volume.nbytes, "facts": volume.facts}
+    return Block(number, volume.first, volume.end, facts, arrays)  # type: ignore[arg-type]
 
 
 def volume_of(block: Block, directory: Path) -> Volume | None:

@@ -16,7 +16,7 @@ from storages.core.ring import Ring
 from storages.persistent.journal import Journal, Position
 from storages.persistent.manifest import Manifest
 from storages.persistent.recording import Recording
-from storages.transition import Sample
+from storages.transition import DONE, Sample
 
 State = Callable[[], dict[str, Any]]
 
@@ -76,7 +76,12 @@ class Running:
 
     def go_on_from(self, marks: Sequence[int]) -> list[Finished]:
         """Say how many steps of each environment are kept elsewhere; returns which episodes are finished since."""
-        self._begun = np.maximum(self.ring.first, np.array(marks, np.int64))
+        ring, known = self.ring, np.array(marks, np.int64)
+        self._begun = np.maximum(ring.first, known)
+        for env in np.flatnonzero((known < ring.first) & ~ring.column(DONE)[ring.first % ring.rows, :, 0]):
+            # What is left of an episode that was forgotten, or lost.
+            ends = np.flatnonzero(ring.broken()[:, env])
+            self._begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps
         return self._finished_since(self._begun)
 
     def insert(self, sample: Sample, state: State) -> list[Finished]:
