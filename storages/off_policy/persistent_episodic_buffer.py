@@ -334,7 +334,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         try:
             if self._shelving is not None:
                 self._shelving.close_volume(self._live)
-            self.flush()
+            self._flush(pin=False, last=True)
         finally:
             self._let_go()
 
@@ -537,7 +537,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         shelving.settle(running.journal.written)
         running.release(shelving.unwritten())
 
-    def _flush(self, pin: bool) -> dict[str, Any]:
+    def _flush(self, pin: bool, last: bool = False) -> dict[str, Any]:
         running, shelving = self._open_running(), self._shelving
         beside = self._state_beside_the_ring()
         if shelving is None or self._resident is None:
@@ -559,6 +559,8 @@ class PersistentEpisodicBuffer(PERBuffer):
                 self._known.write(self._folder, self._next)
 
         self._written(write)
+        if last:
+            running.journal.flush(running.ring, beside | {"marks": shelving.marks_on_disk()}, None, anew=True)
         if not pin:
             return {}
         running.journal.flush(running.ring, beside, None, pin=True)
@@ -717,6 +719,12 @@ class PersistentEpisodicBuffer(PERBuffer):
         if not self.read_only:
             archive.tidy()
         self._shelving = Shelving(archive, type(self).__name__, plan.waiting_bytes)
+        largest = max((volume.rows for volume in archive.volumes), default=0)
+        if (needed := plan.memory_for(largest, manifest)) > (self.memory_bytes or needed):
+            raise ValueError(
+                f"{type(self).__name__}: memory_bytes must be at least {needed} for the longest episodes in "
+                f"{self._folder}, got {self.memory_bytes}"
+            )
         self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, self._shelving)
         return self._shelving
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from storages.core.fields import Layout, Path
 from storages.core.ring import Ring
-from storages.persistent.archive_manifest import columns_of
+from storages.persistent.archive_manifest import ArchiveManifest, columns_of
+from storages.transition import SUCCESSORS
 
 DEFAULT_BYTES = 1 << 30
 """Of a storage without a bound, unless it is said."""
@@ -15,6 +16,8 @@ _PRIORITY_BYTES = 20
 _RING, _ENDS, _RUNNING, _PIECE = 0.55, 0.1, 0.1, 1 / 32
 """Shares: of the ring, of what its episodes ended with, of episodes that run, of the longest piece of an episode."""
 _FEWEST_PIECES = 4
+_SHARE_OF_A_VOLUME = 24
+"""Some of them are on their way into memory, each as it is on disk and as it is in the ring."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class MemoryPlan:
     running_steps: int
     waiting_bytes: int | None
 
+    @staticmethod
+    def memory_for(rows: int, manifest: ArchiveManifest) -> int:
+        """Bytes of memory that volumes of so many rows can be exchanged within."""
+        return int(rows * _row_on_disk(manifest.layout, manifest.stacked) * _SHARE_OF_A_VOLUME)
+
     @classmethod
     def of(
         cls,
@@ -52,7 +60,7 @@ class MemoryPlan:
         Raises:
             ValueError: it is too little memory for that.
         """
-        on_disk = sum(c.layout.count * c.layout.dtype.itemsize for c in columns_of(layout, stacked, 1))
+        on_disk = _row_on_disk(layout, stacked)
         rows = _power_of_two(_VOLUME_BYTES / on_disk, _FEWEST_VOLUME_ROWS, _MOST_VOLUME_ROWS)
         if size is not None:
             rows = min(rows, _power_of_two(size / 8, 1, rows))
@@ -66,9 +74,7 @@ class MemoryPlan:
             needed = int(2 * on_disk / min(_PIECE, _RUNNING / num_envs)) + 1
             raise ValueError(f"memory_bytes must be at least {max(needed, budget + 1)} for such transitions")
         rows = min(rows, _power_of_two(longest, 1, rows))
-        ends = sum(
-            leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in columns_with_ends(layout)
-        )
+        ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in _with_ends(layout))
         return cls(
             steps if size is None else min(size, steps),
             max(1, _power_of_two(_ENDS * budget / max(1, ends), 1, steps)),
@@ -79,9 +85,14 @@ class MemoryPlan:
         )
 
 
-def columns_with_ends(layout: Layout) -> set[Path]:
+def _row_on_disk(layout: Layout, stacked: Mapping[Path, int]) -> int:
+    """Bytes of a row before it is compressed."""
+    return sum(column.layout.count * column.layout.dtype.itemsize for column in columns_of(layout, stacked, 1))
+
+
+def _with_ends(layout: Layout) -> set[Path]:
     """The leaves of which the end of an episode stands aside: those that a step leads to."""
-    return {path for path in layout if path[0] in ("NextObservation", "NextRecurrentHiddenStates")}
+    return {path for path in layout if path[0] in SUCCESSORS}
 
 
 def _bytes_of_a_row(layout: Layout, stacked: Mapping[Path, int]) -> int:

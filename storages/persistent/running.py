@@ -19,6 +19,8 @@ from storages.persistent.recording import Recording
 from storages.transition import DONE, Sample
 
 State = Callable[[], dict[str, Any]]
+_SEGMENT_BYTES = 4 << 20
+"""Of the journal's files: what they hold is soon in the archive."""
 
 
 class Finished(NamedTuple):
@@ -59,7 +61,7 @@ class Running:
         self._arguments = (owner, num_envs, allow_nonfinite, True, stacked_frames)
         kept = Manifest.read(directory)
         self.ring = Ring(size if kept is None else kept.size, *self._arguments)
-        self.journal = Journal(directory, owner, self.ring, commit_every, durable)
+        self.journal = Journal(directory, owner, self.ring, commit_every, durable, _SEGMENT_BYTES)
         self.longest: int | None = None
         """Steps of the longest piece that an episode is kept in."""
         self._begun: NDArray[np.int64] = np.zeros(0, np.int64)

@@ -1,25 +1,24 @@
 """What does not fit memory is drawn as what does: as often, within the budget, and the same way each time."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from episodic import Twins, buffer, updated
+import torch
+from episodic import Twins, updated
 from model import ALGORITHM, equal, through_a_file
 
 from storages import PersistentEpisodicBuffer, Sequences
-from storages.persistent import memory_plan
 from storages.transition import ACT, DONE, DONE2, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 
 BUDGET = 30_000
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
 
 
-def filled(directory: Path, episodes: int = 300, length: int = 10, **given: Any) -> Any:
+def filled(directory: Path, episodes: int = 300, length: int = 10, memory: int = BUDGET, **given: Any) -> Any:
     """Every transition says in its action which it is."""
-    factory = PersistentEpisodicBuffer.create_factory(None, directory, memory_bytes=BUDGET, **given)
+    factory = PersistentEpisodicBuffer.create_factory(None, directory, memory_bytes=memory, **given)
     storage = factory("cpu", None, ALGORITHM, None)
     storage.seed(0)
     for number in range(episodes * length):
@@ -101,7 +100,7 @@ def test_errors_are_known_when_transitions_come_back(tmp_path: Path) -> None:
     for batch in storage.generate_batches(600, 32):
         numbers = batch[ACT][:, 0].numpy()
         errors = (numbers % 7).astype(np.float32) / 7 + 0.1
-        storage.after_gradients(batch, {"Errors": __import__("torch").from_numpy(errors[:, None])})
+        storage.after_gradients(batch, {"Errors": torch.from_numpy(errors[:, None])})
         seen |= dict(zip(numbers.tolist(), errors.tolist(), strict=True))
     storage.flush()
     storage.close()
@@ -144,8 +143,6 @@ def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:
 
 
 def test_an_index_that_left_memory_does_not_change_another_priority(tmp_path: Path) -> None:
-    import torch
-
     storage = filled(tmp_path, **{**PRIORITIES, "default_error": 1.0})
     old = next(iter(storage.generate_batches(1, 32)))
     list(storage.generate_batches(500, 32))
@@ -171,10 +168,18 @@ def test_too_little_memory_is_said_with_what_is_needed(tmp_path: Path) -> None:
         )
 
 
-def test_a_size_bounds_what_is_on_disk_too(tmp_path: Path) -> None:
-    storage = buffer(tmp_path, "vector", 1, size=3000, memory_bytes=BUDGET)
-    assert memory_plan.DEFAULT_BYTES > BUDGET
-    storage.close()
-    factory = PersistentEpisodicBuffer.create_factory(1000, tmp_path / "size", memory_bytes=BUDGET)
-    storage = factory("cpu", None, SimpleNamespace(gamma=0.9), None)
+def test_less_memory_than_the_episodes_there_need_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path, 20, 100, memory=10_000_000).close()
+    with pytest.raises(ValueError, match=r"memory_bytes must be at least \d+ for the longest episodes in"):
+        PersistentEpisodicBuffer.create_factory(None, tmp_path, memory_bytes=BUDGET)("cpu", None, ALGORITHM, None)
+
+
+def test_bytes_on_disk_are_bounded_by_letting_go_of_the_oldest(tmp_path: Path) -> None:
+    storage = filled(tmp_path, size_bytes=20_000)
+    storage.flush()
+    chunks = sum(path.stat().st_size for path in tmp_path.rglob("c.*"))
+    assert 10_000 < chunks < 30_000
+    assert len(storage) < 2500
+    first = next(iter(storage.episodes()))
+    assert first.fields[ACT][0, 0] == 3000 - len(storage)
     storage.close()
