@@ -2,7 +2,6 @@
 
 import bisect
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,23 +15,25 @@ from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule
 from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.persistent.archive import Archive, Record
-from storages.persistent.archive_manifest import Ancestor, ArchiveManifest
+from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import Position
 from storages.persistent.journalled_storage import close_at_exit
 from storages.persistent.known_errors import KnownErrors
+from storages.persistent.ledger import Ledger
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.memory_plan import MemoryPlan
-from storages.persistent.recording import Recording
+from storages.persistent.opening import manifest_to_read, manifest_to_write
+from storages.persistent.recording import Recording, columns_of
 from storages.persistent.resident import Resident, Stretch
 from storages.persistent.running import Finished, Running
 from storages.persistent.segments import sync_directory
 from storages.persistent.shelving import Shelving
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import DONE, DONE2, OBS, OBS2, RHS, RHS2, SCALARS, TRUNC2, Array, Leaf, Sample
+from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
 
 _RUNNING = "running"
 _STEPS_RUNNING = 1024
@@ -126,10 +127,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._stacked_frames = getattr(envs, "stacked_frames", 0)
         self._told_envs = envs.num_envs if envs is not None else None
         self._known = KnownErrors()
-        self._next = self._live = self._stored = 0
-        """Numbers of the next transition and of the oldest live one, and how many are live."""
-        self._bounds: deque[tuple[int, int]] = deque()
-        """First transition and length of each live episode."""
+        self._ledger = Ledger()
         super().__init__(
             device,
             actor,
@@ -209,7 +207,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         running = self._open_running()
         if self._shelving is not None:
             self._advance(running, self._shelving)
-        columns, length = _columns(episode), len(episode)
+        columns, length = columns_of(episode), len(episode)
         sample = nest({path: column[:1] for path, column in columns.items()})
         sample[OBS2] = nest({path: column[1:2] for path, column in columns.items() if path[0] == OBS})[OBS]
         if (RHS,) in columns:
@@ -238,11 +236,11 @@ class PersistentEpisodicBuffer(PERBuffer):
         self._settle(running, shelving)
         running.reset()
         marks = running.begun.tolist()
-        self._written(lambda: shelving.archive.begin_anew(marks, self._next))
+        self._written(lambda: shelving.archive.begin_anew(marks, self._ledger.next))
         shelving.begin_anew()
-        self._live, self._stored = self._next, 0
-        self._bounds.clear()
-        self._resident.forget(self._next)
+        following = self._ledger.next
+        self._ledger.begin(following, following)
+        self._resident.forget(following)
         if self._priorities is not None:
             self._priorities.reset()
         self.flush()
@@ -261,14 +259,14 @@ class PersistentEpisodicBuffer(PERBuffer):
             return
         layout = self._ring.layout
         for first, volume in sorted(self._shelving.volumes.items()):
-            if volume.end > self._live:
+            if volume.end > self._ledger.live:
                 number = first
                 for episode in self._shelving.read(volume).episodes(layout):
-                    if number >= self._live:
+                    if number >= self._ledger.live:
                         yield episode
                     number += len(episode)
         for first, recording in list(self._shelving.loose()):
-            if first >= self._live:
+            if first >= self._ledger.live:
                 yield from recording.episodes(layout)
 
     def refresh(self) -> None:
@@ -282,21 +280,19 @@ class PersistentEpisodicBuffer(PERBuffer):
             raise ValueError(f"{type(self).__name__}: only a buffer with read_only=True is refreshed")
         shelving = self._shelving
         if shelving is None or self._resident is None:
-            self._open_archive(self._manifest_there())
+            self._open_archive(manifest_to_read(self._folder))
             return
         known = set(shelving.volumes)
         shelving.archive.refresh()
         shelving.begin_anew()
-        self._live = max(self._live, shelving.archive.live)
         new = [volume for first, volume in sorted(shelving.volumes.items()) if first not in known]
         for volume in new:
-            self._count_volume(volume.first, volume.lengths.tolist())
-        self._next = max(self._next, shelving.archive.end)
-        shelving.forget(self._live)
-        self._let_go_of_what_is_not_live()
+            self._ledger.count(volume.first, volume.lengths.tolist())
+        shelving.forget(shelving.archive.live)
+        self._gone(self._ledger.let_go(shelving.archive.live))
         for volume in new:
-            if volume.end > self._live:
-                self._changed(*self._resident.add_volume(volume, self._live))
+            if volume.end > self._ledger.live:
+                self._changed(*self._resident.add_volume(volume, self._ledger.live))
 
     # On disk
 
@@ -333,7 +329,7 @@ class PersistentEpisodicBuffer(PERBuffer):
             return
         try:
             if self._shelving is not None:
-                self._shelving.close_volume(self._live)
+                self._shelving.close_volume(self._ledger.live)
             self._flush(pin=False, last=True)
         finally:
             self._let_go()
@@ -390,7 +386,7 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def __len__(self) -> int:
         """Transitions of finished episodes, in memory or not."""
-        return self._stored
+        return self._ledger.stored
 
     @property
     def capacity(self) -> int:
@@ -442,7 +438,7 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def _exchange(self, resident: Resident) -> None:
         while resident.due():
-            changed = resident.bring(self._live, self._generator)
+            changed = resident.bring(self._ledger.live, self._generator)
             if changed is None:
                 return
             self._changed(*changed)
@@ -452,40 +448,20 @@ class PersistentEpisodicBuffer(PERBuffer):
     def _add(self, recording: Recording, journalled: Finished | None) -> None:
         assert self._shelving is not None
         assert self._resident is not None
-        first = self._next
-        self._next += recording.steps
-        self._count_volume(first, recording.lengths.tolist())
-        self._let_go_of_what_is_too_much()
-        self._shelving.add(first, recording, journalled, self._live)
+        first = self._ledger.next
+        self._ledger.count(first, recording.lengths.tolist())
+        if self.size is not None:
+            self._gone(self._ledger.keep(self.size))
+        self._shelving.add(first, recording, journalled, self._ledger.live)
         self._changed(*self._resident.add(recording, first))
 
-    def _count_volume(self, first: int, lengths: list[int]) -> None:
-        for length in lengths:
-            if first >= self._live:
-                self._bounds.append((first, length))
-                self._stored += length
-            first += length
-
-    def _let_go_of_what_is_too_much(self) -> None:
-        if self.size is not None and self._stored > self.size:
-            left, place = self._stored, 0
-            while left > self.size:
-                left -= self._bounds[place][1]
-                place += 1
-            self._live = self._bounds[place][0] if place < len(self._bounds) else self._next
-            self._let_go_of_what_is_not_live()
-
-    def _let_go_of_what_is_not_live(self) -> None:
-        assert self._shelving is not None
-        assert self._resident is not None
-        count = 0
-        while self._bounds and self._bounds[0][0] < self._live:
-            self._stored -= self._bounds.popleft()[1]
-            count += 1
-        if count:
-            self._changed(self._resident.drop_before(self._live, count), None)
-            self._shelving.forget(self._live)
-            self._known.drop_before(self._live)
+    def _gone(self, episodes: int) -> None:
+        """So many of the oldest episodes are not live any more."""
+        if episodes and self._shelving is not None and self._resident is not None:
+            live = self._ledger.live
+            self._changed(self._resident.drop_before(live, episodes), None)
+            self._shelving.forget(live)
+            self._known.drop_before(live)
 
     def _changed(self, gone: list[Stretch], came: Stretch | None) -> None:
         priorities, resident = self._priorities, self._resident
@@ -528,11 +504,10 @@ class PersistentEpisodicBuffer(PERBuffer):
             total -= volumes[place][1].nbytes
             place += 1
         if place:
-            self._live = max(self._live, volumes[place][0])
-            self._let_go_of_what_is_not_live()
+            self._gone(self._ledger.let_go(volumes[place][0]))
 
     def _settle(self, running: Running, shelving: Shelving) -> None:
-        shelving.close_volume(self._live)
+        shelving.close_volume(self._ledger.live)
         running.journal.flush(running.ring, self._state_beside_the_ring(), None)
         shelving.settle(running.journal.written)
         running.release(shelving.unwritten())
@@ -543,7 +518,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         if shelving is None or self._resident is None:
             return beside | _nothing_on_disk()
         if shelving.has_what_no_journal_has:
-            shelving.close_volume(self._live)
+            shelving.close_volume(self._ledger.live)
         beside = self._state_beside_the_ring() | {"memory": self._resident.state()}
         running.journal.flush(running.ring, beside, None)
         shelving.settle(running.journal.written)
@@ -552,11 +527,11 @@ class PersistentEpisodicBuffer(PERBuffer):
         archive = shelving.archive
 
         def write() -> None:
-            if pin or self._live > archive.live:
-                archive.note(self._live, shelving.marks_on_disk(), pin=pin)
+            if pin or self._ledger.live > archive.live:
+                archive.note(self._ledger.live, shelving.marks_on_disk(), pin=pin)
             archive.manifest.tell_zarr(self._folder, archive.next_row, self.durable)
             if self._priorities is not None:
-                self._known.write(self._folder, self._next)
+                self._known.write(self._folder, self._ledger.next)
 
         self._written(write)
         if last:
@@ -564,12 +539,14 @@ class PersistentEpisodicBuffer(PERBuffer):
         if not pin:
             return {}
         running.journal.flush(running.ring, beside, None, pin=True)
-        errors = self._known.get(self._live, self._next - self._live if self._priorities is not None else 0)
+        errors = self._known.get(
+            self._ledger.live, self._ledger.next - self._ledger.live if self._priorities is not None else 0
+        )
         return beside | {
             "position": dict(running.journal.position),
             "archive": dict(archive.record),
             "errors": torch.from_numpy(errors),
-            "errors_first": self._live,
+            "errors_first": self._ledger.live,
         }
 
     def _written(self, write: Any) -> None:
@@ -584,8 +561,8 @@ class PersistentEpisodicBuffer(PERBuffer):
     def _state_beside_the_ring(self) -> dict[str, Any]:
         shelving = self._shelving
         return super()._state_beside_the_ring() | {
-            "live": self._live,
-            "unwritten": self._next if shelving is None else shelving.first_unwritten(self._next),
+            "live": self._ledger.live,
+            "unwritten": self._ledger.next if shelving is None else shelving.first_unwritten(self._ledger.next),
             "marks": [] if shelving is None else shelving.marks_on_disk(),
             "memory": None,
         }
@@ -607,50 +584,23 @@ class PersistentEpisodicBuffer(PERBuffer):
     def _open(self) -> None:
         owner = type(self).__name__
         try:
-            manifest = self._manifest_there()
             if self.read_only:
-                self._open_archive(manifest)
+                self._open_archive(manifest_to_read(self._folder))
                 return
+            ArchiveManifest.read(self._folder)
             if not self._folder.exists():
                 self._folder.mkdir(parents=True)
                 if self.durable:
                     sync_directory(self._folder.parent)
             self._lock = Lock(self._folder)
-            manifest = self._with_ancestor(manifest)
-            self._open_archive(manifest)
+            ancestor = None if self.ancestor is None else Path(self.ancestor).absolute()
+            self._open_archive(manifest_to_write(self._folder, ancestor, self.durable))
         except DamageError:
             raise
         except PersistenceError as error:
             raise PersistenceError(f"{owner}: {error}") from None
         except OSError as error:
             raise PersistenceError(f"{owner}: {self._folder} cannot be written: {error}; name another one") from error
-
-    def _manifest_there(self) -> ArchiveManifest | None:
-        manifest = ArchiveManifest.read(self._folder)
-        if manifest is None and self.read_only:
-            raise PersistenceError(f"{self._folder} holds no episodes yet, and read_only=True writes none")
-        return manifest
-
-    def _with_ancestor(self, manifest: ArchiveManifest | None) -> ArchiveManifest | None:
-        if self.ancestor is None:
-            return manifest
-        directory = Path(self.ancestor).absolute()
-        if manifest is not None:
-            if manifest.ancestor is None or manifest.ancestor.directory != str(directory):
-                there = manifest.ancestor and manifest.ancestor.directory
-                raise PersistenceError(
-                    f"{self._folder} goes on from {there or 'no ancestor'}, not from {directory}; name that one, or a "
-                    f"new directory"
-                )
-            return manifest
-        older = ArchiveManifest.read(directory)
-        if older is None:
-            raise PersistenceError(f"{directory} holds no episodes to go on from")
-        record = Archive(directory, older, read_only=True).record
-        ancestor = Ancestor(str(directory), record["record"], record["checksum"])
-        manifest = ArchiveManifest.made(older.layout, older.stacked, older.volume_rows, ancestor)
-        manifest.write(self._folder, self.durable)
-        return manifest
 
     def _open_archive(self, manifest: ArchiveManifest | None) -> None:
         plan = None
@@ -739,14 +689,13 @@ class PersistentEpisodicBuffer(PERBuffer):
         """Be what the archive and the journal hold."""
         archive, resident, running = shelving.archive, self._resident, self._running
         assert resident is not None
-        self._live = archive.live if state is None else max(archive.live, state["live"])
-        self._next = archive.end if state is None else max(archive.end, state["unwritten"], self._live)
-        self._bounds.clear()
-        self._stored = 0
+        live = archive.live if state is None else max(archive.live, state["live"])
+        ledger = self._ledger
+        ledger.begin(live, archive.end if state is None else max(archive.end, state["unwritten"], live))
         self._priorities = None
         for volume in archive.volumes:
-            self._count_volume(volume.first, volume.lengths.tolist())
-        resident.forget(self._live)
+            ledger.count(volume.first, volume.lengths.tolist())
+        resident.forget(live)
         finished: list[Finished] = []
         if state is not None and running is not None:
             marks = self._marks_of(state)
@@ -754,22 +703,19 @@ class PersistentEpisodicBuffer(PERBuffer):
             finished = running.go_on_from(marks)
         for one in finished:
             assert running is not None
-            recording, first = running.recording(one), self._next
-            self._next += recording.steps
-            self._count_volume(first, recording.lengths.tolist())
-            shelving.add(first, recording, one, self._live)
+            recording, first = running.recording(one), ledger.next
+            ledger.count(first, recording.lengths.tolist())
+            shelving.add(first, recording, one, ledger.live)
         if self.size is not None:
-            while self._stored > self.size:
-                self._stored -= self._bounds.popleft()[1]
-                self._live = self._bounds[0][0] if self._bounds else self._next
-        shelving.forget(self._live)
+            ledger.keep(self.size)
+        shelving.forget(ledger.live)
         memory = None if state is None else state["memory"]
-        if self._stored <= self._ring.size and len(self._bounds) <= resident.most_episodes:
-            resident.fill(self._live)
+        if self._ledger.stored <= self._ring.size and ledger.episodes <= resident.most_episodes:
+            resident.fill(self._ledger.live)
         elif memory is not None and memory["stretches"]:
             resident.restore(memory, self._recording_of)
         else:
-            resident.fill_in_part(self._live, self._generator)
+            resident.fill_in_part(self._ledger.live, self._generator)
 
     def _recording_of(self, first: int, count: int) -> Recording:
         """Whole episodes by the numbers of their transitions."""
@@ -806,29 +752,3 @@ def _nothing_on_disk() -> dict[str, Any]:
     record: Record = {"record": 0, "checksum": 0}
     position: Position = {"commit": 0, "checksum": 0}
     return {"position": position, "archive": record, "errors": torch.zeros(0), "errors_first": 0}
-
-
-def _columns(episode: Episode) -> dict[tuple[str, ...], Array]:
-    """The columns of an episode: observations (L + 1, ...), memory (L + 1, ...), other fields (L, ...)."""
-    length = len(episode)
-    columns: dict[tuple[str, ...], Array] = {}
-    observations = episode.observations if isinstance(episode.observations, Mapping) else None
-    if observations is None:
-        columns[(OBS,)] = np.asarray(episode.observations)
-    else:
-        columns = {(OBS, name): np.asarray(leaf) for name, leaf in observations.items()}
-    for key, value in episode.fields.items():
-        for name, leaf in value.items() if isinstance(value, Mapping) else ((None, value),):
-            array = np.asarray(leaf)
-            columns[(key,) if name is None else (key, name)] = (
-                array.reshape(length, 1) if key in SCALARS and array.ndim == 1 else array
-            )
-    flags = np.zeros((length, 1), np.bool_)
-    last, first = flags.copy(), flags.copy()
-    last[-1], first[0] = True, True
-    columns.setdefault((DONE,), first)
-    columns[(DONE2,)] = last & episode.terminated
-    columns[(TRUNC2,)] = last & episode.truncated
-    if (RHS,) in columns and (RHS2,) in columns:
-        columns[(RHS,)] = np.concatenate([columns[(RHS,)], columns.pop((RHS2,))[-1:]])
-    return columns

@@ -31,7 +31,7 @@ from storages.core.part import (
 )
 from storages.core.ring import Ring
 from storages.persistent.episode import Episode
-from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SUCCESSORS, TRUNC2, Array
+from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SCALARS, SUCCESSORS, TRUNC2, Array
 
 LEADING = 0
 """The first stack is filled up with frames that lie in the rows before the first."""
@@ -261,3 +261,29 @@ def _with_leading(column: Array, leading: int, stack: Array | None) -> Array:
 
 def _lengthened(column: Array) -> Array:
     return np.concatenate([column, np.zeros_like(column[:1])])
+
+
+def columns_of(episode: Episode) -> dict[Path, Array]:
+    """The columns of an episode: observations (L + 1, ...), memory (L + 1, ...), other fields (L, ...)."""
+    length = len(episode)
+    columns: dict[Path, Array] = {}
+    observations = episode.observations if isinstance(episode.observations, Mapping) else None
+    if observations is None:
+        columns[(OBS,)] = np.asarray(episode.observations)
+    else:
+        columns = {(OBS, name): np.asarray(leaf) for name, leaf in observations.items()}
+    for key, value in episode.fields.items():
+        for name, leaf in value.items() if isinstance(value, Mapping) else ((None, value),):
+            array = np.asarray(leaf)
+            columns[(key,) if name is None else (key, name)] = (
+                array.reshape(length, 1) if key in SCALARS and array.ndim == 1 else array
+            )
+    flags = np.zeros((length, 1), np.bool_)
+    last, first = flags.copy(), flags.copy()
+    last[-1], first[0] = True, True
+    columns.setdefault((DONE,), first)
+    columns[(DONE2,)] = last & episode.terminated
+    columns[(TRUNC2,)] = last & episode.truncated
+    if (RHS,) in columns and (RHS2,) in columns:
+        columns[(RHS,)] = np.concatenate([columns[(RHS,)], columns.pop((RHS2,))[-1:]])
+    return columns
