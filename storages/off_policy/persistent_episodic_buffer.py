@@ -55,17 +55,17 @@ class PersistentEpisodicBuffer(PERBuffer):
     """Replay of whole episodes that live on disk, in a zarr group, of which as much as fits is in memory.
 
     An episode goes into the buffer when it ends, is broken off, or gets so long that it is kept in pieces: longer than
-    ``size``, or than a small part of ``memory_bytes``. What is on disk, what of a process that is killed is still
-    there, and what is said of damage, is as :mod:`storages.persistent` promises; episodes that run are journalled and
-    go on where the same environments do.
+    ``size``, or than a small part of ``memory_bytes``. Before the first has, there is nothing to draw. What is on disk,
+    what of a process that is killed is still there, and what is said of damage, is as :mod:`storages.persistent`
+    promises; episodes that run are journalled and go on where the same environments do.
 
-    Where ``memory_bytes`` hold all of it, batches are those of :class:`PERBuffer` of episodes in the order in which
-    they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time. What is new comes
-    into memory at once. Over each pass, everything on disk comes into memory once and stays for as many draws, about 8
-    for each transition, so that over whole passes every transition is as likely as any other; within a batch, those
-    that are in memory are. Priorities decide among what is in memory, and weights are relative to that; errors of the
-    rest are kept, four bytes for each transition beyond ``memory_bytes``. Which rows a batch holds follows from the
-    seed alone.
+    Where ``memory_bytes`` hold all of it, batches are those of :class:`PERBuffer`, of episodes in the order in which
+    they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time, a volume of
+    episodes for each 8 draws of each of its transitions. What is new comes into memory at once. Then, in each pass,
+    every volume comes back once, in an order drawn for the pass, and stays until as much came after it as memory holds:
+    over whole passes, every transition is as likely as any other; within a batch, those in memory are. Priorities
+    decide among what is in memory, and weights are relative to that; errors of the rest are kept, four bytes for each
+    transition beyond ``memory_bytes``. Which rows a batch holds follows from the seed alone.
 
     Made again with the same directory, it holds the same episodes. Counters and the random generator are those of the
     last commit, errors those of the last :meth:`flush` or :meth:`close`.

@@ -17,10 +17,17 @@ so that the next batch is the same batch. What is promised:
 - One storage writes to a directory at a time. Nothing in it can run code: it is JSON and the bytes of arrays.
 
 It takes as much room as what is live, two files more, and what the last two checkpoints refer to.
+
+:class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` keeps whole episodes under the same
+promises, as arrays of a zarr group, and need not have all of them in memory. Steps are journalled as they come;
+episodes that have ended are put together to volumes, which are written to the arrays by a thread and recorded with the
+checksums of all their chunks. Several processes may read what one writes, and a directory may go on from what another
+one holds.
 """
 
+from storages.persistent.episode import Episode
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import Position
 from storages.persistent.repair import Repair, repair
 
-__all__ = ["DamageError", "PersistenceError", "Position", "Repair", "repair"]
+__all__ = ["DamageError", "Episode", "PersistenceError", "Position", "Repair", "repair"]

@@ -407,7 +407,6 @@ def read_volume(volume: Volume, columns: Sequence[Chunks]) -> Recording:
         volume.lengths.astype(np.int64),
         volume.leading.astype(np.int64),
         volume.paddings,
-        np.full((count, 2), -1),
         tuple(volume.facts.get(str(place), {}) for place in range(count)),
     )
 

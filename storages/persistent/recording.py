@@ -48,7 +48,6 @@ class Recording:
         lengths: (episodes,), steps of each.
         leading: (episodes,), rows of each before its first.
         paddings: (episodes,) int32, by leaf that is a stack of frames: ``REPEAT``, ``ZERO`` or :data:`LEADING`.
-        origins: (episodes, 2), environment and number of the first step, as they were inserted; -1 if they were not.
         facts: of each episode, plain data.
     """
 
@@ -56,7 +55,6 @@ class Recording:
     lengths: NDArray[np.int64]
     leading: NDArray[np.int64]
     paddings: dict[Path, NDArray[np.int32]]
-    origins: NDArray[np.int64]
     facts: tuple[Mapping[str, Any], ...]
 
     def __len__(self) -> int:
@@ -94,7 +92,6 @@ class Recording:
             lengths=self.lengths[chosen],
             leading=self.leading[chosen],
             paddings={path: padding[chosen] for path, padding in self.paddings.items()},
-            origins=self.origins[chosen],
             facts=self.facts[chosen],
         )
 
@@ -105,7 +102,7 @@ class Recording:
         """What an environment did in the rows [first, end) of a ring, as one episode."""
         stacks = {path: ring.gather_leaf(path, np.array([first * ring.envs + env]))[0] for path in ring.stacked}
         columns = ring.stretch(env, first, end)
-        return cls._with_stacks(columns, end - first, stacks, (env, first), {})
+        return cls._with_stacks(columns, end - first, stacks, {})
 
     @classmethod
     def _with_stacks(
@@ -113,7 +110,6 @@ class Recording:
         columns: dict[Path, Array],
         length: int,
         stacks: Mapping[Path, Array],
-        origin: tuple[int, int],
         facts: Mapping[str, Any],
     ) -> Self:
         """One episode, whose first observation is given in full where it is a stack."""
@@ -126,7 +122,6 @@ class Recording:
             np.array([length]),
             np.array([leading]),
             {path: np.array([padding], np.int32) for path, padding in paddings.items()},
-            np.array([origin]),
             (facts,),
         )
 
@@ -194,7 +189,7 @@ class Recording:
         stacks = {path: columns[path][0] for path in depths}
         rows = {path: column[:, -1] if path in depths else column for path, column in columns.items()}
         rows = {path: column if len(column) > length else _lengthened(column) for path, column in rows.items()}
-        return cls._with_stacks(rows, length, stacks, (-1, -1), facts)
+        return cls._with_stacks(rows, length, stacks, facts)
 
     def episodes(self, layout: Layout) -> Iterator[Episode]:
         """Each of them, as views where that is possible."""
@@ -240,7 +235,6 @@ def joined(recordings: Sequence[Recording]) -> Recording:
         np.concatenate([one.lengths for one in recordings]),
         np.concatenate([one.leading for one in recordings]),
         {path: np.concatenate([one.paddings[path] for one in recordings]) for path in first.paddings},
-        np.concatenate([one.origins for one in recordings]),
         tuple(fact for one in recordings for fact in one.facts),
     )
 

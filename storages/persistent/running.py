@@ -183,8 +183,3 @@ class Running:
     def begun(self) -> NDArray[np.int64]:
         """(E,): the first row of what each environment is at; empty before the first step."""
         return self._begun
-
-    @property
-    def steps_running(self) -> int:
-        """Transitions of episodes that run."""
-        return int((self.ring.steps - self._begun).sum())
