@@ -1,7 +1,7 @@
 """How experience is kept: storages that hold transitions as arrays and make batches of tensors of them.
 
-Stands alone: numpy, numba, torch, zarr. Fields are named in :mod:`storages.transition`; the contract every storage keeps
-is :class:`Storage`.
+Stands alone: numpy, numba, torch, zarr. Fields are named in :mod:`storages.transition`; the contract that all
+keep is :class:`Storage`.
 """
 
 from storages.core.fields import SampleError

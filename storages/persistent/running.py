@@ -31,6 +31,8 @@ class Finished(NamedTuple):
     """Number of its first row."""
     end: int
     """Number after its last."""
+    shown: int
+    """Number after the row that shows that it is finished: its last, or the one after that where it was broken off."""
 
 
 class Running:
@@ -128,7 +130,7 @@ class Running:
     def _finish(self, which: NDArray[np.bool_], end: int) -> list[Finished]:
         if not which.any():
             return []
-        finished = [Finished(int(env), int(self._begun[env]), end) for env in np.flatnonzero(which)]
+        finished = [Finished(int(env), int(self._begun[env]), end, self.ring.steps) for env in np.flatnonzero(which)]
         self._begun[which] = end
         return finished
 
@@ -152,16 +154,16 @@ class Running:
         found = []
         while self.longest is not None and end - begun[env] >= self.longest + (shown is not None and shown[1] == 1):
             cut = int(begun[env]) + self.longest
-            found.append((cut - 1, 2, Finished(env, int(begun[env]), cut)))
+            found.append((cut - 1, 2, Finished(env, int(begun[env]), cut, cut)))
             begun[env] = cut
         if shown is not None and begun[env] < end:
-            found.append((*shown, Finished(env, int(begun[env]), int(end))))
+            found.append((*shown, Finished(env, int(begun[env]), int(end), shown[0] + 1)))
             begun[env] = end
         return found
 
     def recording(self, finished: Finished) -> Recording:
         """A copy of a finished episode, whose rows must still be there."""
-        return Recording.of(self.ring, *finished)
+        return Recording.of(self.ring, finished.env, finished.first, finished.end)
 
     def release(self, unwritten: Sequence[Finished] = ()) -> None:
         """Forget all rows but those of episodes that run, and of these."""

@@ -43,6 +43,8 @@ class Shelving:
         self._loose: list[tuple[int, Recording, Finished | None]] = []
         """Number of the first transition, and the episode."""
         self._loose_rows = 0
+        self._live_before = archive.live
+        """Number of the oldest transition that was live when the newest loose episode had come."""
         self._waiting: deque[_Waiting] = deque()
         self._by_first: dict[int, Recording] = {}
         self._next_row = archive.next_row
@@ -60,9 +62,11 @@ class Shelving:
         """Take up an episode; ``live`` is the number of the oldest live transition."""
         rows = self.archive.manifest.volume_rows
         if self._loose_rows + recording.rows > rows:
-            self.close_volume(live)
+            # What this episode lets go of is still held as long as the journal does not have this episode.
+            self.close_volume(self._live_before)
         self._loose.append((first, recording, journalled))
         self._loose_rows += recording.rows
+        self._live_before = live
         if self._loose_rows >= rows:
             self.close_volume(live)
 
@@ -99,7 +103,7 @@ class Shelving:
         """
         for waiting in self._waiting:
             if waiting.writing is None:
-                if any(finished.end > journalled for finished in waiting.journalled):
+                if any(finished.shown > journalled for finished in waiting.journalled):
                     break
                 waiting.writing = self._written_soon(waiting)
         written = False
@@ -225,7 +229,7 @@ class Shelving:
     def begin_anew(self) -> None:
         """Hold what the archive holds, and nothing else; nothing may be on its way."""
         assert not self._waiting
-        self._loose, self._loose_rows = [], 0
+        self._loose, self._loose_rows, self._live_before = [], 0, self.archive.live
         self._next_row, self.marks = self.archive.next_row, list(self.archive.marks)
         self._marks_on_disk = list(self.marks)
         self.volumes = {volume.first: volume for volume in self.archive.volumes}
