@@ -1,7 +1,7 @@
 """How experience is kept: storages that hold transitions as arrays and make batches of tensors of them.
 
-Stands alone: numpy, numba, torch. Fields are named in :mod:`storages.transition`; the contract every storage keeps is
-:class:`Storage`.
+Stands alone: numpy, numba, torch, zarr. Fields are named in :mod:`storages.transition`; the contract that all
+keep is :class:`Storage`.
 """
 
 from storages.core.fields import SampleError
@@ -12,6 +12,7 @@ from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.per_buffer import PERBuffer
+from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
@@ -35,6 +36,7 @@ __all__ = [
     "NStepReplayBuffer",
     "PERBuffer",
     "PersistenceError",
+    "PersistentEpisodicBuffer",
     "ReplayBuffer",
     "SampleError",
     "Schedule",

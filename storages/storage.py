@@ -311,7 +311,7 @@ class Storage(Component, ABC):
             )
         if not self._ring.layout:
             return {}
-        oldest, envs = self._ring.oldest, self.num_envs
+        oldest, envs = self._ring.oldest, self._ring.envs
         batch = to_batch(self._ring.gather(np.arange((oldest + start) * envs, (oldest + end) * envs)), device)
         shape = (end - start, envs)
         return {

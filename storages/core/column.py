@@ -57,6 +57,9 @@ class Column:
     def reset(self) -> None:
         """Nothing is stored any more."""
 
+    def drop(self, slots: NDArray[np.int64]) -> None:
+        """What lies in the oldest rows does not count any more."""
+
     def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
         """What some rows hold, as tensors and plain data."""
         return {"rows": torch.from_numpy(self.data[rows]), "depth": self.depth}

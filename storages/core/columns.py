@@ -17,7 +17,7 @@ from storages.core.frames import FrameColumn
 from storages.core.inlet import Inlet
 from storages.core.kernels import gather as kernel
 from storages.core.kernels.memory import data_address
-from storages.core.part import ASIDE, TAKEN, Name, Part, Pieces, slots
+from storages.core.part import ASIDE, TAKEN, Name, Part, Pieces, slots, spans
 from storages.transition import DONE2, FLAGS, SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
@@ -126,6 +126,25 @@ class Columns:
         for path, column in self.chained():
             self.aside.values(text(path))[places] = column.bytes_in(following, envs)
 
+    def stretch(self, env: int, first: int, end: int) -> dict[Path, Array]:
+        """As of :meth:`storages.core.ring.Ring.stretch`."""
+        rows, count = self._rows, end - first
+        number = int(self.aside.numbers[(end - 1) % rows, env])
+        copies: dict[Path, Array] = {}
+        for path, column in self._columns.items():
+            copy = np.zeros((count + 1, *column.data.shape[2:]), column.data.dtype)
+            done = 0
+            for span in spans(first, end, rows):
+                copy[done : done + span.stop - span.start] = column.data[span, env]
+                done += span.stop - span.start
+            if column.successor:
+                aside = self.aside.values(text(path))[number % self.aside.places]
+                copy[count] = (
+                    column.data[end % rows, env] if number < 0 else aside.view(copy.dtype).reshape(copy.shape[1:])
+                )
+            copies[path] = copy
+        return copies
+
     def gather(
         self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[Path] | None = None
     ) -> dict[str, Any]:
@@ -205,6 +224,12 @@ class Columns:
         )
 
     # Parts
+
+    def drop(self, slots: NDArray[np.int64]) -> None:
+        """Let go of what stands aside of the oldest rows."""
+        self.aside.free_all(slots)
+        for column in self._columns.values():
+            column.drop(slots)
 
     def part(self, first: int, end: int, told: int) -> dict[Name, Pieces]:
         """Rows [first, end), as views good until they are overwritten, and copies of what else belongs to them.

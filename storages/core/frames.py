@@ -158,6 +158,10 @@ class FrameColumn(Column):
         """Nothing is stored any more."""
         self._padding.clear()
 
+    def drop(self, slots: NDArray[np.int64]) -> None:
+        """What lies in the oldest rows does not count any more."""
+        self._padding.free_all(slots)
+
     def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
         """What some rows hold, as tensors and plain data."""
         numbers, aside = self._padding.saved(rows)

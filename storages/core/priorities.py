@@ -77,6 +77,20 @@ class Priorities:
         drawn = (ring.steps - 1) % self._stride == 0
         self._tree.set(rows, self._masses if drawn else 0.0)
 
+    def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
+        """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
+        rows = np.arange(first, first + len(errors)) % self._leaves
+        masses = self.priority(errors)
+        steps = np.arange(first, first + len(errors)) // self._ring.envs
+        masses[steps % self._stride != 0] = 0
+        self._errors[rows] = errors
+        self._tree.set(np.arange(*gone) % self._leaves, 0.0)
+        self._tree.set(rows, masses)
+
+    def errors_of(self, first: int, end: int) -> NDArray[np.float32]:
+        """Of the transitions [first, end), which must be live."""
+        return self._errors[np.arange(first, end) % self._leaves]
+
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
         """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
         if self._starts is not None:

@@ -32,7 +32,7 @@ from storages.core.inlet import must_be_finite
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.insert import STORED
 from storages.core.part import ENDED, Name, Part
-from storages.transition import DONE, FLAGS, OBS, RHS, SUCCESSORS, Array, Sample
+from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SUCCESSORS, TRUNC2, Array, Sample
 
 
 class Ring:
@@ -157,6 +157,12 @@ class Ring:
             column.reset()
         self._columns.drop_computed()
 
+    def drop_before(self, step: int) -> None:
+        """Forget the rows before one, which may be the next to come."""
+        gone = np.arange(max(self.first, self.steps - self.rows + 1), step) % self.rows
+        self._columns.drop(gone)
+        self.first = max(self.first, step)
+
     def overwrite(self, path: Path, values: Array, start: int) -> None:
         """Replace a field's values in the live rows from the ``start``-th oldest on.
 
@@ -233,6 +239,13 @@ class Ring:
         """Where transitions lie: of all the rows of a step after the other, (B,)."""
         return transitions % (self.rows * self.envs)
 
+    def stretch(self, env: int, first: int, end: int) -> dict[Path, Array]:
+        """Copies of what an environment's rows [first, end) hold and, in one row more, of what they led to.
+
+        Of stacked frames they are the newest ones; what has no successor is zero in the row more.
+        """
+        return self._columns.stretch(env, first, end)
+
     def column(self, key: str) -> Array:
         """A view (rows, E, ...) of a field's memory, row ``t`` in slot ``t % rows``; what is not live is anything.
 
@@ -263,6 +276,17 @@ class Ring:
         """(live_steps, E): after this transition its environment did not go on in the next row (an end, or a cut)."""
         rows = np.arange(self.oldest, self.steps) % self.rows
         return self._columns.aside.numbers[rows] >= 0
+
+    def broken_after(self, row: int) -> NDArray[np.bool_]:
+        """(E,): as :meth:`broken`, of one row."""
+        broken: NDArray[np.bool_] = self._columns.aside.numbers[row % self.rows] >= 0
+        return broken
+
+    def ended(self) -> NDArray[np.bool_]:
+        """(live_steps, E): a sample said that this transition ended its episode."""
+        rows = np.arange(self.oldest, self.steps) % self.rows
+        ended: NDArray[np.bool_] = (self._columns[(DONE2,)].data[rows] | self._columns[(TRUNC2,)].data[rows])[..., 0]
+        return ended
 
     def has_computed(self, key: str) -> bool:
         """Whether a field was computed from what is stored now."""
@@ -350,6 +374,12 @@ class Ring:
         arrays = self._columns.part(first, self.steps, told)
         arrays[Name(ENDED)] = (self._ended.copy(),)
         return Part(first, self.steps, first == self.needed, self.first, arrays)
+
+    def resize(self, size: int) -> None:
+        """Make room for another number of steps; nothing may have been inserted, and no columns made."""
+        assert not self.layout
+        self.size = size
+        self._set_rows()
 
     def prepare(self, layout: Layout, num_envs: int) -> None:
         """Make columns of a layout; nothing may be stored.

@@ -20,6 +20,12 @@ On disk, a directory takes as much room as what is live, files of 64 MiB that ar
 checkpoints refer to: ``state_dict`` is then small, and says the position that ``load_state_dict`` takes the directory
 back to. :func:`read_state` looks into a directory from outside.
 
+:class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` keeps whole episodes under the same
+promises, as arrays of a zarr group, and need not have all of them in memory. Steps are journalled as they come;
+episodes that have ended are put together to volumes, which are written to the arrays by a thread and recorded with the
+checksums of all their chunks. Several processes may read what one writes, and a directory may go on from what another
+one holds.
+
 Data sets go in and out as episodes (:class:`Episode`): :mod:`storages.persistent.datasets` reads and writes them,
 :func:`fill` gives them to a storage, :func:`episodes_of` takes them from one.
 """

@@ -55,13 +55,23 @@ class Journal:
         ring: the storage's, still empty.
         commit_every: steps that are on their way to the disk at most.
         durable: whether commits survive a power cut.
+        segment_bytes: a file that is longer is not continued; :data:`SEGMENT_BYTES` where None.
 
     Raises:
         PersistenceError: the directory is in use, is something else, or holds another storage.
     """
 
-    def __init__(self, directory: Path, owner: str, ring: Ring, commit_every: int, durable: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        owner: str,
+        ring: Ring,
+        commit_every: int,
+        durable: bool,
+        segment_bytes: int | None = None,
+    ) -> None:
         self.directory = directory.absolute()
+        self._segment_bytes = segment_bytes
         self._owner, self._durable = owner, durable
         self._lock = _claimed(self.directory, owner, durable)
         try:
@@ -160,7 +170,14 @@ class Journal:
             self._writing = self._writer.submit(self._write, commit)
         self.due = ring.steps + max(1, at_a_time)
 
-    def flush(self, ring: Ring, state: dict[str, Any], priorities: Priorities | None, pin: bool = False) -> None:
+    def flush(
+        self,
+        ring: Ring,
+        state: dict[str, Any],
+        priorities: Priorities | None,
+        pin: bool = False,
+        anew: bool = False,
+    ) -> None:
         """Commit what there is, and wait until it is on disk.
 
         Args:
@@ -169,6 +186,7 @@ class Journal:
             priorities: the storage's, if it has any.
             pin: whether a checkpoint will refer to this commit. The one pinned before stays pinned too, because a
                 checkpoint is replaced only when the next is whole.
+            anew: whether to begin a new file, so that older ones go as far as nothing of them is needed.
 
         Raises:
             PersistenceError: it could not be written.
@@ -178,7 +196,7 @@ class Journal:
         if not ring.layout:
             return
         pinned = [*self._stands.pinned[-1:], [self._stands.commit + 1, ring.needed]] if pin else self._stands.pinned
-        self._write(self._taken(ring, state, priorities, pinned))
+        self._write(self._taken(ring, state, priorities, pinned), anew)
 
     def pin(self, position: Position) -> None:
         """Keep what a commit needs, and no longer what those pinned before need; written with the next commit.
@@ -240,7 +258,7 @@ class Journal:
             changes = Block(0, part.first, part.steps, {"start": ring.start}, arrays | {Name(ERRORS): (errors,)})
         return _Commit(ring, part, facts, changes)
 
-    def _write(self, commit: _Commit) -> None:
+    def _write(self, commit: _Commit, anew: bool = False) -> None:
         """Called by one thread at a time."""
         number, errors_end = self._stands.commit + 1, self._errors.end
         part, facts, changes = commit.part, commit.facts, commit.changes
@@ -254,7 +272,7 @@ class Journal:
                 if everything:
                     self._all_errors_bytes = self._errors.end.offset
             end = self._steps.end
-            anew = end.segment == 0 or end.offset > SEGMENT_BYTES
+            anew = anew or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
             if anew:
                 facts = facts | {"storage": commit.manifest.facts()}
             checksum = self._steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew)

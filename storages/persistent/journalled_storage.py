@@ -231,7 +231,12 @@ class JournalledStorage(Storage):
             journal.close()
             raise
         self._journal = journal
-        _open.add(self)
+        close_at_exit(self)
+
+
+def close_at_exit(storage: JournalledStorage) -> None:
+    """Have a storage closed when the process ends, if it is still there."""
+    _open.add(storage)
 
 
 @atexit.register

@@ -14,6 +14,7 @@ from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import Errors, numbers_in, part_of
+from storages.persistent.repair_archive import is_archive, repair_archive
 from storages.persistent.segments import Segments
 from storages.transition import DONE2, TRUNC2
 
@@ -24,7 +25,7 @@ class Repair:
 
     Args:
         dropped: what was damaged or missing, in words, with the files and steps; empty where nothing was.
-        steps: how many steps the storage holds now.
+        steps: how many steps the storage holds now; of whole episodes, how many are in volumes.
     """
 
     dropped: tuple[str, ...]
@@ -43,12 +44,17 @@ def repair(directory: str | Path) -> Repair:
     that are lost, those that were known before stand. Counters and the random generator are those of the newest commit
     that is whole. Commits that checkpoints refer to are gone if anything had to be dropped.
 
+    Of a directory of whole episodes, those volumes of episodes are dropped that are damaged.
+
     Raises:
         PersistenceError: the directory is in use, or holds no storage of a format that is known; nothing was changed.
     """
     folder = Path(directory).absolute()
     if not folder.is_dir():
         raise PersistenceError(f"{folder} is no directory")
+    if is_archive(folder):
+        lost, transitions = repair_archive(folder)
+        return Repair(tuple(lost), transitions)
     logs = Segments(folder, STEPS_SUFFIX, durable=True), Segments(folder, ERRORS_SUFFIX, durable=True)
     manifest, dropped = _manifest(folder, logs[0])
     lock = Lock(folder)

@@ -1,0 +1,185 @@
+"""What an archive of episodes holds, in a file that people can read: ``episodes.json``."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from storages.core.fields import Layout, LeafLayout
+from storages.core.fields import Path as Leaf
+from storages.persistent.blocks import FORMAT, checksum_of
+from storages.persistent.chunks import METADATA, Chunks, metadata, with_rows
+from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.segments import sync_directory
+from storages.transition import SUCCESSORS
+
+NAME = "episodes.json"
+GROUP = "episodes"
+_UNFINISHED = "episodes.json.new"
+_WHAT = "whole episodes, kept by pytorchrl's storages"
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """The archive whose episodes come before an archive's own.
+
+    Args:
+        directory: where it is.
+        record: number of its last record that counts.
+        checksum: of that record.
+    """
+
+    directory: str
+    record: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class ArchiveManifest:
+    """What all volumes of an archive have in common.
+
+    Args:
+        layout: shapes and dtypes of a transition's leaves.
+        stacked: how many frames each leaf is a stack of, of those that are stacks.
+        volume_rows: rows that volumes begin at multiples of.
+        ancestor: what comes before its own volumes.
+        zarr: what zarr is told, by names of files.
+    """
+
+    layout: Layout
+    stacked: dict[Leaf, int]
+    volume_rows: int
+    ancestor: Ancestor | None
+    zarr: dict[str, dict[str, Any]]
+
+    @classmethod
+    def made(
+        cls, layout: Layout, stacked: Mapping[Leaf, int], volume_rows: int, ancestor: Ancestor | None = None
+    ) -> Self:
+        """Of a new archive."""
+        return cls(layout, dict(stacked), volume_rows, ancestor, metadata(columns_of(layout, stacked, volume_rows)))
+
+    @property
+    def columns(self) -> list[Chunks]:
+        """How each leaf lies on disk."""
+        return columns_of(self.layout, self.stacked, self.volume_rows)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """The one of a directory; None where there is none.
+
+        Raises:
+            PersistenceError: it is of another format, or the directory holds something else.
+            DamageError: it is not what was written.
+        """
+        path = directory / NAME
+        if not path.exists():
+            known = {"lock", "running", GROUP, _UNFINISHED}
+            others = sorted({entry.name for entry in directory.iterdir()} - known) if directory.is_dir() else []
+            if others:
+                raise PersistenceError(
+                    f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
+                    f"{NAME}; name a directory that is empty or not there yet"
+                )
+            return None
+        try:
+            facts = json.loads(path.read_bytes())
+            checksum = facts.pop("checksum")
+            said = facts["format"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
+        if said != FORMAT:
+            raise PersistenceError(
+                f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
+                f"that wrote it, or name another directory"
+            )
+        if checksum != checksum_of(facts):
+            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
+        return cls.from_facts(facts)
+
+    def write(self, directory: Path, durable: bool) -> None:
+        """Put it into a directory, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        facts = self.facts()
+        _replace(directory / NAME, directory / _UNFINISHED, facts | {"checksum": checksum_of(facts)}, durable)
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data."""
+        ancestor = self.ancestor
+        return {
+            "what": _WHAT,
+            "format": FORMAT,
+            "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
+            "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
+            "volume_rows": self.volume_rows,
+            "ancestor": ancestor and [ancestor.directory, ancestor.record, ancestor.checksum],
+            "zarr": self.zarr,
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`facts`."""
+        return cls(
+            {tuple(path): LeafLayout(tuple(shape), np.dtype(dtype)) for path, dtype, shape in facts["layout"]},
+            {tuple(path): depth for path, depth in facts["stacked_frames"]},
+            facts["volume_rows"],
+            Ancestor(*facts["ancestor"]) if facts["ancestor"] else None,
+            facts["zarr"],
+        )
+
+    # What zarr is told
+
+    def tell_zarr(self, directory: Path, rows: int, durable: bool) -> None:
+        """Write what zarr has to know, of so many rows, where it is not there already.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        for name, said in self.zarr.items():
+            path, facts = directory / GROUP / name, with_rows(said, rows)
+            if _read(path) != facts:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _replace(path, path.with_name(f"{METADATA}.new"), facts, durable)
+
+    def flaws_of_zarr(self, directory: Path) -> list[str]:
+        """What zarr is told that is not so, in words; the rows apart, which may be fewer than there are."""
+        return [
+            f"{directory / GROUP / name} is damaged"
+            for name, said in self.zarr.items()
+            if (found := _read(directory / GROUP / name)) is None or with_rows(found, 0) != with_rows(said, 0)
+        ]
+
+
+def columns_of(layout: Layout, stacked: Mapping[Leaf, int], volume_rows: int) -> list[Chunks]:
+    """How the leaves of a transition lie on disk: those that are no other's next, stacks by their newest frames."""
+    return [
+        Chunks.of(path, LeafLayout(leaf.shape[1:], leaf.dtype) if path in stacked else leaf, volume_rows)
+        for path, leaf in layout.items()
+        if path[0] not in SUCCESSORS
+    ]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) and isinstance(facts.get("shape", [0]), list) else None
+
+
+def _replace(path: Path, unfinished: Path, facts: Mapping[str, Any], durable: bool) -> None:
+    with unfinished.open("w") as file:
+        json.dump(facts, file, indent=1)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    unfinished.replace(path)
+    if durable:
+        sync_directory(path.parent)

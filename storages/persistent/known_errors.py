@@ -1,0 +1,96 @@
+"""Errors of transitions that may not be in memory, so that their priorities are what they were when they come back."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.part import ERRORS, Name
+from storages.persistent import blocks
+from storages.persistent.blocks import Block, Found
+from storages.persistent.errors import DamageError
+
+NAME = "errors"
+
+
+class KnownErrors:
+    """An error for each transition of an archive, NaN where none is known: four bytes each.
+
+    Args:
+        first: number of the first transition.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
+        self._errors: NDArray[np.float32] = np.zeros(0, np.float32)
+
+    def put(self, first: int, errors: NDArray[np.float32]) -> None:
+        """Note those of some transitions, the first of which has this number."""
+        begin = max(first, self._first)
+        end = first + len(errors)
+        if end > begin:
+            self._reach(end)
+            self._errors[begin - self._first : end - self._first] = errors[begin - first :]
+
+    def get(self, first: int, count: int) -> NDArray[np.float32]:
+        """(count,): those of the transitions from one on."""
+        errors = np.full(count, np.nan, np.float32)
+        begin, end = max(first, self._first), min(first + count, self._first + len(self._errors))
+        if end > begin:
+            errors[begin - first : end - first] = self._errors[begin - self._first : end - self._first]
+        return errors
+
+    def drop_before(self, first: int) -> None:
+        """Forget those of older transitions, once these are many."""
+        gone = first - self._first
+        if gone > len(self._errors) // 2:
+            self._errors, self._first = self._errors[gone:].copy(), first
+
+    def _reach(self, end: int) -> None:
+        missing = end - self._first - len(self._errors)
+        if missing > 0:
+            more = max(missing, len(self._errors) // 2)
+            self._errors = np.concatenate([self._errors, np.full(more, np.nan, np.float32)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._errors.nbytes
+
+    # To and from disk
+
+    def write(self, directory: Path, end: int) -> None:
+        """Keep what is known of the transitions before one in a file, instead of what it held.
+
+        It has a checksum, and can be done without: it is not waited for until it would survive a power cut.
+
+        Raises:
+            OSError: it could not be written; the file is what it was.
+        """
+        unfinished = directory / f"{NAME}.new"
+        file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            errors = self.get(self._first, end - self._first)
+            blocks.write(file, Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
+        finally:
+            os.close(file)
+        unfinished.replace(directory / NAME)
+
+    @classmethod
+    def read(cls, directory: Path) -> "KnownErrors":
+        """What a directory holds; nothing where it has no such file.
+
+        Raises:
+            DamageError: it is not what was written.
+        """
+        path, known = directory / NAME, cls()
+        for found in blocks.read(path) if path.exists() else ():
+            if not isinstance(found, Found):
+                raise DamageError(
+                    f"{path} is damaged, from which priorities follow. storages.persistent.repair({str(directory)!r}) "
+                    f"drops it and keeps all episodes"
+                )
+            known = cls(found.block.first)
+            known.put(found.block.first, found.block.arrays[Name(ERRORS)][0])
+        return known

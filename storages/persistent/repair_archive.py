@@ -1,0 +1,168 @@
+"""Dropping what is damaged in a directory of whole episodes, and keeping the rest."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from storages.persistent.archive import SUFFIX, Archive, Volume, block_of, read_volume, volume_of
+from storages.persistent.archive_manifest import GROUP, NAME, ArchiveManifest
+from storages.persistent.blocks import Block, Flaw, Found
+from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.journal import STEPS_SUFFIX
+from storages.persistent.known_errors import NAME as ERRORS_NAME
+from storages.persistent.known_errors import KnownErrors
+from storages.persistent.lock import Lock
+from storages.persistent.manifest import Manifest
+from storages.persistent.segments import Segments
+
+_RUNNING = "running"
+_REPAIRED = "repaired"
+
+
+def is_archive(folder: Path) -> bool:
+    """Whether a directory holds whole episodes."""
+    return (folder / NAME).exists() or any(folder.glob(f"*.{SUFFIX}"))
+
+
+def repair_archive(folder: Path) -> tuple[list[str], int]:
+    """Drop what is damaged; returns what was, in words, and how many transitions there are on disk now.
+
+    Raises:
+        PersistenceError: the directory is in use, or nothing says any more what it held; nothing was changed.
+    """
+    lock = Lock(folder)
+    try:
+        log = Segments(folder, SUFFIX, durable=True)
+        manifest, dropped = _manifest(folder, log)
+        blocks, flaws = _blocks(log)
+        dropped += flaws
+        volumes, lost = _whole_volumes(folder, manifest, blocks)
+        flaws_of_zarr = manifest.flaws_of_zarr(folder) if blocks else []
+        journal = _flaws_of_journal(folder / _RUNNING)
+        errors = _flaws_of_errors(folder)
+        dropped += lost + flaws_of_zarr + journal + errors
+        if dropped:
+            manifest.write(folder, durable=True)
+            if flaws or lost or journal:
+                _write_log(folder, manifest, log, blocks, volumes, with_journal=not journal)
+            if journal:
+                shutil.rmtree(folder / _RUNNING)
+            if errors:
+                (folder / ERRORS_NAME).unlink()
+            archive = Archive(folder, manifest, durable=True)
+            archive.tidy()
+            archive.close()
+        live = blocks[-1].facts["live"] if blocks else 0
+        return dropped, sum(volume.steps for volume in volumes if volume.end > live)
+    finally:
+        lock.release()
+
+
+def _manifest(folder: Path, log: Segments) -> tuple[ArchiveManifest, list[str]]:
+    try:
+        manifest = ArchiveManifest.read(folder)
+        said = f"{folder / NAME} is gone"
+    except DamageError:
+        manifest, said = None, f"{folder / NAME} is damaged"
+    if manifest is not None:
+        return manifest, []
+    # Every file of the log says it again.
+    for _, found in log.everything():
+        if isinstance(found, Found) and "archive" in found.block.facts:
+            return ArchiveManifest.from_facts(found.block.facts["archive"]), [said]
+    raise PersistenceError(f"{said}, and there is no record that says what it held; nothing was changed")
+
+
+def _blocks(log: Segments) -> tuple[list[Block], list[str]]:
+    blocks: list[Block] = []
+    flaws: list[str] = []
+    for segment, found in log.everything():
+        if isinstance(found, Flaw):
+            flaws.append(log.told(segment, found, blocks[-1].steps if blocks else 0).replace("steps", "transitions"))
+            continue
+        block = found.block
+        if blocks and block.commit != blocks[-1].commit + 1 and not flaws:
+            flaws.append(f"{log.path(segment)} does not follow: a file with records before it is gone")
+        if block.facts["begins"]:
+            blocks = []
+        blocks.append(block)
+    return blocks, flaws
+
+
+def _whole_volumes(folder: Path, manifest: ArchiveManifest, blocks: Sequence[Block]) -> tuple[list[Volume], list[str]]:
+    live = blocks[-1].facts["live"] if blocks else 0
+    volumes, lost = [], []
+    for block in blocks:
+        volume = volume_of(block, folder / GROUP)
+        if volume is None or volume.end <= live:
+            continue
+        try:
+            read_volume(volume, manifest.columns)
+            volumes.append(volume)
+        except DamageError as damage:
+            lost.append(str(damage).partition(". storages.persistent.repair")[0])
+    return volumes, lost
+
+
+def _flaws_of_journal(folder: Path) -> list[str]:
+    if not folder.exists():
+        return []
+    try:
+        Manifest.read(folder)
+        before = 0
+        for found, _ in Segments(folder, STEPS_SUFFIX, durable=True).read():
+            if before and found.block.commit != before + 1:
+                raise DamageError(f"{folder}: a file of steps is missing")
+            before = found.block.commit
+    except PersistenceError as damage:
+        return [f"{str(damage).partition(';')[0]}: episodes that ran, and those that were in no volume yet, are gone"]
+    return []
+
+
+def _flaws_of_errors(folder: Path) -> list[str]:
+    try:
+        KnownErrors.read(folder)
+    except DamageError as damage:
+        return [str(damage).partition(". storages.persistent.repair")[0]]
+    return []
+
+
+def _write_log(
+    folder: Path,
+    manifest: ArchiveManifest,
+    log: Segments,
+    blocks: Sequence[Block],
+    volumes: Sequence[Volume],
+    with_journal: bool,
+) -> None:
+    """Write what is left as a log of its own, which takes the other's place at one instant."""
+    number = max([0, *(block.commit for block in blocks), *log.numbers()]) + 1
+    end = blocks[-1].steps if blocks else 0
+    live = max(blocks[-1].facts["live"] if blocks else 0, volumes[0].first if volumes else end)
+    facts = {
+        "live": live,
+        "marks": blocks[-1].facts["marks"] if blocks and with_journal else [],
+        "pinned": [],
+        "next_row": _row_after_all(folder, manifest, blocks),
+    }
+    repaired = Segments(folder, _REPAIRED, durable=True)
+    repaired.drop_before(number + 1)
+    recorded: Sequence[Volume | None] = volumes or [None]
+    for place, volume in enumerate(recorded):
+        begins = {"archive": manifest.facts()} if place == 0 else {}
+        block = block_of(number + place, volume, {**facts, "begins": place == 0, **begins}, end)
+        repaired.append(replace(block, steps=end if place == len(recorded) - 1 else block.steps), anew=place == 0)
+    repaired.close()
+    repaired.path(number).replace(log.path(number))
+    log.drop_before(number)
+
+
+def _row_after_all(folder: Path, manifest: ArchiveManifest, blocks: Sequence[Block]) -> int:
+    """A row that no chunk reaches, whether it is recorded or not."""
+    row = max((int(block.facts["next_row"]) for block in blocks), default=0)
+    for column in manifest.columns:
+        for path in column.directory(folder / GROUP).glob("c.*"):
+            number = path.name.split(".")[1]
+            row = max(row, (int(number) + 1) * column.rows if number.isdecimal() else 0)
+    return -(-row // manifest.volume_rows) * manifest.volume_rows

@@ -1,0 +1,252 @@
+"""A buffer of whole episodes on disk holds what a list of them holds, before and after it is made again."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from episodic import EpisodesModel, Twins, buffer, updated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import KINDS, Stream, equal, through_a_file
+
+from storages import PersistentEpisodicBuffer, SampleError, Sequences
+from storages.persistent import PersistenceError
+
+PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "n steps": {"n_step": 3},
+    "priority": PRIORITIES,
+    "sequences": {"sequences": Sequences(4, burn_in=2), **PRIORITIES},
+    "strides": {"sequences": Sequences(4, overlap=1), "n_step": 2, **PRIORITIES},
+    "unbounded": {"size": None, "memory_bytes": 1_000_000},
+}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    num_envs=st.integers(1, 3),
+    recurrent=st.booleans(),
+    size=st.sampled_from([1, 5, 40]),
+    commit_every=st.sampled_from([1, 7, 100]),
+    seed=st.integers(0, 2**20),
+    stretches=st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=3),
+)
+def test_it_holds_what_a_list_of_episodes_holds(
+    kind: str,
+    num_envs: int,
+    recurrent: bool,
+    size: int,
+    commit_every: int,
+    seed: int,
+    stretches: list[tuple[int, bool]],
+) -> None:
+    directory = Path(tempfile.mkdtemp())
+    stream, model = Stream(num_envs, kind, recurrent, np.random.default_rng(seed)), EpisodesModel(size)
+
+    def made() -> Any:
+        return buffer(directory, kind, num_envs, size, commit_every=commit_every)
+
+    storage = made()
+    try:
+        for steps, again in stretches:
+            for _ in range(steps):
+                sample = stream.step()
+                storage.insert_transition(sample)
+                model.insert(sample)
+            if again:
+                storage.close()
+                storage = made()
+            model.assert_holds(storage)
+    finally:
+        storage.close()
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_made_again_it_goes_on_with_the_same_batches(way: str, tmp_path: Path) -> None:
+    twins = Twins(tmp_path, "dict of frames", commit_every=5, **WAYS[way])
+    for steps in (1, 3, 30, 60, 25):
+        twins.insert(steps)
+        twins.update()
+        twins.reopen()
+        twins.update()
+    assert len(twins.one) == len(twins.two) > 20
+    twins.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_state_brings_back_the_same_batches(way: str, tmp_path: Path) -> None:
+    twins = Twins(tmp_path, "frames", commit_every=4, **WAYS[way])
+    for _ in range(2):
+        twins.insert(30)
+        twins.update()
+        state = through_a_file(twins.one.state_dict())
+        twins.two.state_dict()
+        later = Stream(2, "frames", True, np.random.default_rng(5))
+        for _ in range(50):
+            twins.one.insert_transition(later.step())
+        if len(twins.one):
+            updated(twins.one, 9)
+        twins.one.close()
+        twins.one = twins.opened()
+        twins.one.load_state_dict(state)
+        twins.update()
+    twins.insert(40)
+    twins.update()
+    twins.reopen()
+    twins.update()
+    twins.close()
+
+
+def test_a_state_from_before_anything_was_stored_brings_that_back(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    state = storage.state_dict()
+    for _ in range(50):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    storage.load_state_dict(state)
+    assert len(storage) == 0
+    model, stream = EpisodesModel(40), Stream(2, "vector", False, np.random.default_rng(1))
+    for _ in range(50):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+    model.assert_holds(storage)
+    storage.close()
+
+
+def test_a_state_that_the_directory_has_no_more_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path, size=20), Stream(2, "vector", False, np.random.default_rng(0))
+    states = []
+    for _ in range(4):
+        for _ in range(60):
+            storage.insert_transition(stream.step())
+        storage.flush()
+        states.append(storage.state_dict())
+    before = updated(storage, 0)
+    with pytest.raises(PersistenceError, match="nothing was changed"):
+        storage.load_state_dict(states[0])
+    storage.load_state_dict(states[-1])
+    assert equal(updated(storage, 0), before)
+    storage.close()
+
+
+def test_reset_deletes_what_is_on_disk(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(60):
+        storage.insert_transition(stream.step())
+    storage.reset()
+    assert len(storage) == 0
+    assert not list((tmp_path / "episodes").rglob("c.*"))
+    model = EpisodesModel(40)
+    for _ in range(60):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+    model.gone = storage.ring.start
+    model.assert_holds(storage)
+    storage.close()
+    storage = buffer(tmp_path)
+    model.assert_holds(storage)
+    storage.close()
+
+
+@pytest.mark.parametrize("kind", ["vector", "dict", "frames"])
+def test_episodes_can_be_added_and_come_out_as_they_are(kind: str, tmp_path: Path) -> None:
+    source, stream = buffer(tmp_path / "source", kind), Stream(2, kind, True, np.random.default_rng(0))
+    for _ in range(30):
+        source.insert_transition(stream.step())
+    copy = buffer(tmp_path / "copy", kind, size=None, memory_bytes=1_000_000)
+    for episode in source.episodes():
+        copy.add_episode(episode)
+    copy.flush()
+    shutil.copytree(tmp_path / "copy", tmp_path / "killed")
+    again = buffer(tmp_path / "killed", kind, size=None, memory_bytes=1_000_000)
+    for one, two, three in zip(source.episodes(), copy.episodes(), again.episodes(), strict=True):
+        for other in (two, three):
+            assert (one.terminated, one.truncated) == (other.terminated, other.truncated)
+            assert one.fields.keys() == other.fields.keys()
+            for key, value in one.fields.items():
+                assert np.array_equal(value, other.fields[key])
+            for name in one.observations if kind == "dict" else [...]:
+                assert np.array_equal(one.observations[name], other.observations[name])  # type: ignore[index]
+    for storage in (source, copy, again):
+        storage.close()
+
+
+def test_zarr_reads_what_is_on_disk(tmp_path: Path) -> None:
+    storage, stream = (
+        buffer(tmp_path, "dict", size=None, memory_bytes=1_000_000),
+        Stream(2, "dict", False, np.random.default_rng(0)),
+    )
+    for _ in range(60):
+        storage.insert_transition(stream.step())
+    storage.close()
+    group = zarr.open_group(tmp_path / "episodes", mode="r")
+    episode = next(iter(storage.episodes()))
+    for name in ("a", "b"):
+        array = group[f"Observation/{name}"]
+        assert isinstance(array, zarr.Array)
+        assert np.array_equal(array[: len(episode) + 1], episode.observations[name])
+    assert {"Action", "Reward", "Done", "NextDone", "NextTruncated", "Observation"} == set(group)
+
+
+def test_a_step_that_does_not_fit_is_refused_and_nothing_of_it_is_stored(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    for _ in range(20):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+        with pytest.raises(SampleError):
+            storage.insert_transition(sample | {"Reward": np.full((2, 1), np.nan, np.float32)})
+        with pytest.raises(SampleError):
+            storage.insert_transition(sample | {"Action": np.zeros((2, 2))})
+    model.assert_holds(storage)
+    storage.close()
+
+
+def test_an_episode_that_never_ends_is_kept_in_pieces(tmp_path: Path) -> None:
+    storage, model = buffer(tmp_path, num_envs=1, size=16), EpisodesModel(16)
+    state = np.zeros((1, 2), np.float32)
+    for step in range(50):
+        sample = {
+            "Observation": state + step,
+            "Done": np.array([[step == 0]]),
+            "Action": np.zeros((1, 1)),
+            "Reward": np.ones((1, 1), np.float32),
+            "NextObservation": state + step + 1,
+            "NextDone": np.array([[False]]),
+            "NextTruncated": np.array([[False]]),
+        }
+        storage.insert_transition(sample)
+        model.insert(sample)
+        if step % 7 == 0:
+            storage.close()
+            storage = buffer(tmp_path, num_envs=1, size=16)
+    model.assert_holds(storage)
+    assert len(storage) == 16
+    assert next(iter(storage.generate_batches(1, 8)))["Discount"].min() > 0
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": 0}, "size must be at least 1"),
+        ({"directory": __file__}, "is a file"),
+        ({"ancestor": "there", "directory": "there"}, "ancestor must be another directory"),
+        ({"ancestor": "there", "read_only": True}, "leave out ancestor="),
+        ({"size": 5, "sequences": Sequences(8)}, "size must be at least 8"),
+        ({"memory_bytes": 0}, "memory_bytes must be at least 1"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_when_the_factory_is_made(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PersistentEpisodicBuffer.create_factory(**({"size": 10, "directory": "here"} | given))

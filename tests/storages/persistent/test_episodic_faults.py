@@ -1,0 +1,284 @@
+"""What goes wrong with episodes on disk is named, and what is whole stays usable; who else may look at them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import killing_episodic
+import numpy as np
+import pytest
+from episodic import EpisodesModel, buffer, updated
+from model import Stream, contents
+
+from storages import ReplayBuffer, SampleError
+from storages.persistent import DamageError, PersistenceError, repair
+
+KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
+"""How often; a few by default, so that the tests stay quick."""
+
+
+def filled(directory: Path, steps: int = 60, seed: int = 0, **given: Any) -> tuple[Any, list[Any]]:
+    """A buffer, and its episodes."""
+    storage, stream = buffer(directory, **given), Stream(2, "vector", False, np.random.default_rng(seed))
+    for _ in range(steps):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    return storage, list(storage.episodes())
+
+
+def opened_and_read(directory: Path) -> list[Any]:
+    storage = buffer(directory)
+    try:
+        return list(storage.episodes())
+    finally:
+        storage.close()
+
+
+def same(one: Any, two: Any) -> bool:
+    return np.array_equal(one.observations, two.observations) and np.array_equal(
+        one.fields["Reward"], two.fields["Reward"]
+    )
+
+
+def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, killing_episodic.__file__, str(tmp_path / "kept"), str(KILLS), "0"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        timeout=60 + 3 * KILLS,
+    )
+    assert finished.returncode == 0, finished.stderr
+    figures = json.loads(finished.stdout)
+    assert figures["kills"] == KILLS
+    assert figures["volumes"] > 3
+
+
+def chunk(directory: Path, place: int = 0) -> Path:
+    """A file with observations."""
+    paths = (directory / "episodes" / "Observation").glob("c.*")
+    return sorted(paths, key=lambda path: int(path.name.split(".")[1]))[place]
+
+
+def flip(path: Path, place: float = 0.5) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(place * (len(data) - 1))] ^= 4
+    path.write_bytes(data)
+
+
+DAMAGE: dict[str, Callable[[Path], Path]] = {
+    "a chunk was cut": lambda there: _done(chunk(there), lambda path: os.truncate(path, path.stat().st_size // 2)),
+    "a chunk is empty": lambda there: _done(chunk(there), lambda path: os.truncate(path, 0)),
+    "a bit of a chunk flipped": lambda there: _done(chunk(there, 1), flip),
+    "a bit of its checksum flipped": lambda there: _done(chunk(there, 1), lambda path: flip(path, 1.0)),
+    "a chunk is gone": lambda there: _done(chunk(there), Path.unlink),
+    "a chunk is another": lambda there: _done(chunk(there), lambda path: shutil.copy(chunk(there, 1), path)),
+    "a bit of a record flipped": lambda there: _done(min(there.glob("*.volumes")), lambda path: flip(path, 0.4)),
+    "metadata is damaged": lambda there: _done(
+        there / "episodes" / "Reward" / "zarr.json",
+        lambda path: path.write_text(path.read_text().replace("float32", "float64")),
+    ),
+    "metadata is gone": lambda there: _done(there / "episodes" / "zarr.json", Path.unlink),
+    "the manifest is damaged": lambda there: _done(there / "episodes.json", lambda path: flip(path, 0.3)),
+    "errors are damaged": lambda there: _done(there / "errors", flip),
+    "the journal is damaged": lambda there: _done(
+        min((there / "running").glob("*.steps")), lambda path: flip(path, 0.4)
+    ),
+}
+
+
+def _done(path: Path, harm: Callable[[Path], Any]) -> Path:
+    harm(path)
+    return path
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_found_and_repaired_and_the_rest_is_there(what: str, tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path, alpha=0.5)
+    updated(storage, 0)
+    storage.close()
+    before = opened_and_read(tmp_path)
+    path = DAMAGE[what](tmp_path)
+    named = path.parent if what == "the journal is damaged" else path
+    with pytest.raises(PersistenceError) as found:
+        opened_and_read(tmp_path)
+    assert str(named) in str(found.value)
+    done = repair(tmp_path)
+    assert any(str(named) in line for line in done.dropped), done
+    after = opened_and_read(tmp_path)
+    keeps_all = path.name in ("episodes.json", "zarr.json", "errors") or "journal" in what
+    assert len(after) == len(before) if keeps_all else 0 < len(after) <= len(before)
+    assert keeps_all or "record" in what or len(after) < len(before)
+    for episode in after:
+        assert any(same(episode, other) for other in before)
+    assert repair(tmp_path).dropped == ()
+    again, _ = filled(tmp_path, seed=1, alpha=0.5)
+    assert len(updated(again, 3)) == 3
+    again.close()
+
+
+def test_damage_that_is_found_while_drawing_is_said_and_the_rest_is_drawn(tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path, 1500, size=None, memory_bytes=20_000)
+    path = chunk(tmp_path, 5)
+    flip(path)
+    found: list[str] = []
+    for _ in range(300):
+        try:
+            list(storage.generate_batches(5, 32))
+        except DamageError as damage:
+            found.append(str(damage))
+    assert 0 < len(found) < 20
+    assert all(str(path) in damage and "episodes, transitions" in damage for damage in found)
+    storage.close()
+
+
+def test_what_no_record_tells_of_does_not_count_and_is_overwritten(tmp_path: Path) -> None:
+    storage, episodes = filled(tmp_path)
+    storage.close()
+    stray = chunk(tmp_path, -1).with_name("c.9999.0")
+    stray.write_bytes(b"half a chu")
+    log = max(tmp_path.glob("*.volumes"))
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:70])
+    again = opened_and_read(tmp_path)
+    assert len(again) == len(episodes)
+    assert not stray.exists()
+
+
+def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path)
+    with pytest.raises(PersistenceError, match=f"in use by process {os.getpid()} on host"):
+        buffer(tmp_path)
+    storage.close()
+    with pytest.raises(PersistenceError, match=r"nothing can be written to .* closed"):
+        storage.insert_transition(Stream(2, "vector", False, np.random.default_rng(0)).step())
+    assert len(updated(storage, 0)) == 3
+
+
+def test_a_directory_of_something_else_is_refused_either_way(tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path / "episodes")
+    storage.close()
+    with pytest.raises(PersistenceError, match="holds something else"):
+        ReplayBuffer.create_factory(size=10, directory=tmp_path / "episodes")("cpu", None, None, None)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    with pytest.raises(PersistenceError, match=r"holds something else \(thesis\.tex\)"):
+        buffer(tmp_path / "other")
+
+
+def test_other_observations_are_refused(tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path)
+    storage.close()
+    again = buffer(tmp_path)
+    with pytest.raises(SampleError, match="Observation"):
+        again.insert_transition(Stream(2, "double", False, np.random.default_rng(0)).step())
+    again.close()
+    with pytest.raises(PersistenceError, match="stacked frames"):
+        buffer(tmp_path, "frames")
+
+
+def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from storages.persistent import archive
+
+    storage, stream, model = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0)), EpisodesModel(40)
+    write, said = archive._write, set[bool]()
+
+    def full(path: Path, data: bytes, durable: bool) -> None:
+        path.write_bytes(data[:3])
+        raise OSError(28, "No space left on device")
+
+    for step in range(120):
+        if step == 40:
+            storage.flush()
+            monkeypatch.setattr(archive, "_write", full)
+        if step == 80:
+            with pytest.raises(PersistenceError, match="Nothing is lost"):
+                storage.flush()
+            monkeypatch.setattr(archive, "_write", write)
+        sample = stream.step()
+        model.insert(sample)
+        while True:
+            try:
+                storage.insert_transition(sample)
+                break
+            except PersistenceError as error:
+                said.add("make room" in str(error))
+    assert said <= {True}
+    model.assert_holds(storage)
+    storage.close()
+    again = buffer(tmp_path)
+    model.assert_holds(again)
+    again.close()
+
+
+# Readers
+
+
+def test_several_read_while_one_writes(tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path, size=200)
+    storage._shelving.close_volume(0)
+    storage.flush()
+    readers = [buffer(tmp_path, size=200, read_only=True) for _ in range(2)]
+    stream = Stream(2, "vector", False, np.random.default_rng(1))
+    for reader in readers:
+        assert contents(reader) == contents(storage)
+        with pytest.raises(PersistenceError, match="it is read only"):
+            reader.insert_transition(stream.step())
+    for _ in range(400):
+        storage.insert_transition(stream.step())
+    storage.close()
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    for reader in readers:
+        assert len(updated(reader, 0)) == 3
+        reader.refresh()
+        assert contents(reader) == contents(storage)
+        assert len(list(reader.episodes())) == len(list(storage.episodes()))
+        reader.close()
+    assert files == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_a_reader_needs_something_to_read(tmp_path: Path) -> None:
+    with pytest.raises(PersistenceError, match="holds no episodes yet"):
+        buffer(tmp_path / "nothing", read_only=True)
+    assert not (tmp_path / "nothing").exists()
+
+
+# Ancestors
+
+
+def test_a_buffer_goes_on_from_another_and_leaves_it_as_it_is(tmp_path: Path) -> None:
+    old, episodes = filled(tmp_path / "old", size=200)
+    old.close()
+    files = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
+    given = {"size": 150, "ancestor": tmp_path / "old"}
+    for seed in range(3):
+        new, all_episodes = filled(tmp_path / "new", 40, seed=seed + 5, **given)
+        assert len(new) <= 150
+        new.close()
+        again = buffer(tmp_path / "new", **given)
+        assert contents(again) == contents(new)
+        again.close()
+        if seed == 0:
+            assert any(same(episode, all_episodes[0]) for episode in episodes)
+    assert files == {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
+    own = sum(path.stat().st_size for path in (tmp_path / "new").rglob("c.*"))
+    assert own > 0
+
+
+def test_another_ancestor_or_one_that_is_gone_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        storage, _ = filled(tmp_path / name)
+        storage.close()
+    with pytest.raises(PersistenceError, match="holds no episodes to go on from"):
+        buffer(tmp_path / "new", ancestor=tmp_path / "nothing")
+    buffer(tmp_path / "new", ancestor=tmp_path / "one").close()
+    with pytest.raises(PersistenceError, match=r"goes on from .*one, not from .*two"):
+        buffer(tmp_path / "new", ancestor=tmp_path / "two")
+    shutil.rmtree(tmp_path / "one")
+    with pytest.raises(PersistenceError, match=r"is gone, which .*new goes on from"):
+        buffer(tmp_path / "new")

@@ -1,0 +1,185 @@
+"""What does not fit memory is drawn as what does: as often, within the budget, and the same way each time."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from episodic import Twins, updated
+from model import ALGORITHM, equal, through_a_file
+
+from storages import PersistentEpisodicBuffer, Sequences
+from storages.transition import ACT, DONE, DONE2, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+
+BUDGET = 30_000
+PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
+
+
+def filled(directory: Path, episodes: int = 300, length: int = 10, memory: int = BUDGET, **given: Any) -> Any:
+    """Every transition says in its action which it is."""
+    factory = PersistentEpisodicBuffer.create_factory(None, directory, memory_bytes=memory, **given)
+    storage = factory("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    for number in range(episodes * length):
+        last = number % length == length - 1
+        storage.insert_transition(
+            {
+                OBS: np.full((1, 3), number, np.float32),
+                DONE: np.array([[number % length == 0]]),
+                ACT: np.array([[number]]),
+                REW: np.ones((1, 1), np.float32),
+                OBS2: np.full((1, 3), number + 1, np.float32),
+                DONE2: np.array([[last]]),
+                TRUNC2: np.array([[False]]),
+            }
+        )
+    return storage
+
+
+def test_over_passes_every_transition_is_drawn_as_often(tmp_path: Path) -> None:
+    storage = filled(tmp_path)
+    in_memory, stored = storage.ring.live_steps, len(storage)
+    assert stored == 3000
+    assert stored > 4 * in_memory
+    counts = np.zeros(stored)
+    # Each pass draws everything 8 times on average; the first is left out, when what came last is in memory.
+    draws = 8 * stored
+    for repetition in range(9):
+        for batch in storage.generate_batches(draws // 100, 100):
+            assert np.array_equal(batch[OBS][:, 0], batch[ACT][:, 0])
+            assert np.array_equal(batch[OBS2][:, 0], batch[ACT][:, 0] + 1)
+            if repetition:
+                counts += np.bincount(batch[ACT][:, 0], minlength=stored)
+    expected = counts.mean()
+    assert expected == pytest.approx(64)
+    by_tenths = counts.reshape(10, -1).mean(axis=1)
+    assert np.all(np.abs(by_tenths / expected - 1) < 0.06), by_tenths
+    # Whatever the order of passes does, nothing is left out and nothing preferred.
+    assert counts.min() > 25
+    assert counts.max() < 120
+    assert counts.std() < 2.0 * np.sqrt(expected)
+    storage.close()
+
+
+def test_which_rows_a_batch_holds_follows_from_the_seed(tmp_path: Path) -> None:
+    one, two = (filled(tmp_path / name, **PRIORITIES) for name in ("one", "two"))
+    for seed in range(20):
+        assert equal(updated(one, seed), updated(two, seed))
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize(
+    "given", [{}, PRIORITIES, {"sequences": Sequences(4, burn_in=2), **PRIORITIES}], ids=["plain", "priority", "memory"]
+)
+def test_a_state_brings_back_what_was_in_memory(given: dict[str, Any], tmp_path: Path) -> None:
+    twins = Twins(tmp_path, "frames", size=None, memory_bytes=20_000, commit_every=50, **given)
+    for _ in range(3):
+        twins.insert(150)
+        twins.update()
+        assert twins.one.ring.live_steps < len(twins.one)
+        twins.two.state_dict()
+        state = through_a_file(twins.one.state_dict())
+        for seed in range(5):
+            updated(twins.one, seed)
+        twins.one.close()
+        twins.one = twins.opened()
+        twins.one.load_state_dict(state)
+        for _ in range(10):
+            twins.update()
+    twins.reopen()
+    for _ in range(10):
+        twins.update()
+    twins.close()
+
+
+def test_errors_are_known_when_transitions_come_back(tmp_path: Path) -> None:
+    storage = filled(tmp_path, episodes=200, **{**PRIORITIES, "default_error": 1.0})
+    seen: dict[int, float] = {}
+    for batch in storage.generate_batches(600, 32):
+        numbers = batch[ACT][:, 0].numpy()
+        errors = (numbers % 7).astype(np.float32) / 7 + 0.1
+        storage.after_gradients(batch, {"Errors": torch.from_numpy(errors[:, None])})
+        seen |= dict(zip(numbers.tolist(), errors.tolist(), strict=True))
+    storage.flush()
+    storage.close()
+    again = PersistentEpisodicBuffer.create_factory(None, tmp_path, memory_bytes=BUDGET, **PRIORITIES)(
+        "cpu", None, ALGORITHM, None
+    )
+    for one in (storage, again):
+        data = one.get_all_buffer_data()[ACT][:, 0, 0].tolist()
+        errors = one._priorities.errors_of(one.ring.start, one.ring.end).tolist()
+        met = [(number, error) for number, error in zip(data, errors, strict=True) if number in seen]
+        assert len(met) > 100
+        assert all(error == pytest.approx(seen[number]) for number, error in met)
+    again.close()
+
+
+def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
+    storage = filled(tmp_path, episodes=100)
+    for _ in range(20):
+        list(storage.generate_batches(30, 32))
+        assert storage.nbytes <= BUDGET
+    storage.close()
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_short_episodes_do_not_exceed_the_budget(length: int, tmp_path: Path) -> None:
+    storage = filled(tmp_path, episodes=1000, length=length)
+    list(storage.generate_batches(100, 32))
+    assert storage.nbytes <= BUDGET
+    storage.close()
+
+
+def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:
+    storage = filled(tmp_path, sequences=Sequences(6))
+    for batch in storage.generate_batches(200, 16):
+        numbers, real = batch[ACT][..., 0].numpy(), batch[MASK][..., 0].numpy() > 0
+        steps = np.diff(numbers, axis=0)
+        assert np.all(np.where(real[1:], steps == 1, steps == 0))
+        assert np.all(numbers // 10 == numbers[:1] // 10)
+    storage.close()
+
+
+def test_an_index_that_left_memory_does_not_change_another_priority(tmp_path: Path) -> None:
+    storage = filled(tmp_path, **{**PRIORITIES, "default_error": 1.0})
+    old = next(iter(storage.generate_batches(1, 32)))
+    list(storage.generate_batches(500, 32))
+    assert int(old[INDICES].max()) < storage.ring.start
+    before = storage._priorities.errors_of(storage.ring.start, storage.ring.end)
+    storage.after_gradients(old, {"Errors": torch.full((32, 1), 50.0)})
+    assert np.array_equal(storage._priorities.errors_of(storage.ring.start, storage.ring.end), before)
+    storage.close()
+
+
+def test_too_little_memory_is_said_with_what_is_needed(tmp_path: Path) -> None:
+    storage = PersistentEpisodicBuffer.create_factory(None, tmp_path, memory_bytes=100)("cpu", None, ALGORITHM, None)
+    with pytest.raises(ValueError, match=r"PersistentEpisodicBuffer: memory_bytes must be at least \d+"):
+        storage.insert_transition(
+            {
+                OBS: np.zeros((1, 30)),
+                DONE: np.ones((1, 1)),
+                ACT: np.zeros((1, 1)),
+                REW: np.zeros((1, 1)),
+                OBS2: np.zeros((1, 30)),
+                DONE2: np.zeros((1, 1)),
+            }
+        )
+
+
+def test_less_memory_than_the_episodes_there_need_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path, 20, 100, memory=10_000_000).close()
+    with pytest.raises(ValueError, match=r"memory_bytes must be at least \d+ for the longest episodes in"):
+        PersistentEpisodicBuffer.create_factory(None, tmp_path, memory_bytes=BUDGET)("cpu", None, ALGORITHM, None)
+
+
+def test_bytes_on_disk_are_bounded_by_letting_go_of_the_oldest(tmp_path: Path) -> None:
+    storage = filled(tmp_path, size_bytes=20_000)
+    storage.flush()
+    chunks = sum(path.stat().st_size for path in tmp_path.rglob("c.*"))
+    assert 10_000 < chunks < 30_000
+    assert len(storage) < 2500
+    first = next(iter(storage.episodes()))
+    assert first.fields[ACT][0, 0] == 3000 - len(storage)
+    storage.close()
