@@ -173,8 +173,8 @@ class ReplayBuffer(JournalledStorage):
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
         indices = batch[INDICES]
-        # A tensor's mean on another device is not waited for; here numpy's is quicker.
-        mean = indices.numpy().mean() if indices.device.type == "cpu" else indices.double().mean()
+        # A tensor's mean on another device is not waited for; here numpy's sum is the quickest.
+        mean = indices.numpy().sum() / len(indices) if indices.device.type == "cpu" else indices.double().mean()
         age = self._ring.steps - 1 - mean / self._ring.envs
         return {**info, "storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
 
