@@ -48,7 +48,10 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
         path: where to look.
     """
     found = list(find_datasets(path))
-    Console().print(datasets_table(watched(found, "Reading", len(found), "data sets")) if found else f"None in {path}.")
+    if found:
+        Console().print(datasets_table(watched(found, "Reading", len(found), "data sets"), path))
+    else:
+        Console().print(f"None in {path}.")
 
 
 def show(

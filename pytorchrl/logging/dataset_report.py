@@ -16,8 +16,8 @@ from storages.persistent.episode import Episode
 from storages.persistent.errors import PersistenceError
 
 
-def datasets_table(paths: Iterable[Path]) -> Table:
-    """A row for each data set and storage; what cannot be read says why."""
+def datasets_table(paths: Iterable[Path], folder: Path) -> Table:
+    """A row for each data set and storage in or below a folder; what cannot be read says why."""
     table = Table()
     for heading in ("path", "format"):
         table.add_column(heading, overflow="fold")
@@ -25,11 +25,12 @@ def datasets_table(paths: Iterable[Path]) -> Table:
         table.add_column(heading, justify="right")
     for path in paths:
         size = told_bytes(bytes_at(path))
+        name = Text(str(path if path == folder else path.relative_to(folder)))
         try:
             dataset = open_dataset(path)
-            table.add_row(Text(str(path)), format_of(dataset), f"{len(dataset):,}", f"{dataset.steps:,}", size)
+            table.add_row(name, format_of(dataset), f"{len(dataset):,}", f"{dataset.steps:,}", size)
         except (OSError, PersistenceError) as error:
-            table.add_row(Text(str(path)), Text(f"cannot be read: {error}", style="red"), "", "", size)
+            table.add_row(name, Text(f"cannot be read: {error}", style="red"), "", "", size)
     return table
 
 
