@@ -66,7 +66,7 @@ def read_run(folder: Path) -> Run:
         raise ValueError(f"{config_file} is damaged: {error}") from error
     if len(test) and not _returns_compare(config):
         train = Curve(np.empty(0), np.empty(0))
-    return Run(folder, config, test, train)
+    return Run(folder, _without_places(config), test, train)
 
 
 def grouped(runs: Sequence[Run]) -> list[list[Run]]:
@@ -120,6 +120,13 @@ def title(runs: Sequence[Run]) -> str:
     if algorithms and environments:
         return f"{', '.join(algorithms)} on {', '.join(environments)}"
     return ", ".join(dict.fromkeys(run.folder.resolve().name for run in runs))
+
+
+def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The composition as it would be anywhere else: where a storage is kept makes it no other storage."""
+    storage = config.get("storage") or {}
+    settings = {name: value for name, value in (storage.get("hyper_parameters") or {}).items() if name != "directory"}
+    return dict(config) | ({"storage": {**storage, "hyper_parameters": settings}} if storage else {})
 
 
 def _returns_compare(config: Mapping[str, Any]) -> bool:

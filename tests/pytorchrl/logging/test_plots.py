@@ -151,6 +151,15 @@ def test_seeds_of_a_composition_make_one_line_within_a_band(tmp_path: Path) -> N
     assert axes.get_title() == "DQN on CartPole-v1"
 
 
+def test_seeds_whose_storages_are_kept_in_folders_of_their_own_make_one_line_too(tmp_path: Path) -> None:
+    folders = [run_folder(tmp_path / str(seed), test=[(0, 1.0), (100, 2.0)], seed=seed, lr=0.1) for seed in (1, 2)]
+    for folder in folders:
+        config = json.loads((folder / "config.json").read_text())
+        storage = {"name": "ReplayBuffer", "hyper_parameters": {"size": 5, "directory": str(folder / "replay")}}
+        (folder / "config.json").write_text(json.dumps(config | {"storage": storage}))
+    assert legend(drawn(*folders)) == ["evaluation (mean ± std of 2 runs)"]
+
+
 def test_seeds_measured_at_no_common_steps_are_lines_of_one_color(tmp_path: Path) -> None:
     first = run_folder(tmp_path / "1", test=[(0, 1.0), (10, 2.0)], seed=1, lr=0.1)
     second = run_folder(tmp_path / "2", test=[(20, 3.0), (30, 4.0)], seed=2, lr=0.1)
