@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.insert import NEXT, OLDEST
+from storages.core.kernels.insert import LARGEST_NUMBER, NEXT, OLDEST
 
 NOTHING = -1
-LARGEST_NUMBER = 2**31 - 1
-"""Numbers go round after it; places are a power of two, so the place is the same."""
 _FEWEST_PLACES = 1
 
 

@@ -13,7 +13,8 @@ from storages.core.fields import Layout, LeafLayout
 from storages.core.fields import Path as Leaf
 from storages.persistent.blocks import FORMAT, checksum_of
 from storages.persistent.chunks import METADATA, Chunks, metadata, with_rows
-from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.errors import PersistenceError
+from storages.persistent.manifest import checked_facts
 from storages.persistent.segments import sync_directory
 from storages.transition import SUCCESSORS
 
@@ -86,20 +87,7 @@ class ArchiveManifest:
                     f"{NAME}; name a directory that is empty or not there yet"
                 )
             return None
-        try:
-            facts = json.loads(path.read_bytes())
-            checksum = facts.pop("checksum")
-            said = facts["format"]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
-        if said != FORMAT:
-            raise PersistenceError(
-                f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
-                f"that wrote it, or name another directory"
-            )
-        if checksum != checksum_of(facts):
-            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
-        return cls.from_facts(facts)
+        return cls.from_facts(checked_facts(path))
 
     def write(self, directory: Path, durable: bool) -> None:
         """Put it into a directory, whole or not at all.

@@ -65,20 +65,7 @@ class Manifest:
                     f"storages.persistent.repair makes it anew"
                 )
             return None
-        try:
-            facts = json.loads(path.read_bytes())
-            checksum = facts.pop("checksum")
-            said = facts["format"]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
-        if said != FORMAT:
-            raise PersistenceError(
-                f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
-                f"that wrote it, or name another directory"
-            )
-        if checksum != checksum_of(facts):
-            raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
-        return cls.from_facts(facts)
+        return cls.from_facts(checked_facts(path))
 
     def write(self, directory: Path, durable: bool) -> None:
         """Put it into a directory, whole or not at all.
@@ -151,3 +138,26 @@ class Manifest:
 
 def _named(stacked: Mapping[Leaf, int]) -> dict[str, int]:
     return {text(path): depth for path, depth in stacked.items()}
+
+
+def checked_facts(path: Path) -> dict[str, Any]:
+    """What a manifest's file says.
+
+    Raises:
+        PersistenceError: it is of another format.
+        DamageError: it is not what was written.
+    """
+    try:
+        facts: dict[str, Any] = json.loads(path.read_bytes())
+        checksum = facts.pop("checksum")
+        said = facts["format"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
+    if said != FORMAT:
+        raise PersistenceError(
+            f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
+            f"that wrote it, or name another directory"
+        )
+    if checksum != checksum_of(facts):
+        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
+    return facts

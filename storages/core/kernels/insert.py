@@ -27,7 +27,9 @@ OLDEST, NEXT = range(2)
 STORED, BROKEN_OFF, NOT_FINITE, NO_PLACE = range(4)
 """What became of a step: only the first stored it."""
 
-_LARGEST_NUMBER = 2**31 - 1
+LARGEST_NUMBER = 2**31 - 1
+"""Numbers of places go round after it; places are a power of two, so the place is the same."""
+
 _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
@@ -115,7 +117,7 @@ def insert_step(
         ended[env] = (load_byte(terminated + env) | load_byte(truncated + env)) != 0
         if ended[env]:
             _put_aside(fields, sources, env, queue[NEXT] & (places - 1))
-            store_int32(numbers + (row + env) * numbers_stride, np.int32(queue[NEXT] & _LARGEST_NUMBER))
+            store_int32(numbers + (row + env) * numbers_stride, np.int32(queue[NEXT] & LARGEST_NUMBER))
             queue[NEXT] += 1
     return STORED
 
