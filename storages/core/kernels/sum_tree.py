@@ -1,18 +1,16 @@
 """Drawing leaves in proportion to their masses: what prioritised replay chooses rows by.
 
-A tree over the leaves: inner nodes hold the sum, the smallest live mass and the largest mass below them. Memory latency
-is most of the cost, and three things hide it. Nodes have eight children, because a cache line holds eight float64: a
-search among a million leaves reads seven lines instead of twenty. A batch goes through the tree level by level, not
-leaf by leaf: searches do not wait for each other. And each search asks for the line that it will read on the next
-level, so that it is there when its turn comes. ``benchmarks/sum_tree.py`` has the comparison with other arrangements.
+A tree over the leaves: inner nodes hold the sum of what is below them. Memory latency is most of the cost, and three
+things hide it. Nodes have eight children, because a cache line holds eight float64: a search among a million leaves
+reads seven lines instead of twenty. A batch goes through the tree level by level, not leaf by leaf: searches do not
+wait for each other. And each search asks for the line that it will read on the next level, so that it is there when its
+turn comes. ``benchmarks/sum_tree.py`` has the comparison with other arrangements.
 
 What is above a changed leaf is computed anew from children, never by adding a difference: nothing drifts, and the tree
 is a function of its leaves alone.
 
-Everything lies in one array of float64. First the leaves, eight to a group. Then the inner levels from the bottom up,
-a group of eight nodes in two lines, bounds and sums; the root is a group of its own. Then the same once more, with
-minima and maxima. A node's bound is the sum of its elder siblings, or infinity where nothing is left of the sum of all:
-the last child whose bound is not above what is looked for is alive, whatever rounding did on the way there.
+Everything lies in one array of float64, level by level: the leaves, the sums of each eight of them, and so on up to the
+root; then the smallest and largest masses, which :mod:`storages.core.kernels.extremes` finds.
 """
 
 import math
@@ -22,6 +20,7 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from storages.core.kernels.extremes import LARGEST, SMALLEST, blocks_above, follow_masses, rebuild_extremes
 from storages.core.kernels.memory import address_of, prefetch_at
 
 LARGEST_MASS = 1e280
@@ -29,8 +28,7 @@ LARGEST_MASS = 1e280
 
 # Unsigned, because numba tests every signed index for being negative, and mixes with signed numbers to floats.
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_FAN_OUT, _YOUNGEST, _SHIFT = np.uint64(8), np.uint64(7), np.uint64(3)
-_SUMS, _MAXIMA, _GROUP = np.uint64(8), np.uint64(8), np.uint64(16)
+_TWO, _FOUR, _FAN_OUT, _SHIFT = np.uint64(2), np.uint64(4), np.uint64(8), np.uint64(3)
 _CACHE_LINE, _ITEM_BYTES = 64, 8
 _NO_MASS = -2
 
@@ -90,22 +88,22 @@ class SumTree:
     @property
     def total(self) -> float:
         """The sum of all masses."""
-        return float(self._nodes[self._root + int(_SUMS)])
+        return float(self._nodes[self._root])
 
     @property
     def minimum(self) -> float:
         """The smallest mass that is not 0; infinity where all are."""
-        return float(self._nodes[self._root_of_extremes])
+        return float(self._nodes[self._extremes + SMALLEST])
 
     @property
     def maximum(self) -> float:
         """The largest mass."""
-        return float(self._nodes[self._root_of_extremes + int(_MAXIMA)])
+        return float(self._nodes[self._extremes + LARGEST])
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the tree takes: about 1.6 times its leaves."""
-        return self._nodes.nbytes + self._levels.nbytes
+        """Bytes that the tree takes: about 1.2 times its leaves."""
+        return self._nodes.nbytes + self._levels.nbytes + self._blocks.nbytes
 
     def clear(self) -> None:
         """Set all masses to 0, in O(n)."""
@@ -132,7 +130,7 @@ class SumTree:
             )
         indices, values = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(values)
         step = 1 if len(values) == len(indices) else 0
-        wrong = _set_leaves(self._nodes, self._levels, self.size, indices, values, step)
+        wrong = _set_leaves(self._nodes, self._levels, self._blocks, self.size, indices, values, step)
         if wrong >= 0:
             if not 0 <= indices[wrong] < self.size:
                 raise IndexError(
@@ -205,16 +203,17 @@ class SumTree:
     def _allocate(self, size: int) -> None:
         self.size = size
         """How many leaves there are."""
-        self._levels, length = _layout(size)
-        self._nodes = _aligned_zeros(length)
-        # Bounds and minima of what is not there.
-        self._nodes[int(self._levels[1]) :].reshape(-1, 2, int(_FAN_OUT))[:, 0] = math.inf
+        self._levels = _layout(size)
+        self._blocks = blocks_above(size, int(self._levels[-1]))
+        self._nodes = _aligned_zeros(int(self._blocks[-1]))
         self._root = int(self._levels[-2])
-        self._root_of_extremes = length - int(_GROUP)
+        self._extremes = int(self._blocks[-2])
+        self._fill(0.0)
 
     def _fill(self, masses: ArrayLike) -> None:
         self._nodes[: self.size] = masses
         _rebuild(self._nodes, self._levels, self.size)
+        rebuild_extremes(self._nodes, self._blocks, self.size)
 
 
 def _mass_error(position: int, mass: float) -> ValueError:
@@ -224,15 +223,15 @@ def _mass_error(position: int, mass: float) -> ValueError:
     )
 
 
-def _layout(size: int) -> tuple[NDArray[np.uint64], int]:
-    """Where the levels begin, the leaves first, the root last, and where that ends; and the array's length."""
-    groups = -(-size // int(_FAN_OUT))
-    starts = [0, groups * int(_FAN_OUT)]
-    while groups > 1:
-        groups = -(-groups // int(_FAN_OUT))
-        starts.append(starts[-1] + groups * int(_GROUP))
-    starts.append(starts[-1] + int(_GROUP))
-    return np.array(starts, np.uint64), 2 * starts[-1] - starts[1]
+def _layout(size: int) -> NDArray[np.uint64]:
+    """Where the levels begin, the leaves first, the root last, and where that ends; each begins with a group."""
+    starts, nodes = [0], size
+    while True:
+        groups = -(-nodes // int(_FAN_OUT))
+        starts.append(starts[-1] + groups * int(_FAN_OUT))
+        if nodes == 1 and len(starts) > 2:
+            return np.array(starts, np.uint64)
+        nodes = groups
 
 
 def _aligned_zeros(length: int) -> NDArray[np.float64]:
@@ -252,6 +251,7 @@ def _prefetch(nodes: NDArray[np.float64], index: np.uint64) -> None:
 def _set_leaves(
     nodes: NDArray[np.float64],
     levels: NDArray[np.uint64],
+    blocks: NDArray[np.uint64],
     size: int,
     leaves: NDArray[np.int64],
     masses: NDArray[np.float64],
@@ -262,40 +262,35 @@ def _set_leaves(
         # A NaN passes no comparison.
         if not (0 <= leaves[i] < size and 0.0 <= masses[i * step] <= LARGEST_MASS):
             return i
-        _prefetch(nodes, np.uint64(leaves[i]))
-    apart = levels[-1] - levels[1]
-    groups, same_groups = np.empty(leaves.shape[0], np.uint64), np.empty(leaves.shape[0], np.uint64)
+        leaf = np.uint64(leaves[i])
+        _prefetch(nodes, leaf)
+        _prefetch(nodes, levels[1] + (leaf >> _SHIFT))
+    groups = np.empty(leaves.shape[0], np.uint64)
+    follow_masses(nodes, blocks, size, leaves, masses, step, groups)
     count, latest = 0, ~_ZERO
     for i in range(leaves.shape[0]):
-        leaf = np.uint64(leaves[i])
-        nodes[leaf] = masses[i * step]
-        group = leaf >> _SHIFT
+        group = np.uint64(leaves[i]) >> _SHIFT
         if group != latest:
-            groups[count] = same_groups[count] = latest = group
+            groups[count] = latest = group
             count += 1
-            parents = levels[1] + (group >> _SHIFT) * _GROUP
-            _prefetch_group(nodes, parents)
-            _prefetch_group(nodes, parents + apart)
-    _update_extremes(nodes, levels, same_groups, count)
     _update_sums(nodes, levels, groups, count, size)
     return -1
 
 
 @numba.njit(cache=True, nogil=True)
 def _rebuild(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int) -> None:
-    """Compute anew what is above all leaves."""
+    """Compute anew all sums."""
     groups = np.empty((size + 7) // 8, np.uint64)
     for i in range(groups.shape[0]):
         groups[i] = i
     _update_sums(nodes, levels, groups, groups.shape[0], size)
-    _update_extremes(nodes, levels, groups, groups.shape[0])
 
 
 @numba.njit(cache=True, nogil=True)
 def _update_sums(
     nodes: NDArray[np.float64], levels: NDArray[np.uint64], groups: NDArray[np.uint64], count: int, size: int
 ) -> None:
-    """Compute anew sums and bounds above ``count`` groups of leaves; all of them if that is how many groups there are.
+    """Compute anew the sums above ``count`` groups of leaves; all of them if that is how many groups there are.
 
     ``groups`` is overwritten unless it names all.
     """
@@ -310,72 +305,23 @@ def _update_sums(
         kept, latest = 0, ~_ZERO
         for i in range(count):
             group = np.uint64(i) if every else groups[i]
-            total = 0.0
-            if level == 0:
-                first = group << _SHIFT
-                for k in range(_FAN_OUT):
-                    total += nodes[first + k]
-            else:
-                first = levels[level] + group * _GROUP
-                for k in range(_FAN_OUT):
-                    total += nodes[first + _SUMS + k]
-                before = 0.0
-                for k in range(_FAN_OUT):
-                    nodes[first + k] = before if before < total else math.inf
-                    before += nodes[first + _SUMS + k]
+            first = levels[level] + (group << _SHIFT)
+            nodes[levels[level + 1] + group] = _sum_of_four(nodes, first) + _sum_of_four(nodes, first + _FOUR)
             parents = group >> _SHIFT
-            nodes[levels[level + 1] + parents * _GROUP + _SUMS + (group & _YOUNGEST)] = total
             # Leaves that were drawn in strata come in order, so that neighbours share parents.
             if not every and parents != latest:
                 groups[kept] = latest = parents
                 kept += 1
                 if level + 2 <= top:
-                    _prefetch_group(nodes, levels[level + 2] + (parents >> _SHIFT) * _GROUP)
+                    _prefetch(nodes, levels[level + 2] + parents)
         if not every:
             count = kept
 
 
-@numba.njit(cache=True, nogil=True)
-def _update_extremes(
-    nodes: NDArray[np.float64], levels: NDArray[np.uint64], groups: NDArray[np.uint64], count: int
-) -> None:
-    """Compute anew minima and maxima above ``count`` groups of leaves, as far up as they change: rarely far.
-
-    ``groups`` is overwritten.
-    """
-    apart = levels[-1] - levels[1]
-    for level in range(levels.shape[0] - 2):
-        kept, latest = 0, ~_ZERO
-        for i in range(count):
-            group = groups[i]
-            smallest, largest = math.inf, 0.0
-            if level == 0:
-                first = group << _SHIFT
-                for k in range(_FAN_OUT):
-                    mass = nodes[first + k]
-                    smallest = min(smallest, mass if mass > 0.0 else math.inf)
-                    largest = max(largest, mass)
-            else:
-                first = levels[level] + apart + group * _GROUP
-                for k in range(_FAN_OUT):
-                    smallest = min(smallest, nodes[first + k])
-                    largest = max(largest, nodes[first + _MAXIMA + k])
-            parents = group >> _SHIFT
-            node = levels[level + 1] + apart + parents * _GROUP + (group & _YOUNGEST)
-            changed = (nodes[node] != smallest) | (nodes[node + _MAXIMA] != largest)
-            nodes[node] = smallest
-            nodes[node + _MAXIMA] = largest
-            # No branch here: whether extremes of eight leaves change cannot be foreseen.
-            groups[kept] = parents
-            kept += changed & (parents != latest)
-            latest = parents if changed else latest
-        count = kept
-
-
-@numba.njit(cache=True, nogil=True)
-def _prefetch_group(nodes: NDArray[np.float64], first: np.uint64) -> None:
-    _prefetch(nodes, first)
-    _prefetch(nodes, first + _FAN_OUT)
+@numba.njit(cache=True, nogil=True, inline="always")
+def _sum_of_four(nodes: NDArray[np.float64], first: np.uint64) -> float:
+    total: float = (nodes[first] + nodes[first + _ONE]) + (nodes[first + _TWO] + nodes[first + _TWO + _ONE])
+    return total
 
 
 @numba.njit(cache=True, nogil=True)
@@ -405,30 +351,33 @@ def _draw(
         for j in range(1, count):
             piece += bounds[j] <= mass
         heights[i], reached[i], masses[i] = piece_levels[piece], pieces[piece], mass - bounds[piece]
-    # Children are counted, not looked at one after another: which one it is cannot be foreseen, so there is no branch.
-    for level in range(levels.shape[0] - 3, 0, -1):
-        start, below, width = levels[level], levels[level - 1], _GROUP if level > 1 else _FAN_OUT
+    # Halves, quarters and eighths of a group are compared, without a branch: which one it is cannot be foreseen.
+    for level in range(levels.shape[0] - 3, -1, -1):
+        start, below = levels[level], levels[level - 1] if level > 0 else _ZERO
         for i in range(draws):
             if heights[i] > level:
-                group, mass, child = start + reached[i] * _GROUP, masses[i], _ZERO
-                for k in range(_ONE, _FAN_OUT):
-                    child += np.uint64(nodes[group + k] <= mass)
-                masses[i] = mass - nodes[group + child]
+                group, mass = start + (reached[i] << _SHIFT), masses[i]
+                half = _sum_of_four(nodes, group)
+                child = np.uint64(half <= mass) << _TWO
+                mass -= half if half <= mass else 0.0
+                quarter = nodes[group + child] + nodes[group + child + _ONE]
+                child += np.uint64(quarter <= mass) << _ONE
+                mass -= quarter if quarter <= mass else 0.0
+                eighth = nodes[group + child]
+                child += np.uint64(eighth <= mass)
+                mass -= eighth if eighth <= mass else 0.0
+                while not nodes[group + child] > 0.0:
+                    # Rounding left a little more mass than there is: then it is the end of what there is.
+                    child -= _ONE
+                    mass = nodes[group + child]
+                masses[i] = mass
                 reached[i] = (reached[i] << _SHIFT) + child
-                _prefetch(nodes, below + reached[i] * width)
+                if level > 0:
+                    _prefetch(nodes, below + (reached[i] << _SHIFT))
     origin = first - first % size
     for i in range(draws):
-        leaf = reached[i]
-        if heights[i] > 0:
-            group, total, before, child = leaf << _SHIFT, 0.0, 0.0, _ZERO
-            for k in range(_FAN_OUT):
-                total += nodes[group + k]
-            for k in range(_YOUNGEST):
-                before += nodes[group + k]
-                child += np.uint64((before <= masses[i]) & (before < total))
-            leaf = group + child
-        masses[i] = nodes[leaf]
-        number = origin + np.int64(leaf)
+        masses[i] = nodes[reached[i]]
+        number = origin + np.int64(reached[i])
         numbers[i] = number if number >= first else number + size
     return -1
 
@@ -477,9 +426,7 @@ def _pieces(
                 start = stop & ~7
             for node in range(start, stop):
                 piece = np.uint64(node)
-                place = piece
-                if level > 0:
-                    place = levels[level] + (piece >> _SHIFT) * _GROUP + _SUMS + (piece & _YOUNGEST)
+                place = levels[level] + piece
                 if nodes[place] > 0.0:
                     at[count], pieces[count], bounds[count] = level, piece, total
                     total += nodes[place]

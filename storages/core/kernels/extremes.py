@@ -1,0 +1,126 @@
+"""The smallest and the largest mass of a sum tree's leaves, kept as leaves change.
+
+Leaves lie in blocks of 64, of which each has its extremes; these lie in blocks of 64 as well, and so on up to one. As a
+rule a changed leaf is no extreme of its block, neither before nor after: then comparing it with two numbers is all that
+is done. Only where an extreme was taken back is its block looked through.
+"""
+
+import math
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.memory import address_of, prefetch_at
+
+SMALLEST, LARGEST = 0, 1
+"""Where, beside each other, a block's smallest mass above 0 (infinity where there is none) and its largest are."""
+
+_BLOCK, _SHIFT = 64, np.uint64(6)
+_ONE = np.uint64(1)
+_ITEM_BYTES = 8
+
+
+def blocks_above(size: int, begin: int) -> NDArray[np.uint64]:
+    """Where, from ``begin`` on, the levels of extremes above ``size`` leaves begin; the root last, then the end."""
+    starts, blocks = [begin], size
+    while True:
+        blocks = -(-blocks // _BLOCK)
+        starts.append(starts[-1] + 2 * blocks)
+        if blocks == 1:
+            return np.array(starts, np.uint64)
+
+
+@numba.njit(cache=True, nogil=True)
+def follow_masses(
+    nodes: NDArray[np.float64],
+    blocks: NDArray[np.uint64],
+    size: int,
+    leaves: NDArray[np.int64],
+    masses: NDArray[np.float64],
+    step: int,
+    changed: NDArray[np.uint64],
+) -> None:
+    """Set leaf ``i`` to mass ``i * step``, in this order, and make all extremes those of the leaves.
+
+    Args:
+        nodes: leaves and, at ``blocks``, extremes; written.
+        blocks: of :func:`blocks_above`.
+        size: how many leaves there are.
+        leaves: (K,), indices in [0, size).
+        masses: (K,), at least 0.
+        step: 1, or 0 where there is one mass for all leaves.
+        changed: (K,), overwritten.
+    """
+    for i in range(leaves.shape[0]):
+        extreme = blocks[0] + (np.uint64(leaves[i]) >> _SHIFT << _ONE)
+        prefetch_at(address_of(nodes) + np.int64(extreme) * _ITEM_BYTES)
+    kept = 0
+    for i in range(leaves.shape[0]):
+        leaf = np.uint64(leaves[i])
+        before, mass = nodes[leaf], masses[i * step]
+        nodes[leaf] = mass
+        block = leaf >> _SHIFT
+        extreme = blocks[0] + (block << _ONE)
+        smallest, largest = nodes[extreme], nodes[extreme + _ONE]
+        alive = mass if mass > 0.0 else math.inf
+        if (before != smallest) & (before != largest) & (alive >= smallest) & (mass <= largest):
+            continue
+        if (before == smallest and alive > smallest) or (before == largest and mass < largest):
+            _look_through_leaves(nodes, size, block, extreme)
+        else:
+            nodes[extreme], nodes[extreme + _ONE] = min(smallest, alive), max(largest, mass)
+        if nodes[extreme] != smallest or nodes[extreme + _ONE] != largest:
+            changed[kept] = block
+            kept += 1
+    _follow_blocks(nodes, blocks, changed, kept)
+
+
+@numba.njit(cache=True, nogil=True)
+def rebuild_extremes(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], size: int) -> None:
+    """Find all extremes anew."""
+    for block in range(np.int64(blocks[1] - blocks[0]) // 2):
+        _look_through_leaves(nodes, size, np.uint64(block), blocks[0] + np.uint64(2 * block))
+    for level in range(1, blocks.shape[0] - 1):
+        for block in range(np.int64(blocks[level + 1] - blocks[level]) // 2):
+            _look_through_blocks(nodes, blocks, level, np.uint64(block))
+
+
+@numba.njit(cache=True, nogil=True)
+def _follow_blocks(
+    nodes: NDArray[np.float64], blocks: NDArray[np.uint64], changed: NDArray[np.uint64], count: int
+) -> None:
+    """Follow ``count`` blocks of leaves whose extremes changed, as far up as that changes anything."""
+    for level in range(1, blocks.shape[0] - 1):
+        kept = 0
+        for i in range(count):
+            block = changed[i] >> _SHIFT
+            if _look_through_blocks(nodes, blocks, level, block):
+                changed[kept] = block
+                kept += 1
+        count = kept
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_through_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64, extreme: np.uint64) -> None:
+    first = np.int64(block) * _BLOCK
+    smallest, largest = math.inf, 0.0
+    for leaf in range(first, min(first + _BLOCK, size)):
+        mass = nodes[leaf]
+        smallest = min(smallest, mass if mass > 0.0 else math.inf)
+        largest = max(largest, mass)
+    nodes[extreme], nodes[extreme + _ONE] = smallest, largest
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_through_blocks(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], level: int, block: np.uint64) -> bool:
+    """Find a block's extremes among those of its blocks; whether they are others now."""
+    first = np.int64(blocks[level - 1]) + np.int64(block) * 2 * _BLOCK
+    smallest, largest = math.inf, 0.0
+    for extreme in range(first, min(first + 2 * _BLOCK, np.int64(blocks[level])), 2):
+        smallest = min(smallest, nodes[extreme])
+        largest = max(largest, nodes[extreme + 1])
+    extreme = blocks[level] + (block << _ONE)
+    changed: bool = nodes[extreme] != smallest or nodes[extreme + _ONE] != largest
+    nodes[extreme], nodes[extreme + _ONE] = smallest, largest
+    return changed
