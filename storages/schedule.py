@@ -68,4 +68,5 @@ class LinearSchedule(Schedule):
 
 def value_at(value: float | Schedule, steps: int, target_steps: int) -> float:
     """What a hyper-parameter that may be a schedule is worth now."""
-    return value.at(steps, target_steps) if isinstance(value, Schedule) else value
+    # Asking whether it is of an abstract class takes much longer, and no number is one.
+    return value if isinstance(value, (float, int)) else value.at(steps, target_steps)

@@ -44,22 +44,18 @@ class Ahead(Generic[Draw, Made]):
         Args:
             draw: called with 1 to ``count``, on the caller's thread; the batch after ``ahead`` others is drawn when the
                 first of these is asked for.
-            make: called with what was drawn, in that order, on another thread unless ``ahead`` is 0. What it raises is
-                raised where its batch is asked for.
+            make: called with what was drawn, in that order, on another thread. What it raises is raised where its batch
+                is asked for.
             count: of the batches.
-            ahead: how many batches are made while the caller uses one.
+            ahead: how many batches are made while the caller uses one, at least 1.
         """
-        turn, ahead = object(), min(ahead, count - 1)
+        turn = object()
         try:
             for number in range(1, count + 1):
                 if self._turn is not turn:
                     # Another iterator, or a change of what is stored, came between.
                     self.take_back()
                     self._turn = turn
-                if ahead == 0:
-                    drawn = draw(number)
-                    yield drawn, make(drawn)
-                    continue
                 if self._maker is None:
                     self._maker = _Maker(make)
                 while len(self._begun) <= min(ahead, count - number):
@@ -78,6 +74,8 @@ class Ahead(Generic[Draw, Made]):
 
     def take_back(self) -> None:
         """Be as if no batch had been begun that nobody has asked for; the thread is gone when this returns."""
+        if self._turn is None:
+            return
         begun, self._begun, self._turn = self._begun, deque(), None
         if self._maker is not None:
             self._maker.stop()

@@ -5,7 +5,8 @@ transition is one place in memory instead of ten. What is read as a whole, colum
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,8 +157,8 @@ class Columns:
             paths: which leaves; all where None.
         """
         plan, size = self._plan(paths), len(first)
-        lengths = [(bytes_each * size + _ALIGNED - 1) // _ALIGNED * _ALIGNED for *_, bytes_each in plan.leaves]
-        out = np.empty(sum(lengths), np.uint8)
+        places, length = plan.places(size)
+        out = np.empty(length, np.uint8)
         kernel.gather_fields(
             plan.fields,
             plan.here,
@@ -170,11 +171,9 @@ class Columns:
             last,
             out,
         )
-        flat: dict[Path, Array] = {}
-        offset = 0
-        for (path, shape, dtype, _), length in zip(plan.leaves, lengths, strict=True):
-            flat[path] = np.ndarray((size, *shape), dtype, out, offset)
-            offset += length
+        if plan.simple:
+            return {key: np.ndarray(shape, dtype, out, offset) for (key,), shape, dtype, offset in places}
+        flat: dict[Path, Array] = {path: np.ndarray(shape, dtype, out, offset) for path, shape, dtype, offset in places}
         for path, column in plan.stacks:
             assert column.successor is not None
             own, following = (paths is None or wanted in paths for wanted in (path, column.successor))
@@ -288,6 +287,8 @@ class Columns:
 
 
 _ALIGNED = kernel.ALIGNMENT_BYTES
+_Place: TypeAlias = tuple[Path, tuple[int, ...], np.dtype[Any], int]
+"""A leaf of a batch: path, shape, dtype, and the byte at which it begins."""
 _KINDS = {
     (False, False): kernel.HERE,
     (False, True): kernel.HERE_FLAG,
@@ -297,7 +298,8 @@ _KINDS = {
 """By whether a field is of the last transition of a window, and whether it is a flag."""
 
 
-class _Plan(NamedTuple):
+@dataclass
+class _Plan:
     """How a choice of leaves is copied, as the kernel wants it; good while the arrays lie where they lie."""
 
     fields: NDArray[np.int64]
@@ -308,6 +310,28 @@ class _Plan(NamedTuple):
     """Path, shape, dtype and bytes of each, in the order of ``fields``."""
     stacks: list[tuple[Path, FrameColumn]]
     """Those of which something is wanted."""
+    _last: tuple[int, tuple[list[_Place], int]] = (-1, ([], 0))
+
+    def __post_init__(self) -> None:
+        self.simple = not self.stacks and all(len(path) == 1 for path, *_ in self.leaves)
+        """Whether what is gathered are fields of one leaf each, and no stacks."""
+
+    def places(self, size: int) -> tuple[list[_Place], int]:
+        """Where in the memory of a batch its leaves are, and the bytes of all."""
+        last_size, places = self._last
+        if size != last_size:
+            places = self._made_places(size)
+            # At once, because another thread may gather too.
+            self._last = size, places
+        return places
+
+    def _made_places(self, size: int) -> tuple[list[_Place], int]:
+        places: list[_Place] = []
+        offset = 0
+        for path, shape, dtype, bytes_each in self.leaves:
+            places.append((path, (size, *shape), dtype, offset))
+            offset += (bytes_each * size + _ALIGNED - 1) // _ALIGNED * _ALIGNED
+        return places, offset
 
 
 class _Regions:

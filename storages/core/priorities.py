@@ -92,15 +92,24 @@ class Priorities:
         return self._errors[np.arange(first, end) % self._leaves]
 
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
-        """Give transitions the errors (B,) of an update; those that were overwritten since are left out."""
+        """Give transitions the errors (B,) of an update; those that were overwritten since are left out.
+
+        Raises:
+            ValueError: an error is not finite. Nothing was changed.
+        """
         if self._starts is not None:
             drawn = self._starts.among(transitions)
             transitions, errors = transitions[drawn], errors[drawn]
-        rows, magnitudes = np.empty(len(errors), np.int64), np.empty(len(errors), np.float32)
+        rows, magnitudes = np.empty(len(errors), np.int64), np.empty(len(errors), np.float64)
         live, largest = store_errors(
             transitions, errors, self._ring.start, self._ring.end, self._errors, rows, magnitudes
         )
-        self._tree.set(rows[:live], self.priority(magnitudes[:live]))
+        if live < 0:
+            raise ValueError(
+                f"{self._ring.owner}: error {live + len(errors)} of the update is {errors[live]}; no priority was "
+                f"changed. The update has diverged"
+            )
+        self._tree.set(rows[:live], self._power(magnitudes[:live]))
         if self._changed is not None:
             self._changed[rows[:live]] = True
         self.largest_error = max(self.largest_error, largest)
@@ -156,8 +165,12 @@ class Priorities:
 
         Of errors as they are kept, and always of an array, so that a loaded tree is the saved one to the last bit.
         """
-        priorities: NDArray[np.float64] = (np.abs(errors).astype(np.float64) + self.epsilon) ** self.alpha
-        return priorities
+        return self._power(np.abs(errors).astype(np.float64))
+
+    def _power(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """In place."""
+        magnitudes += self.epsilon
+        return np.power(magnitudes, self.alpha, out=magnitudes)
 
     @property
     def smallest(self) -> float:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.windows import discounted_sums, follow
+from storages.core.kernels.windows import discounted_sums, discounts_of, follow
 from storages.core.ring import Ring
 from storages.transition import DISCOUNT, DONE2, IREW, REW
 
@@ -40,7 +40,7 @@ def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float)
 def one_step(gather: Gather, first: NDArray[np.int64], gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
     """The fields of transitions, or some of them, and DISCOUNT: ``gamma``, 0 where the environment terminated."""
     fields = gather(first, keys)
-    fields[DISCOUNT] = (1 - fields[DONE2]) * np.float32(gamma)
+    fields[DISCOUNT] = discounts_of(fields[DONE2], gamma)
     return fields
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.kernels.priorities import effective_sample_size, first_not_finite
+from storages.core.kernels.priorities import effective_sample_size, mean_of
 from storages.core.kernels.sequences import packed_sequence_errors, sequence_errors
 from storages.core.priorities import InitialError, Priorities, importance_weights
 from storages.episodes import Episodes
@@ -115,15 +115,14 @@ class PERBuffer(NStepReplayBuffer):
         Raises:
             ValueError: ``alpha`` is not 0, and ``info`` has no errors, or some that are not finite.
         """
-        info = super().after_gradients(batch, info)
         if self._priorities is None:
-            return info
+            return super().after_gradients(batch, info)
         if ERRORS not in info:
             raise ValueError(
                 f"{type(self).__name__}: the update's info has no {ERRORS!r}, which priorities follow; use "
                 f"ReplayBuffer or NStepReplayBuffer with this algorithm, or alpha=0"
             )
-        indices, errors = batch[INDICES].cpu().numpy()[:, 0], info[ERRORS].detach().cpu().numpy()[..., 0]
+        indices, errors = batch[INDICES].cpu().numpy(), info[ERRORS].detach().cpu().numpy()[..., 0]
         if EPISODE in batch:
             assert self.sequences is not None
             errors = packed_sequence_errors(
@@ -131,17 +130,14 @@ class PERBuffer(NStepReplayBuffer):
             )
         elif self.sequences is not None:
             errors = sequence_errors(errors, batch[MASK].cpu().numpy()[..., 0], self.sequences.eta)
-        wrong = first_not_finite(errors)
-        if wrong >= 0:
-            raise ValueError(
-                f"{type(self).__name__}: error {wrong} of the update is {errors[wrong]}; no priority was changed. The "
-                f"update has diverged"
-            )
-        self._priorities.update(indices, errors)
-        info["storage/mean_priority"] = self._priorities.mean
-        info["storage/largest_priority"] = self._priorities.largest
-        info["storage/effective_sample_size"] = effective_sample_size(batch[WEIGHTS].cpu().numpy()[:, 0])
-        return info
+        self._priorities.update(indices[:, 0], errors)
+        return {
+            **info,
+            **self._ages(mean_of(indices)),
+            "storage/mean_priority": self._priorities.mean,
+            "storage/largest_priority": self._priorities.largest,
+            "storage/effective_sample_size": effective_sample_size(batch[WEIGHTS].cpu().numpy()),
+        }
 
     def reset(self) -> None:
         """Empty, ready, memory kept."""
@@ -216,8 +212,7 @@ class PERBuffer(NStepReplayBuffer):
         )
         if chosen is None:
             return self._choose_uniformly(batch_size, first)
-        of_batch = chosen.priorities.min()
-        smallest = min(self._priorities.smallest, of_batch) if self.weights_over == "stored" else of_batch
+        smallest = self._priorities.smallest if self.weights_over == "stored" else chosen.priorities.min()
         weights = importance_weights(chosen.priorities, self._current(self.beta), smallest)
         return Rows(chosen.transitions, weights)
 

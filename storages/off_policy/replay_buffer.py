@@ -13,6 +13,7 @@ from storages.core.ahead import Ahead
 from storages.core.episode_starts import EpisodeStarts
 from storages.core.episodes import EpisodeIndex
 from storages.core.fields import Path as Leaf
+from storages.core.kernels.priorities import mean_of
 from storages.core.on_device import DeviceMemoryError, OnDevice
 from storages.core.packed_episodes import Packing, packing_of, put_together_packed
 from storages.core.relabel import Goals
@@ -173,21 +174,35 @@ class ReplayBuffer(JournalledStorage):
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
         indices = batch[INDICES]
-        # A tensor's mean on another device is not waited for; here numpy's sum is the quickest.
-        mean = indices.numpy().sum() / len(indices) if indices.device.type == "cpu" else indices.double().mean()
-        age = self._ring.steps - 1 - mean / self._ring.envs
-        return {**info, "storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
+        # A tensor's mean on another device is not waited for.
+        mean = indices.double().mean() if indices.is_cuda else mean_of(indices.cpu().numpy())
+        return {**info, **self._ages(mean)}
+
+    def _ages(self, mean_index: float | torch.Tensor) -> dict[str, Any]:
+        age = self._ring.steps - 1 - mean_index / self._ring.envs
+        return {"storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
 
     def _batches(self, batch_size: int, updates: int) -> Iterator[Batch]:
-        ahead = self.prefetch
+        ahead = min(self.prefetch, updates - 1)
+        if ahead == 0:
+            for update in range(1, updates + 1):
+                # What another iterator has begun is drawn later than this.
+                self._ahead.take_back()
+                drawn = self._draw(self._choose(batch_size, update, updates), None)
+                self._count(drawn)
+                yield self._transfer.receive(self._send(drawn))
+            return
 
         def draw(update: int) -> Draw:
-            before = self._generator.bit_generator.state if ahead else None
+            before = self._generator.bit_generator.state
             return self._draw(self._choose(batch_size, update, updates), before)
 
         for drawn, sent in self._ahead.batches(draw, self._send, updates, ahead):
-            self._sampled += batch_size if drawn.layout is None else drawn.layout.learnt_steps
+            self._count(drawn)
             yield self._transfer.receive(sent)
+
+    def _count(self, drawn: Draw) -> None:
+        self._sampled += len(drawn.transitions) if drawn.layout is None else drawn.layout.learnt_steps
 
     def _draw(self, rows: Rows, before: Any) -> Draw:
         layout = None if self.sequences is None else self._lay_out(rows.transitions, self.sequences)

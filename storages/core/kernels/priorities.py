@@ -6,14 +6,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-
-@numba.njit(cache=True, nogil=True)
-def first_not_finite(errors: NDArray[np.floating]) -> int:
-    """Position of the first error that is NaN or infinite, -1 where all are finite."""
-    for i in range(errors.shape[0]):
-        if not math.isfinite(errors[i]):
-            return i
-    return -1
+from storages.core.kernels.memory import address_of, prefetch_at
 
 
 @numba.njit(cache=True, nogil=True)
@@ -24,13 +17,13 @@ def store_errors(
     end: int,
     stored: NDArray[np.float32],
     rows: NDArray[np.int64],
-    magnitudes: NDArray[np.float32],
+    magnitudes: NDArray[np.float64],
 ) -> tuple[int, float]:
-    """Store the magnitudes of errors of transitions that are still live.
+    """Store the magnitudes of errors of transitions that are still live; nothing where one is NaN or infinite.
 
     Args:
         transitions: (B,) numbers.
-        errors: (B,), finite.
+        errors: (B,).
         begin: number of the oldest live transition.
         end: number after the newest.
         stored: (rows,), written: transition ``n`` in row ``n % rows``.
@@ -38,26 +31,40 @@ def store_errors(
         magnitudes: (B,), written: what was stored there.
 
     Returns:
-        How many are live, and the largest of their magnitudes.
+        How many are live, and the largest of their magnitudes; of the first error that is not finite, its position
+        less the number of errors, and 0.
     """
-    live, largest = 0, 0.0
-    for i in range(transitions.shape[0]):
+    count, live, largest = transitions.shape[0], 0, 0.0
+    for i in range(count):
+        if not math.isfinite(errors[i]):
+            return i - count, 0.0
         if begin <= transitions[i] < end:
-            row, magnitude = transitions[i] % stored.shape[0], np.float32(abs(errors[i]))
-            rows[live], magnitudes[live] = row, magnitude
-            stored[row] = magnitude
-            largest = max(largest, float(magnitude))
+            rows[live], magnitudes[live] = transitions[i] % stored.shape[0], np.float32(abs(errors[i]))
+            prefetch_at(address_of(stored) + rows[live] * stored.itemsize)
             live += 1
+    for i in range(live):
+        stored[rows[i]] = magnitudes[i]
+        largest = max(largest, magnitudes[i])
     return live, largest
 
 
 @numba.njit(cache=True, nogil=True)
 def effective_sample_size(weights: NDArray[np.float32]) -> float:
-    """``(sum w)**2 / (B sum w**2)`` of weights (B,): 1 where all are equal, 1 / B where one is all."""
+    """``(sum w)**2 / (B sum w**2)`` of weights (B, 1): 1 where all are equal, 1 / B where one is all."""
     total, squares = 0.0, 0.0
     for i in range(weights.shape[0]):
-        weight = float(weights[i])
+        weight = float(weights[i, 0])
         total += weight
         squares += weight * weight
     size: float = total * total / (squares * weights.shape[0])
     return size
+
+
+@numba.njit(cache=True, nogil=True)
+def mean_of(indices: NDArray[np.int64]) -> float:
+    """Of numbers of transitions (B, 1)."""
+    total = 0.0
+    for i in range(indices.shape[0]):
+        total += indices[i, 0]
+    mean: float = total / indices.shape[0]
+    return mean

@@ -58,6 +58,15 @@ def follow(
 
 
 @numba.njit(cache=True, nogil=True)
+def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np.float32]:
+    """(B, 1): a discount, 0 where the environment terminated (B, 1), which is 1.0 there."""
+    discounts = np.empty_like(terminated)
+    for i in range(terminated.shape[0]):
+        discounts[i, 0] = discount if terminated[i, 0] == 0 else 0.0
+    return discounts
+
+
+@numba.njit(cache=True, nogil=True)
 def discounted_sums(
     rows: NDArray[np.int64],
     lengths: NDArray[np.int64],
