@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.windows import discounted_sums, discounts_of, follow
+from storages.core.kernels.windows import cut_discounts, discounted_sums, discounts_of, follow
 from storages.core.ring import Ring
-from storages.transition import DISCOUNT, DONE2, IREW, REW
+from storages.transition import DISCOUNT, DONE2, IREW, REW, Array
 
 Gather: TypeAlias = Callable[..., dict[str, Any]]
 """As :meth:`storages.core.ring.Ring.gather`."""
@@ -27,14 +27,18 @@ class Windows(NamedTuple):
     """(B,): numbers of the transitions that they end with."""
     discounts: NDArray[np.float32]
     """(B, 1): ``gamma**length``."""
+    rewards: NDArray[np.floating]
+    """(B, 1): the discounted sums of REW over them."""
 
 
 def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -> Windows:
     """Windows of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
-    rows, lengths, last = np.empty_like(first), np.empty_like(first), np.empty_like(first)
-    discounts = np.empty((len(first), 1), np.float32)
-    follow(first, longest, ring.end, ring.envs, ring.aside_numbers, gamma, rows, lengths, last, discounts[:, 0])
-    return Windows(first, rows, lengths, last, discounts)
+    count = len(first)
+    followed, discounts = np.empty((3, count), np.int64), np.empty((count, 1), np.float32)
+    rewards = ring.column(REW).reshape(-1, 1)
+    sums = _room_for_sums(count, rewards)
+    follow(first, longest, ring.end, ring.envs, ring.aside_numbers, gamma, rewards, followed, discounts, sums)
+    return Windows(first, *followed, discounts, sums)
 
 
 def one_step(gather: Gather, first: NDArray[np.int64], gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
@@ -55,16 +59,22 @@ def n_steps(
     """
     windows = windows_of(ring, first, n, gamma)
     fields = gather(first, keys, windows.last)
-    for key in (REW, IREW):
-        if key in fields:
-            fields[key] = sums(ring, key, windows, gamma)[:, None]
-    fields[DISCOUNT] = (1 - fields[DONE2]) * windows.discounts
+    if REW in fields:
+        fields[REW] = windows.rewards
+    if IREW in fields:
+        fields[IREW] = sums(ring, IREW, windows, gamma)
+    cut_discounts(fields[DONE2], windows.discounts)
+    fields[DISCOUNT] = windows.discounts
     return fields
 
 
 def sums(ring: Ring, key: str, windows: Windows, gamma: float) -> NDArray[np.floating]:
-    """(B,): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
+    """(B, 1): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
     rewards = ring.column(key).reshape(-1, 1)
-    out = np.empty(len(windows.first), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
+    out = _room_for_sums(len(windows.first), rewards)
     discounted_sums(windows.rows, windows.lengths, rewards, gamma, ring.envs, out)
     return out
+
+
+def _room_for_sums(count: int, rewards: Array) -> NDArray[np.floating]:
+    return np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)

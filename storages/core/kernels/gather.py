@@ -84,8 +84,8 @@ def gather_fields(
                 last_rows[i] = first_rows[i]
         else:
             for i in range(count):
+                # What is read there says how a window ends, and was read to find the end.
                 last_rows[i] = last[begin + i] % num_rows
-                _prefetch(here, last_rows[i])
         for i in range(count):
             row = last_rows[i] + num_envs
             following_rows[i] = row if row < num_rows else row - num_rows

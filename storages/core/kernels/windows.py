@@ -10,9 +10,11 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.memory import address_of, prefetch_at
 from storages.core.kernels.prefetch import prefetch
 
 _MOST_PREFETCHED_STEPS = 8
+_LARGEST, _CACHE_LINE_BYTES = 1024, 64
 
 
 @numba.njit(cache=True, nogil=True)
@@ -23,10 +25,10 @@ def follow(
     num_envs: int,
     aside_numbers: NDArray[np.int32],
     gamma: float,
-    rows: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    last: NDArray[np.int64],
+    rewards: NDArray[Any],
+    followed: NDArray[np.int64],
     discounts: NDArray[np.float32],
+    sums: NDArray[np.floating],
 ) -> None:
     """Follow each transition's environment for ``longest`` steps, no further than an end or the newest step.
 
@@ -37,24 +39,29 @@ def follow(
         num_envs: how many environments a step has.
         aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
         gamma: discount factor of one step.
-        rows: (B,) int64, written: where windows begin.
-        lengths: (B,) int64, written: steps in each window.
-        last: (B,) int64, written: numbers of the transitions that windows end with.
-        discounts: (B,) float32, written: ``gamma**length``.
+        rewards: (rows, 1), the reward in each row.
+        followed: (3, B) int64, written: the rows where windows begin, the steps in each window, and the numbers of the
+            transitions that windows end with.
+        discounts: (B, 1) float32, written: ``gamma**length``.
+        sums: (B, 1), written: ``sum_i gamma**i * r_i`` over each window, kept in float64 on the way.
     """
     num_rows = aside_numbers.shape[0]
+    rows, lengths, last = followed[0], followed[1], followed[2]
     for i in range(first.shape[0]):
         rows[i] = first[i] % num_rows
-    _prefetch_windows(aside_numbers, rows, longest, num_envs)
+        _prefetch_window(aside_numbers, rows[i], longest, num_envs)
     for i in range(first.shape[0]):
+        row = rows[i]
         # So many steps are there at all.
-        most = min(longest, (end - 1 - first[i]) // num_envs + 1)
-        row, length, discount = rows[i], 1, gamma
+        most = longest if first[i] + (longest - 1) * num_envs < end else (end - 1 - first[i]) // num_envs + 1
+        length, discount, total = 1, gamma, 1.0 * rewards[row, 0]
         while length < most and aside_numbers[row, 0] < 0:
             row = _following(row, num_envs, num_rows)
             length += 1
+            total += discount * rewards[row, 0]
             discount *= gamma
-        lengths[i], last[i], discounts[i] = length, first[i] + (length - 1) * num_envs, discount
+        lengths[i], last[i], discounts[i, 0] = length, first[i] + (length - 1) * num_envs, discount
+        sums[i, 0] = total
 
 
 @numba.njit(cache=True, nogil=True)
@@ -64,6 +71,14 @@ def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np
     for i in range(terminated.shape[0]):
         discounts[i, 0] = discount if terminated[i, 0] == 0 else 0.0
     return discounts
+
+
+@numba.njit(cache=True, nogil=True)
+def cut_discounts(terminated: NDArray[np.float32], discounts: NDArray[np.float32]) -> None:
+    """Make discounts (B, 1) 0 where the environment terminated (B, 1), which is 1.0 there."""
+    for i in range(terminated.shape[0]):
+        if terminated[i, 0] != 0:
+            discounts[i, 0] = 0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -83,16 +98,31 @@ def discounted_sums(
         rewards: (rows, 1), the reward in each row.
         gamma: discount factor of one step.
         num_envs: how many environments a step has.
-        sums: (B,), written.
+        sums: (B, 1), written.
     """
-    _prefetch_windows(rewards, rows, lengths.max() if len(lengths) else 0, num_envs)
+    longest = 0
+    for i in range(rows.shape[0]):
+        longest = max(longest, lengths[i])
+    _prefetch_windows(rewards, rows, longest, num_envs)
     for i in range(rows.shape[0]):
         row, total, discount = rows[i], 0.0, 1.0
         for _ in range(lengths[i]):
             total += discount * rewards[row, 0]
             discount *= gamma
             row = _following(row, num_envs, rewards.shape[0])
-        sums[i] = total
+        sums[i, 0] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def _prefetch_window(aside_numbers: NDArray[np.int32], row: int, steps: int, num_envs: int) -> None:
+    """Ask for what a window will be followed by, and for the records that a batch is made of: its first, the next."""
+    num_rows, record_bytes = aside_numbers.shape[0], aside_numbers.strides[0]
+    address = address_of(aside_numbers)
+    for step in range(min(steps, _MOST_PREFETCHED_STEPS) + 1):
+        whole = step == 0 or step == steps
+        for offset in range(0, min(record_bytes, _LARGEST) if whole else 1, _CACHE_LINE_BYTES):
+            prefetch_at(address + row * record_bytes - offset)
+        row = _following(row, num_envs, num_rows)
 
 
 @numba.njit(cache=True, nogil=True)
