@@ -18,6 +18,8 @@ OBSERVATION, ACTION = 17, 6  # HalfCheetah-v5
 FRAMES, SIDE = 4, 84  # Atari
 GAMMA = 0.99
 _EPISODE = 1_000
+_TRANSITIONS_AT_HAND = 4_000
+"""What environments give has just been made, and lies in a cache: so many transitions, half a megabyte, do."""
 _SEED = 1
 
 
@@ -32,6 +34,8 @@ class Content:
     next_observation: Array
     terminated: Array
     truncated: Array
+    stacked_frames: int = 0
+    """How many of the last frames an observation is."""
 
     @property
     def environments(self) -> int:
@@ -68,10 +72,10 @@ class Content:
 
 
 def states(transitions: int, environments: int = 1) -> Content:
-    """Transitions of vectors of numbers; one episode, or several environments whose ends do not fall together."""
+    """Transitions of vectors of numbers; episodes of a thousand steps, whose ends do not fall together."""
     generator = np.random.default_rng(_SEED)
-    shape = (_EPISODE, environments)
-    done = _ends(environments)
+    shape = (min(_EPISODE, _TRANSITIONS_AT_HAND // environments), environments)
+    done = _ends(environments)[: shape[0]]
     observation = generator.standard_normal((*shape, OBSERVATION), np.float32)
     next_observation = np.roll(observation, -1, axis=0)
     next_observation[done[..., 0]] = generator.standard_normal((int(done.sum()), OBSERVATION), np.float32)
@@ -98,6 +102,7 @@ def stacks(transitions: int) -> Content:
         generator.standard_normal((_EPISODE, 1, 1), np.float32),
         np.ascontiguousarray(stacked[1:])[:, None],
         *_causes(_ends(1)),
+        stacked_frames=FRAMES,
     )
 
 

@@ -71,7 +71,7 @@ class Ours:
     name = "storages"
 
     def uniform(self, content: Content, batch_size: int) -> Sampling:
-        """From a :class:`ReplayBuffer`."""
+        """From a :class:`ReplayBuffer`, which keeps each frame of stacks once."""
         return _sampling(_filled(ReplayBuffer, content), batch_size)
 
     def n_step(self, content: Content, batch_size: int, n: int) -> Sampling:
@@ -146,7 +146,8 @@ _ALGORITHM = SimpleNamespace(gamma=GAMMA)
 
 
 def _filled(storage_class: type[Storage], content: Content, **hyper_parameters: Any) -> Storage:
-    storage = storage_class.create_factory(size=content.steps, **hyper_parameters)("cpu", None, _ALGORITHM, None)
+    envs = SimpleNamespace(num_envs=content.environments, stacked_frames=content.stacked_frames)
+    storage = storage_class.create_factory(size=content.steps, **hyper_parameters)("cpu", None, _ALGORITHM, envs)
     for _, sample in zip(range(content.steps), cycle(_samples(content)), strict=False):
         storage.insert_transition(sample)
     return storage

@@ -79,7 +79,7 @@ class Inlet:
                 if not isinstance(leaf, torch.Tensor):
                     return False
                 leaf = as_array(leaf, (key,), "")
-            if leaf.dtype != dtype or leaf.shape != shape:
+            if (leaf.dtype is not dtype and leaf.dtype != dtype) or leaf.shape != shape:
                 return False
             arrays.append(leaf)
         self._taken = arrays

@@ -156,6 +156,9 @@ def gather_stacks(
         if following.shape[0]:
             row = last[i] % num_rows
             stack = address_of(following) + i * depth * width
+            if aside_numbers[row, 0] < 0 and row + 1 < num_rows and _lie_together(before, depth - 2, num_envs, row):
+                copy_bytes(stack, address_of(frames) + (row - (depth - 2)) * width, depth * width)
+                continue
             _older_frames(frames, depth, 1, before, padding, padding_frames, num_envs, row, stack)
             number = aside_numbers[row, 0]
             newest = (
@@ -180,9 +183,13 @@ def _older_frames(
 ) -> None:
     """Write the frames up to that of a row, in front of the ``newer`` ones of a stack."""
     num_rows, width = frames.shape
+    older = depth - 1 - newer
+    if _lie_together(before, older, num_envs, row):
+        copy_bytes(stack, address_of(frames) + (row - older) * width, (older + 1) * width)
+        return
     stored = np.int64(before[row, 0])
-    for age in range(depth - newer):
-        target = stack + (depth - 1 - newer - age) * width
+    for age in range(older + 1):
+        target = stack + (older - age) * width
         if age <= stored:
             copy_bytes(target, address_of(frames) + (row - age * num_envs) % num_rows * width, width)
             continue
@@ -195,8 +202,14 @@ def _older_frames(
                 store_byte(target + k, 0)
         else:
             place = kind & (padding_frames.shape[0] - 1)
-            older = depth - 1 - (age - stored)
-            copy_bytes(target, address_of(padding_frames) + (place * (depth - 1) + older) * width, width)
+            filling = depth - 1 - (age - stored)
+            copy_bytes(target, address_of(padding_frames) + (place * (depth - 1) + filling) * width, width)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _lie_together(before: NDArray[np.uint8], older: int, num_envs: int, row: int) -> bool:
+    """Whether so many frames before a row's belong to its stream, and lie in the rows before: then one copy will do."""
+    return bool(num_envs == 1 and row >= older and before[row, 0] >= older)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

@@ -11,6 +11,7 @@ from storages.core.kernels.memory import (
     load_byte,
     load_int32,
     load_int64,
+    prefetch_at,
     store_byte,
     store_int32,
     store_int64,
@@ -30,6 +31,8 @@ STORED, BROKEN_OFF, NOT_FINITE, NO_PLACE = range(4)
 LARGEST_NUMBER = 2**31 - 1
 """Numbers of places go round after it; places are a power of two, so the place is the same."""
 
+_LARGEST_ASKED_FOR_BYTES = 2**16
+_CACHE_LINE_BYTES = 64
 _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
@@ -119,6 +122,9 @@ def insert_step(
             _put_aside(fields, sources, env, queue[NEXT] & (places - 1))
             store_int32(numbers + (row + env) * numbers_stride, np.int32(queue[NEXT] & LARGEST_NUMBER))
             queue[NEXT] += 1
+    next_records = numbers + (following_row + num_envs) * numbers_stride
+    for offset in range(0, min(num_envs * numbers_stride, _LARGEST_ASKED_FOR_BYTES), _CACHE_LINE_BYTES):
+        prefetch_at(next_records + offset)
     return STORED
 
 

@@ -13,7 +13,6 @@ Everything lies in one array of float64, level by level: the leaves, the sums of
 root; then the smallest and largest masses, which :mod:`storages.core.kernels.extremes` finds.
 """
 
-import math
 from typing import Any, Self
 
 import numba
