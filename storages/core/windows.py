@@ -38,7 +38,8 @@ def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float)
     rewards = ring.column(REW).reshape(-1, 1)
     sums = _room_for_sums(count, rewards)
     follow(first, longest, ring.end, ring.envs, ring.aside_numbers, gamma, rewards, followed, discounts, sums)
-    return Windows(first, *followed, discounts, sums)
+    rows, lengths, last = followed
+    return Windows(first, rows, lengths, last, discounts, sums)
 
 
 def one_step(gather: Gather, first: NDArray[np.int64], gamma: float, keys: set[str] | None = None) -> dict[str, Any]:

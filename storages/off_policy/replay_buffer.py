@@ -189,8 +189,9 @@ class ReplayBuffer(JournalledStorage):
                 # What another iterator has begun is drawn later than this.
                 self._ahead.take_back()
                 drawn = self._draw(self._choose(batch_size, update, updates), None)
+                sent = self._send(drawn)
                 self._count(drawn)
-                yield self._transfer.receive(self._send(drawn))
+                yield self._transfer.receive(sent)
             return
 
         def draw(update: int) -> Draw:

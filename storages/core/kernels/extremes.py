@@ -105,7 +105,7 @@ def _follow_blocks(
 def _look_through_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64, extreme: np.uint64) -> None:
     first = np.int64(block) * _BLOCK
     smallest, largest = math.inf, 0.0
-    for leaf in range(first, min(first + _BLOCK, size)):
+    for leaf in range(first, min(int(first) + _BLOCK, size)):
         mass = nodes[leaf]
         smallest = min(smallest, mass if mass > 0.0 else math.inf)
         largest = max(largest, mass)
@@ -117,9 +117,9 @@ def _look_through_blocks(nodes: NDArray[np.float64], blocks: NDArray[np.uint64],
     """Find a block's extremes among those of its blocks; whether they are others now."""
     first = np.int64(blocks[level - 1]) + np.int64(block) * 2 * _BLOCK
     smallest, largest = math.inf, 0.0
-    for extreme in range(first, min(first + 2 * _BLOCK, np.int64(blocks[level])), 2):
-        smallest = min(smallest, nodes[extreme])
-        largest = max(largest, nodes[extreme + 1])
+    for position in range(first, min(first + 2 * _BLOCK, np.int64(blocks[level])), 2):
+        smallest = min(smallest, nodes[position])
+        largest = max(largest, nodes[position + 1])
     extreme = blocks[level] + (block << _ONE)
     changed: bool = nodes[extreme] != smallest or nodes[extreme + _ONE] != largest
     nodes[extreme], nodes[extreme + _ONE] = smallest, largest
