@@ -4,8 +4,9 @@
 
 The other arrangements are what ours was chosen from. All keep sums and minima, in plain levels: two or eight children
 to a node; one leaf after another or the whole batch level by level; with or without asking for the lines of the next
-level ahead. (Ours also keeps maxima, and refuses masses and indices that are none.) One thread; repetitions alternate
-between the trees, so that a machine that slows down meets them all; medians.
+level ahead. (Ours goes level by level and asks ahead; it keeps the extremes of blocks of 64 leaves, and refuses masses
+and indices that are none.) One thread; repetitions alternate between the trees, so that a machine that slows down meets
+them all; medians.
 """
 
 import math
@@ -33,7 +34,7 @@ from storages.core.kernels.sum_tree import SumTree, _prefetch
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-OURS = "ours: 8 children, bounds, level by level, ahead"
+OURS = "ours: 8 children, minima by blocks"
 _WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 
 
