@@ -1,0 +1,85 @@
+"""Measurements that take turns, so that a machine that slows down or is shared meets all of them, and what they show."""
+
+import gc
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached, and what was.
+
+    Args:
+        target: in words, whose figure and what it is to be.
+        reached: the figure, in words.
+        met: whether that is enough.
+    """
+
+    target: str
+    reached: str
+    met: bool
+
+    def __str__(self) -> str:
+        return f"target: {self.target}: {self.reached}, {'met' if self.met else 'NOT MET'}"
+
+
+@dataclass
+class Rounds:
+    """A figure of each row for each round, and what rows are to reach.
+
+    Args:
+        title: what was measured.
+        heading: of the column of medians.
+        shown: how a figure is written there.
+        rows: figures, by name.
+        remarks: what there is to know of a row, by name.
+        goals: what is to be reached.
+    """
+
+    title: str
+    heading: str
+    shown: Callable[[float], str]
+    rows: dict[str, list[float]]
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    goals: list[Goal] = field(default_factory=list)
+
+    def median(self, name: str) -> float:
+        """Of a row."""
+        return statistics.median(self.rows[name])
+
+    def ratio(self, name: str, other: str) -> float:
+        """How many times another's figure a row's is: the median over rounds, of which each has met the same machine."""
+        pairs = zip(self.rows[name], self.rows[other], strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+    def table(self) -> Table:
+        """A row for each, the goals below."""
+        caption = "\n".join(map(str, self.goals))
+        table = Table(title=self.title, title_justify="left", caption=caption, caption_justify="left")
+        table.add_column("", overflow="fold")
+        for heading in (self.heading, "lowest to highest"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        if self.remarks:
+            table.add_column("what that is")
+        for name, figures in self.rows.items():
+            lowest_to_highest = f"{self.shown(min(figures))} to {self.shown(max(figures))}"
+            remark = [self.remarks.get(name, "")] if self.remarks else []
+            table.add_row(name, self.shown(self.median(name)), lowest_to_highest, *remark)
+        return table
+
+    def figures(self) -> dict[str, object]:
+        """All of it, for a file."""
+        return {"unit": self.heading, "rows": self.rows, "goals": [asdict(goal) for goal in self.goals]}
+
+
+def in_turn(work: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """The figures of so many rounds, in each of which every row is measured once."""
+    rows: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, measure in work.items():
+            gc.collect()
+            rows[name].append(measure())
+    return rows
