@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gymnasium as gym
+import minari
 import numpy as np
 from disk_ours import Close, Keeper, Opened
 from minari import MinariDataset
@@ -14,7 +15,8 @@ from replay_content import Array, Content
 
 class _Peer:
     share = 1
-    opens = "its metadata: no episode is read, or checked"
+    opens = "metadata: no episode was read, or checked"
+    opens_lazily = True
 
     def __init__(self, name: str, data_format: str, promise: str) -> None:
         self.name, self.promise = name, promise
@@ -42,9 +44,10 @@ class _Peer:
         return call
 
     def _made(self, content: Content, folder: Path) -> MinariStorage:
-        return MinariStorage.new(
-            folder, _space(content.observation), _space(content.action), data_format=self._format, jpeg_encoding=False
-        )
+        spaces = _space(content.observation), _space(content.action)
+        storage = MinariStorage.new(folder, *spaces, data_format=self._format, jpeg_encoding=False)
+        storage.update_metadata({"dataset_id": "benchmark/numbers-v0", "minari_version": minari.__version__})
+        return storage
 
 
 def _space(array: Array) -> gym.Space[Array]:
@@ -77,6 +80,6 @@ def _episodes(content: Content) -> Iterator[EpisodeBuffer]:
 
 
 PEERS: list[Keeper] = [
-    _Peer("Minari, HDF5", "hdf5", "whole episodes, but for the file that a kill may break"),
-    _Peer("Minari, Arrow", "arrow", "whole episodes, a file for each"),
+    _Peer("Minari, HDF5", "hdf5", "episodes, unless it breaks the file"),
+    _Peer("Minari, Arrow", "arrow", "episodes, a file for each"),
 ]

@@ -21,8 +21,8 @@ class Opened(NamedTuple):
 
     transitions: int
     """How many it has."""
-    read_all: Callable[[], object] | None
-    """Brings all of them into memory; None where they are there."""
+    read_all: Callable[[], object]
+    """Brings all of them into memory, where they are not."""
     close: Close
 
 
@@ -33,7 +33,9 @@ class Keeper(Protocol):
     promise: str
     """What of a process that is killed is there again, in few words."""
     opens: str
-    """What opening does, in few words."""
+    """What is there once it was opened, in few words."""
+    opens_lazily: bool
+    """Whether transitions are read later."""
     share: int
     """How many times fewer transitions it is given where that many would take minutes."""
 
@@ -64,6 +66,7 @@ class Ours:
     promise: str
     on_disk: bool = True
     opens: str = "in memory, all checksums compared"
+    opens_lazily: bool = False
     share: int = 1
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
@@ -94,7 +97,7 @@ class Ours:
 
         def call() -> Opened:
             storage: Any = self._made(content, folder)
-            return Opened(len(storage), None, storage.close)
+            return Opened(len(storage), lambda: None, storage.close)
 
         return call
 
@@ -108,11 +111,11 @@ class Ours:
         return factory("cpu", None, ALGORITHM, envs)
 
 
-_PROMISE = "all but the last 1,000 steps, checked by checksums"
+_PROMISE = "all but 1,000 steps, with checksums"
 OURS = (
     Ours("ReplayBuffer", ReplayBuffer, {}, _PROMISE),
-    Ours("PERBuffer", PERBuffer, {"alpha": ALPHA}, f"{_PROMISE}; priorities too"),
-    Ours("PersistentEpisodicBuffer", PersistentEpisodicBuffer, {}, f"{_PROMISE}; in zarr, compressed"),
+    Ours("PERBuffer", PERBuffer, {"alpha": ALPHA}, f"{_PROMISE}; errors"),
+    Ours("PersistentEpisodicBuffer", PersistentEpisodicBuffer, {}, f"{_PROMISE}; zarr"),
 )
-DURABLE = Ours("ReplayBuffer, durable", ReplayBuffer, {"durable": True}, "the same, and after a power cut too")
+DURABLE = Ours("ReplayBuffer, durable", ReplayBuffer, {"durable": True}, "the same, after a power cut, too")
 IN_MEMORY = Ours("ReplayBuffer without directory", ReplayBuffer, {}, "nothing", on_disk=False)

@@ -16,8 +16,9 @@ with contextlib.redirect_stderr(io.StringIO()):
 
 class _Peer:
     name = "PFRL"
-    promise = "all, a write to each of two files for each"
+    promise = "all; two writes for each of them"
     opens = "in memory, unpickled: it may run code"
+    opens_lazily = False
     share = 10
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
@@ -38,7 +39,7 @@ class _Peer:
     def opening(self, content: Content, folder: Path) -> Callable[[], Opened]:
         def call() -> Opened:
             buffer = self._made(content, folder)
-            return Opened(len(buffer), None, buffer.memory.close)
+            return Opened(len(buffer), lambda: None, buffer.memory.close)
 
         return call
 

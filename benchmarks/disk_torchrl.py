@@ -1,5 +1,6 @@
 """torchrl's memory-mapped storage: tensors that are files, of which a dump alone says how full they are."""
 
+import logging
 import warnings
 from collections.abc import Callable
 from itertools import cycle
@@ -14,12 +15,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from tensordict import TensorDict
     from torchrl.data import LazyMemmapStorage, TensorDictReplayBuffer
+logging.getLogger("torchrl").setLevel(logging.WARNING)
 
 
 class _Peer:
     name = "torchrl"
-    promise = "nothing but after dumps(), which is not timed"
-    opens = "as memory maps: nothing is read, or checked"
+    promise = "nothing before dumps(), not timed"
+    opens = "memory maps: nothing was read, or checked"
+    opens_lazily = True
     share = 10
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:

@@ -8,9 +8,7 @@ Libraries that are not installed are left out (``pip install -c constraints.txt 
 
 import json
 import os
-import pickle
 import platform
-import shutil
 import sys
 import tempfile
 import time

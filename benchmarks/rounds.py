@@ -35,6 +35,7 @@ class Rounds:
         heading: of the column of medians.
         shown: how a figure is written there.
         rows: figures, by name.
+        remarks_on: heading of the column of remarks; None for no such column.
         remarks: what there is to know of a row, by name.
         goals: what is to be reached.
     """
@@ -43,6 +44,7 @@ class Rounds:
     heading: str
     shown: Callable[[float], str]
     rows: dict[str, list[float]]
+    remarks_on: str | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
 
@@ -52,22 +54,29 @@ class Rounds:
 
     def ratio(self, name: str, other: str) -> float:
         """How many times another's figure a row's is: the median over rounds, of which each has met the same machine."""
-        pairs = zip(self.rows[name], self.rows[other], strict=True)
-        return statistics.median(ours / theirs for ours, theirs in pairs)
+        return statistics.median(self.ratios(name, other))
+
+    def ratios(self, name: str, other: str) -> list[float]:
+        """Those of all rounds, from the smallest."""
+        return sorted(one / two for one, two in zip(self.rows[name], self.rows[other], strict=True))
 
     def table(self) -> Table:
         """A row for each, the goals below."""
         caption = "\n".join(map(str, self.goals))
         table = Table(title=self.title, title_justify="left", caption=caption, caption_justify="left")
-        table.add_column("", overflow="fold")
-        for heading in (self.heading, "lowest to highest"):
+        table.add_column("")
+        several = any(len(figures) > 1 for figures in self.rows.values())
+        for heading in (self.heading, "quickest to slowest") if several else (self.heading,):
             table.add_column(heading, justify="right", no_wrap=True)
-        if self.remarks:
-            table.add_column("what that is")
+        if self.remarks_on is not None:
+            table.add_column(self.remarks_on)
         for name, figures in self.rows.items():
-            lowest_to_highest = f"{self.shown(min(figures))} to {self.shown(max(figures))}"
-            remark = [self.remarks.get(name, "")] if self.remarks else []
-            table.add_row(name, self.shown(self.median(name)), lowest_to_highest, *remark)
+            cells = [self.shown(self.median(name))]
+            if several:
+                cells.append(f"{self.shown(min(figures))} to {self.shown(max(figures))}")
+            if self.remarks_on is not None:
+                cells.append(self.remarks.get(name, ""))
+            table.add_row(name, *cells)
         return table
 
     def figures(self) -> dict[str, object]:
