@@ -14,7 +14,7 @@ from replay_content import Array, Content
 
 
 class _Peer:
-    share = 1
+    share_of_storing = share_of_filling = 1
     opens = "metadata: no episode was read, or checked"
     opens_lazily = True
 

@@ -36,8 +36,10 @@ class Keeper(Protocol):
     """What is there once it was opened, in few words."""
     opens_lazily: bool
     """Whether transitions are read later."""
-    share: int
-    """How many times fewer transitions it is given where that many would take minutes."""
+    share_of_storing: int
+    """How many times fewer transitions it is given to store, where as many would take minutes."""
+    share_of_filling: int
+    """As much, of what it is to open."""
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
         """Stores all transitions into a folder that is not there, a step at a time, until the disk has them."""
@@ -67,7 +69,8 @@ class Ours:
     on_disk: bool = True
     opens: str = "in memory, all checksums compared"
     opens_lazily: bool = False
-    share: int = 1
+    share_of_storing: int = 1
+    share_of_filling: int = 1
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
         """Inserts, and flushes."""

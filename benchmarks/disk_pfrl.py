@@ -19,7 +19,8 @@ class _Peer:
     promise = "all; two writes for each of them"
     opens = "in memory, unpickled: it may run code"
     opens_lazily = False
-    share = 10
+    share_of_storing = 10
+    share_of_filling = 10
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
         buffer = self._made(content, folder)

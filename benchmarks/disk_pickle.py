@@ -1,4 +1,4 @@
-"""What many do who have no storage on disk: a list of transitions, pickled. Its bytes are what ours are compared with."""
+"""What many do who have no storage on disk: a list of transitions, pickled, with whose bytes ours are compared."""
 
 import pickle
 from pathlib import Path

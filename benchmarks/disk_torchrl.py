@@ -23,7 +23,8 @@ class _Peer:
     promise = "nothing before dumps(), not timed"
     opens = "memory maps: nothing was read, or checked"
     opens_lazily = True
-    share = 10
+    share_of_storing = 10
+    share_of_filling = 1
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
         buffer = self._made(content, folder)

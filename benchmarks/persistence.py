@@ -100,7 +100,7 @@ def main(arguments: Arguments) -> None:
     for name in [arguments.only] if arguments.only else list(_POINTS):
         figures[name] = []
         for measured in _POINTS[name](peers, sizes, arguments.folder):
-            console.print(measured.table(), highlight=False)
+            measured.print(console)
             figures[name].append({"title": measured.title, **measured.figures()})
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
@@ -133,7 +133,7 @@ def _journal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable
 
 def _storing(keeper: Keeper, sizes: Sizes, environments: int, folder: Path | None) -> Callable[[], float]:
     """Seconds a transition."""
-    content = numbers(sizes.journalled // keeper.share, environments)
+    content = numbers(sizes.journalled // keeper.share_of_storing, environments)
 
     def call() -> float:
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -186,9 +186,10 @@ def _reopening(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterab
         remarks = {}
         for number, keeper in enumerate([*ours, *peers]):
             kept = Path(temporary) / str(number)
-            content = numbers(sizes.reopened // keeper.share)
+            content = numbers(sizes.reopened // keeper.share_of_filling)
             keeper.fill(content, kept)
-            scaled = "" if keeper.share == 1 else f" ({keeper.share} x the time of {content.transitions:,})"
+            times = keeper.share_of_filling
+            scaled = "" if times == 1 else f" ({times} x the time of {content.transitions:,})"
             work[keeper.name] = _opening(keeper, content.transitions, keeper.opening(content, kept), read_all=False)
             remarks[keeper.name] = keeper.opens + scaled
             if keeper.opens_lazily:
@@ -231,7 +232,7 @@ def _opening(keeper: Keeper, transitions: int, opening: Callable[[], Any], read_
         opened.close()
         if opened.transitions != transitions:
             raise RuntimeError(f"{keeper.name} was given {transitions} transitions, and has {opened.transitions} again")
-        return seconds * keeper.share
+        return seconds * keeper.share_of_filling
 
     return call
 

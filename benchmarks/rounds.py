@@ -1,10 +1,11 @@
-"""Measurements that take turns, so that a machine that slows down or is shared meets all of them, and what they show."""
+"""Measurements that take turns, so that a machine that slows down or is shared meets them all, and what they show."""
 
 import gc
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
+from rich.console import Console
 from rich.table import Table
 
 
@@ -53,17 +54,23 @@ class Rounds:
         return statistics.median(self.rows[name])
 
     def ratio(self, name: str, other: str) -> float:
-        """How many times another's figure a row's is: the median over rounds, of which each has met the same machine."""
+        """How many times another's figure a row's is: the median over rounds, as in each both met the same machine."""
         return statistics.median(self.ratios(name, other))
 
     def ratios(self, name: str, other: str) -> list[float]:
         """Those of all rounds, from the smallest."""
         return sorted(one / two for one, two in zip(self.rows[name], self.rows[other], strict=True))
 
+    def print(self, console: Console) -> None:
+        """The title, a table, the goals."""
+        console.print(self.title, style="italic", highlight=False)
+        console.print(self.table(), highlight=False)
+        for goal in self.goals:
+            console.print(str(goal), highlight=False)
+
     def table(self) -> Table:
-        """A row for each, the goals below."""
-        caption = "\n".join(map(str, self.goals))
-        table = Table(title=self.title, title_justify="left", caption=caption, caption_justify="left")
+        """A row for each."""
+        table = Table()
         table.add_column("")
         several = any(len(figures) > 1 for figures in self.rows.values())
         for heading in (self.heading, "quickest to slowest") if several else (self.heading,):
