@@ -14,12 +14,13 @@ from replay_content import Array, Content
 
 
 class _Peer:
-    share_of_storing = share_of_filling = 1
+    share_of_storing = 1
     opens = "metadata: no episode was read, or checked"
     opens_lazily = True
 
-    def __init__(self, name: str, data_format: str, promise: str) -> None:
+    def __init__(self, name: str, data_format: str, promise: str, share_of_filling: int) -> None:
         self.name, self.promise = name, promise
+        self.share_of_filling = share_of_filling
         self._format = data_format
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
@@ -80,6 +81,7 @@ def _episodes(content: Content) -> Iterator[EpisodeBuffer]:
 
 
 PEERS: list[Keeper] = [
-    _Peer("Minari, HDF5", "hdf5", "episodes, unless it breaks the file"),
-    _Peer("Minari, Arrow", "arrow", "episodes, a file for each"),
+    _Peer("Minari, HDF5", "hdf5", "episodes, unless it breaks the file", 1),
+    # With each episode it asks how long the files of all others are.
+    _Peer("Minari, Arrow", "arrow", "episodes, a file for each", 10),
 ]

@@ -10,6 +10,7 @@ class PickledList:
     """A dict for each transition, arrays as the environment gave them, each observation once: pickle knows it again."""
 
     name = "pickled list"
+    share_of_filling = 1
 
     def fill(self, content: Content, folder: Path) -> None:
         """Write the file."""
