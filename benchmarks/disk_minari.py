@@ -1,4 +1,7 @@
-"""Minari's data sets, which are written an episode at a time: HDF5, and Arrow."""
+"""Minari's data sets, which are written an episode at a time: HDF5, and Arrow.
+
+Episodes are handed to it as arrays: what it takes to gather steps, which its collector does in memory, is not timed.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -117,7 +117,8 @@ def _journal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable
             # What is compiled is compiled before.
             _storing(keeper, _QUICK, environments, folder)()
         measured = Rounds(
-            f"Transitions a second until they are on disk, {environments} environment{'s' * (environments > 1)}",
+            f"Transitions a second until they are on disk, {environments} environment{'s' * (environments > 1)} "
+            f"(Minari is handed whole episodes)",
             "transitions/s",
             lambda seconds: f"{1 / seconds:,.0f}",
             in_turn(work, sizes.repetitions),
