@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test check bench bench-storages learning format clean
+.PHONY: train test check bench bench-storages bench-persistence learning format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -23,6 +23,9 @@ bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baseline
 bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside cpprb, tianshou, torchrl and stable-baselines3
 	$(BIN)/python benchmarks/storages.py $(BENCH)
 	$(BIN)/python benchmarks/sum_tree.py
+
+bench-persistence: $(ENV) .venv/.installed-bench  ## what it costs to keep experience on disk, beside PFRL, torchrl and Minari
+	$(BIN)/python benchmarks/persistence.py $(BENCH)
 
 learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, prioritised.md: several seeds of everything
 	runs=runs/learning-$$(date +%Y%m%d-%H%M%S) && \

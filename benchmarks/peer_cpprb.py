@@ -75,4 +75,4 @@ def _from_numpy(batch: Mapping[str, np.ndarray]) -> Tensors:
     return tuple(torch.from_numpy(batch[key]) for key in ("obs", "act", "rew", "next_obs", "done"))
 
 
-PEER: Library = _Peer()
+PEERS: list[Library] = [_Peer()]

@@ -85,4 +85,4 @@ def _sb3_sampling(buffer: Any, batch_size: int) -> Sampling:
     return call
 
 
-PEER: Library = _Peer()
+PEERS: list[Library] = [_Peer()]

@@ -109,4 +109,4 @@ def _from_attributes(batch: Any) -> Tensors:
     return tuple(map(torch.from_numpy, arrays))
 
 
-PEER: Library = _Peer()
+PEERS: list[Library] = [_Peer()]

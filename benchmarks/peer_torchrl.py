@@ -150,4 +150,4 @@ def _from_tensordict(batch: Any) -> Tensors:
     return tuple(batch[key] for key in ("observation", "action", "reward", "next_observation", "terminated"))
 
 
-PEER: Library = _Peer()
+PEERS: list[Library] = [_Peer()]

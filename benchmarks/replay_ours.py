@@ -98,7 +98,7 @@ class Ours:
     def insertion(self, content: Content) -> Work:
         """Into a :class:`ReplayBuffer`."""
         storage = _filled(ReplayBuffer, content)
-        samples, following = _samples(content), content.steps % len(content.observation)
+        samples, following = samples_of(content), content.steps % len(content.observation)
         steps = cycle(samples[following:] + samples[:following])
         return lambda: storage.insert_transition(next(steps))
 
@@ -124,7 +124,7 @@ class Ours:
         """All of a :class:`GAEBuffer`'s ``before_gradients``, with an actor that answers at once."""
         actor = SimpleNamespace(value=lambda obs, rhs, done: torch.zeros(len(obs), 1))
         steps, environments = rollout.rewards.shape
-        storage = GAEBuffer.create_factory(size=steps, gae_lambda=GAE_LAMBDA)("cpu", actor, _ALGORITHM, None)
+        storage = GAEBuffer.create_factory(size=steps, gae_lambda=GAE_LAMBDA)("cpu", actor, ALGORITHM, None)
         observation = np.zeros((environments, 1), np.float32)
         ends = rollout.ends[..., None]
         for step in range(steps):
@@ -142,18 +142,19 @@ class Ours:
         return storage.before_gradients
 
 
-_ALGORITHM = SimpleNamespace(gamma=GAMMA)
+ALGORITHM = SimpleNamespace(gamma=GAMMA)
 
 
 def _filled(storage_class: type[Storage], content: Content, **hyper_parameters: Any) -> Storage:
     envs = SimpleNamespace(num_envs=content.environments, stacked_frames=content.stacked_frames)
-    storage = storage_class.create_factory(size=content.steps, **hyper_parameters)("cpu", None, _ALGORITHM, envs)
-    for _, sample in zip(range(content.steps), cycle(_samples(content)), strict=False):
+    storage = storage_class.create_factory(size=content.steps, **hyper_parameters)("cpu", None, ALGORITHM, envs)
+    for _, sample in zip(range(content.steps), cycle(samples_of(content)), strict=False):
         storage.insert_transition(sample)
     return storage
 
 
-def _samples(content: Content) -> list[Mapping[str, np.ndarray]]:
+def samples_of(content: Content) -> list[Mapping[str, np.ndarray]]:
+    """What our storages are given, a sample for each step of the circle."""
     fields = {
         OBS: content.observation,
         DONE: content.starts,

@@ -1,29 +1,38 @@
-"""The peers of ``storages.py``, a module ``peer_...`` each: used as their documentation says, by the quickest way."""
+"""The peers of ``storages.py`` and ``persistence.py``, a module each: used as they document it, by the quickest way."""
 
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
-from replay_ours import Library
-
-_MODULES = {
+PEERS_IN_MEMORY = {
     "cpprb": "peer_cpprb",
     "tianshou": "peer_tianshou",
     "torchrl": "peer_torchrl",
     "stable-baselines3": "peer_stable_baselines3",
 }
+PEERS_ON_DISK = {
+    "PFRL": "disk_pfrl",
+    "torchrl": "disk_torchrl",
+    "Minari": "disk_minari",
+}
 
 
-def load_peers() -> tuple[list[Library], list[str]]:
-    """The libraries that are here, and for each that is not, or not whole, a sentence why."""
-    peers: list[Library] = []
+def load_peers(modules: Mapping[str, str]) -> tuple[list[Any], list[str]]:
+    """The libraries that are here, and for each that is not, or not whole, a sentence why.
+
+    Args:
+        modules: in which the peers are, by the libraries' names.
+    """
+    peers: list[Any] = []
     remarks: list[str] = []
-    for name, module_name in _MODULES.items():
+    for name, module_name in modules.items():
         try:
             module = import_module(module_name)
         except Exception as error:  # Whatever a library stumbles over here, the others are measured.
             reason = str(error).strip().partition("\n")[0]
             remarks.append(f"{name} is left out: {type(error).__name__}: {reason}")
         else:
-            peers.append(module.PEER)
+            peers.extend(module.PEERS)
             if remark := getattr(module, "REMARK", ""):
                 remarks.append(remark)
     return peers, remarks

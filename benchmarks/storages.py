@@ -25,7 +25,7 @@ from bare_gather import bare_gather
 from contest import Contest, Target, measure
 from replay_content import ACTION, FRAMES, OBSERVATION, SIDE, Content, rollout, stacks, states
 from replay_ours import Library, Ours
-from replay_peers import load_peers
+from replay_peers import PEERS_IN_MEMORY, load_peers
 from rich.console import Console
 from rich.table import Table
 
@@ -90,7 +90,7 @@ def main(arguments: Arguments) -> None:
     if not console.is_terminal:
         console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
     sizes = _QUICK if arguments.quick else Sizes(repetitions=arguments.repetitions)
-    peers, remarks = ([], []) if arguments.scaling else load_peers()
+    peers, remarks = ([], []) if arguments.scaling else load_peers(PEERS_IN_MEMORY)
     machine = _machine()
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
     for remark in remarks:

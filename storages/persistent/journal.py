@@ -162,7 +162,7 @@ class Journal:
         self._wait()
         if not ring.layout:
             return
-        commit = self._taken(ring, state, priorities, self._stands.pinned)
+        commit = self._taken(ring, state, priorities, self._stands.pinned, self.written)
         at_a_time = min(self._at_most // 2, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step))
         if self._failed or self._at_most == 1:
             self._write(commit)
@@ -186,7 +186,8 @@ class Journal:
             priorities: the storage's, if it has any.
             pin: whether a checkpoint will refer to this commit. The one pinned before stays pinned too, because a
                 checkpoint is replaced only when the next is whole.
-            anew: whether to begin a new file, so that older ones go as far as nothing of them is needed.
+            anew: whether to write all that is needed, into a new file, so that older ones go but for what checkpoints
+                refer to.
 
         Raises:
             PersistenceError: it could not be written.
@@ -196,7 +197,7 @@ class Journal:
         if not ring.layout:
             return
         pinned = [*self._stands.pinned[-1:], [self._stands.commit + 1, ring.needed]] if pin else self._stands.pinned
-        self._write(self._taken(ring, state, priorities, pinned), anew)
+        self._write(self._taken(ring, state, priorities, pinned, ring.needed if anew else self.written), anew)
 
     def pin(self, position: Position) -> None:
         """Keep what a commit needs, and no longer what those pinned before need; written with the next commit.
@@ -238,9 +239,9 @@ class Journal:
     # Inside
 
     def _taken(
-        self, ring: Ring, state: dict[str, Any], priorities: Priorities | None, pinned: list[list[int]]
+        self, ring: Ring, state: dict[str, Any], priorities: Priorities | None, pinned: list[list[int]], first: int
     ) -> _Commit:
-        part = ring.part(max(self.written, ring.needed))
+        part = ring.part(max(first, ring.needed))
         facts = {
             "state": state,
             "pinned": pinned,

@@ -67,6 +67,8 @@ class Running:
         self.longest: int | None = None
         """Steps of the longest piece that an episode is kept in."""
         self._begun: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._too_long_at = 0
+        """Number of steps before which no episode that runs can have become too long."""
 
     def recover(self) -> dict[str, Any] | None:
         """Hold what the journal holds; returns what stands beside it, None where there is nothing."""
@@ -75,7 +77,7 @@ class Running:
     def roll_back(self, position: Position) -> dict[str, Any] | None:
         """As :meth:`recover`, as of a commit."""
         state = self.journal.roll_back(self.ring, position)
-        self._begun = np.zeros(0, np.int64)
+        self._begun, self._too_long_at = np.zeros(0, np.int64), 0
         return state
 
     def go_on_from(self, marks: Sequence[int]) -> list[Finished]:
@@ -101,22 +103,29 @@ class Running:
         if ring.live_steps == ring.size:
             self.make_room(2 * ring.size)
             ring = self.ring
+        put_aside = ring.columns.aside.following
         ring.insert(sample)
         if not len(self._begun):
             self._begun = np.full(ring.envs, ring.first)
-        newest, begun = ring.steps - 1, self._begun
-        finished: list[Finished] = []
-        # Nobody said that these ended, but something else goes on now.
-        finished += self._finish(ring.broken_after(newest - 1) & (begun < newest), newest)
-        finished += self._finish(ring.broken_after(newest), newest + 1)
+        # Where nothing was put aside, no episode ended, and none was broken off: as a rule.
+        finished = self._shown() if ring.columns.aside.following != put_aside else []
         return finished + self.cut()
+
+    def _shown(self) -> list[Finished]:
+        """Finish what the newest step shows to be finished."""
+        ring, newest = self.ring, self.ring.steps - 1
+        # Nobody said that these ended, but something else goes on now.
+        broken_off = self._finish(ring.broken_after(newest - 1) & (self._begun < newest), newest)
+        return broken_off + self._finish(ring.broken_after(newest), newest + 1)
 
     def cut(self) -> list[Finished]:
         """Finish what has become too long."""
         steps = self.ring.steps
-        if self.longest is None or steps - int(self._begun.min()) < self.longest:
+        if self.longest is None or steps < self._too_long_at:
             return []
-        return self._finish(steps - self._begun >= self.longest, steps)
+        finished = self._finish(steps - self._begun >= self.longest, steps)
+        self._too_long_at = int(self._begun.min()) + self.longest
+        return finished
 
     def make_room(self, size: int) -> None:
         """Have room for so many steps, which must be no fewer than there are."""
@@ -179,7 +188,7 @@ class Running:
         self.journal.wait()
         self.ring.reset()
         self.journal.changed()
-        self._begun = np.full(len(self._begun), self.ring.steps)
+        self._begun, self._too_long_at = np.full(len(self._begun), self.ring.steps), 0
 
     @property
     def begun(self) -> NDArray[np.int64]:

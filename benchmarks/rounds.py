@@ -1,0 +1,101 @@
+"""Measurements that take turns, so that a machine that slows down or is shared meets them all, and what they show."""
+
+import gc
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached, and what was.
+
+    Args:
+        target: in words, whose figure and what it is to be.
+        reached: the figure, in words.
+        met: whether that is enough.
+    """
+
+    target: str
+    reached: str
+    met: bool
+
+    def __str__(self) -> str:
+        return f"target: {self.target}: {self.reached}, {'met' if self.met else 'NOT MET'}"
+
+
+@dataclass
+class Rounds:
+    """A figure of each row for each round, and what rows are to reach.
+
+    Args:
+        title: what was measured.
+        heading: of the column of medians.
+        shown: how a figure is written there.
+        rows: figures, by name.
+        remarks_on: heading of the column of remarks; None for no such column.
+        remarks: what there is to know of a row, by name.
+        goals: what is to be reached.
+    """
+
+    title: str
+    heading: str
+    shown: Callable[[float], str]
+    rows: dict[str, list[float]]
+    remarks_on: str | None = None
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    goals: list[Goal] = field(default_factory=list)
+
+    def median(self, name: str) -> float:
+        """Of a row."""
+        return statistics.median(self.rows[name])
+
+    def ratio(self, name: str, other: str) -> float:
+        """How many times another's figure a row's is: the median over rounds, as in each both met the same machine."""
+        return statistics.median(self.ratios(name, other))
+
+    def ratios(self, name: str, other: str) -> list[float]:
+        """Those of all rounds, from the smallest."""
+        return sorted(one / two for one, two in zip(self.rows[name], self.rows[other], strict=True))
+
+    def print(self, console: Console) -> None:
+        """The title, a table, the goals."""
+        console.print(self.title, style="italic", highlight=False)
+        console.print(self.table(), highlight=False)
+        for goal in self.goals:
+            console.print(str(goal), highlight=False)
+
+    def table(self) -> Table:
+        """A row for each."""
+        table = Table()
+        table.add_column("")
+        several = any(len(figures) > 1 for figures in self.rows.values())
+        for heading in (self.heading, "quickest to slowest") if several else (self.heading,):
+            table.add_column(heading, justify="right", no_wrap=True)
+        if self.remarks_on is not None:
+            table.add_column(self.remarks_on)
+        for name, figures in self.rows.items():
+            cells = [self.shown(self.median(name))]
+            if several:
+                cells.append(f"{self.shown(min(figures))} to {self.shown(max(figures))}")
+            if self.remarks_on is not None:
+                cells.append(self.remarks.get(name, ""))
+            table.add_row(name, *cells)
+        return table
+
+    def figures(self) -> dict[str, object]:
+        """All of it, for a file."""
+        return {"unit": self.heading, "rows": self.rows, "goals": [asdict(goal) for goal in self.goals]}
+
+
+def in_turn(work: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """The figures of so many rounds, in each of which every row is measured once."""
+    rows: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, measure in work.items():
+            gc.collect()
+            rows[name].append(measure())
+    return rows

@@ -1,0 +1,38 @@
+"""The benchmark of persistence: every point of it can be measured, of ours and of every library that is installed."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = {"journal": 2, "training": 1, "reopening": 1, "bytes": 2}
+PEERS = {"PFRL": "pfrl", "torchrl": "torchrl", "Minari, HDF5": "minari", "Minari, Arrow": "minari"}
+
+
+@pytest.mark.parametrize("point", TABLES)
+def test_a_quick_run_measures_all_that_is_installed(point: str, tmp_path: Path) -> None:
+    measured = tmp_path / "figures.json"
+    script = [sys.executable, str(ROOT / "benchmarks" / "persistence.py")]
+    finished = subprocess.run(
+        [*script, "--quick", "--only", point, "--folder", str(tmp_path), "--json", str(measured)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert finished.returncode == 0, finished.stderr
+    tables = json.loads(measured.read_text())[point]
+    assert len(tables) == TABLES[point]
+    for table in tables:
+        assert all(figure > 0 for figures in table["rows"].values() for figure in figures)
+        assert table["goals"], "something of ours is to be reached"
+        assert all(goal["target"] in " ".join(finished.stdout.split()) for goal in table["goals"])
+        if point != "training":
+            there = {name for name, package in PEERS.items() if find_spec(package) is not None}
+            assert there < set(table["rows"])
+    assert [path.name for path in tmp_path.iterdir()] == [measured.name], "nothing else is left behind"

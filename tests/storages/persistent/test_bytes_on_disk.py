@@ -1,0 +1,33 @@
+"""What a closed storage of episodes leaves on disk: each episode once, compressed or, while it runs, in the journal."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from episodic import EpisodesModel, buffer
+from model import Stream
+
+from storages.persistent.blocks import Found, read
+
+
+@pytest.mark.parametrize("kind", ["vector", "frames"])
+def test_when_it_is_closed_the_journal_holds_nothing_but_the_episodes_that_run(kind: str, tmp_path: Path) -> None:
+    model, stream = EpisodesModel(5_000), Stream(2, kind, False, np.random.default_rng(0))
+    storage = buffer(tmp_path, kind, size=5_000)
+    for _ in range(2):
+        for _ in range(600):
+            sample = stream.step()
+            storage.insert_transition(sample)
+            model.insert(sample)
+        storage.close()
+        running = max(map(len, model.running.values()))
+        reached_back_to = max(storage.ring.stacked.values(), default=1) - 1
+        assert running <= journalled_steps(tmp_path / "running") <= running + reached_back_to < 100
+        storage = buffer(tmp_path, kind, size=5_000)
+        model.assert_holds(storage)
+    storage.close()
+
+
+def journalled_steps(directory: Path) -> int:
+    found = (found for path in sorted(directory.glob("*.steps")) for found in read(path))
+    return sum(one.block.steps - one.block.first for one in found if isinstance(one, Found))
