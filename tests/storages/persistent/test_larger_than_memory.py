@@ -9,7 +9,7 @@ import torch
 from episodic import Twins, updated
 from model import ALGORITHM, equal, through_a_file
 
-from storages import PersistentEpisodicBuffer, Sequences
+from storages import Episodes, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, DONE, DONE2, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 
 BUDGET = 30_000
@@ -71,7 +71,15 @@ def test_which_rows_a_batch_holds_follows_from_the_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, PRIORITIES, {"sequences": Sequences(4, burn_in=2), **PRIORITIES}], ids=["plain", "priority", "memory"]
+    "given",
+    [
+        {},
+        PRIORITIES,
+        {"sequences": Sequences(4, burn_in=2), **PRIORITIES},
+        {"sequences": Episodes(), **PRIORITIES},
+        {"sequences": Episodes(longest=2, packed=True, whole=False)},
+    ],
+    ids=["plain", "priority", "memory", "episodes", "pieces"],
 )
 def test_a_state_brings_back_what_was_in_memory(given: dict[str, Any], tmp_path: Path) -> None:
     twins = Twins(tmp_path, "frames", size=None, memory_bytes=20_000, commit_every=50, **given)
