@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
-from storages.core.fields import leaves, nest
+from storages.core.fields import leaves, nest, text
 from storages.episodes import Episodes
 from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.episodic_replay import EpisodicReplay
@@ -26,7 +26,7 @@ from storages.persistent.recording import Recording, columns_of
 from storages.persistent.resident import Resident
 from storages.persistent.running import Running
 from storages.sequences import Sequences
-from storages.storage import Discounting, Environments
+from storages.storage import Discounting, EmptyStorageError, Environments
 from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
 
 _STEPS_RUNNING = 1024
@@ -56,9 +56,10 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time, a volume of
     episodes for each 8 draws of each of its transitions. What is new comes into memory at once. Then, in each pass,
     every volume comes back once, in an order drawn for the pass, and stays until as much came after it as memory holds:
-    over whole passes, every transition is as likely as any other; within a batch, those in memory are. Priorities
-    decide among what is in memory, and weights are relative to that; errors of the rest are kept, four bytes for each
-    transition beyond ``memory_bytes``. Which rows a batch holds follows from the seed alone.
+    over whole passes, every transition is as likely as any other, or every episode where batches are of such; within a
+    batch, those in memory are. Priorities decide among what is in memory, and weights are relative to that; errors of
+    the rest are kept, four bytes for each transition beyond ``memory_bytes``. Which rows a batch holds follows from the
+    seed alone.
 
     Made again with the same directory, it holds the same episodes. Counters and the random generator are those of the
     last commit, errors those of the last :meth:`flush` or :meth:`close`.
@@ -73,8 +74,9 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
         weights_over: what the largest weight is 1 of: all that is in memory ("stored"), or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions. They begin anywhere.
-            ``across_episodes`` goes on into the episode that ended next.
+        sequences: make batches of sequences of steps, time first, or of whole episodes, instead of single transitions.
+            Sequences begin anywhere; ``across_episodes`` goes on into the episode that ended next. Of an episode that
+            is kept in pieces, none is whole; ``Episodes(whole=False)`` draws each of them.
         size_bytes: bytes on disk, beyond which the oldest volumes of episodes go; None for no bound.
         memory_bytes: how much of memory it may take. None for as much as ``size`` takes, or 1 GiB.
         commit_every: steps that are missing on disk at most.
@@ -347,8 +349,8 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """Refused: what is on disk does not change."""
         raise ValueError(
-            f"{type(self).__name__}: {key} cannot be replaced, what is on disk does not change; add_episode() stores "
-            f"episodes that are others"
+            f"{type(self).__name__}: {key} cannot be replaced, as what is on disk does not change; add_episode() stores "
+            f"a changed episode as another one"
         )
 
     # What anyone may ask
@@ -383,6 +385,14 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     def nbytes(self) -> int:
         """Bytes of memory: what is in memory, what runs, what waits to be written, what is read ahead."""
         return super().nbytes + self._directory.nbytes
+
+    def _refuse_if_empty(self) -> None:
+        if self._resident is not None and len(self) == 0:
+            raise EmptyStorageError(
+                f"{type(self).__name__}: no episode has ended yet, and batches are made of those that have; insert "
+                f"transitions until one does, or begin updates later"
+            )
+        super()._refuse_if_empty()
 
     def __repr__(self) -> str:
         bound = "any number of" if self.size is None else self.size
@@ -468,9 +478,13 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         except ValueError as error:
             raise PersistenceError(f"{folder} holds other observations: {error}") from None
         if self._ring.stacked != manifest.stacked:
+            there, told = (
+                {text(path): depth for path, depth in stacked.items()} or "none"
+                for stacked in (manifest.stacked, self._ring.stacked)
+            )
             raise PersistenceError(
-                f"{folder} holds stacked frames {manifest.stacked}, this storage is told of {self._ring.stacked}; make "
-                f"it for the same environments, or name another directory"
+                f"{folder} holds stacked frames: {there}; this storage is told of {told}; make it for the same "
+                f"environments, or name another directory"
             )
         shelving = self._directory.begin_archive(manifest, plan)
         largest = max((volume.rows for volume in shelving.archive.volumes), default=0)

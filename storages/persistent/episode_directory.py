@@ -166,9 +166,13 @@ class EpisodeDirectory:
             PersistenceError: nothing can be written.
         """
         if self.running is None or self.running.journal.closed:
-            why = "it is read only" if self._read_only else "it was closed, or this process was forked"
+            why, way_out = (
+                ("it was opened with read_only=True", "make it with read_only=False where nobody else writes")
+                if self._read_only
+                else ("it was closed, or this process was forked", "make it again where it was closed")
+            )
             raise PersistenceError(
-                f"{self._owner}: nothing can be written to {self.folder}: {why}; make a buffer with another directory"
+                f"{self._owner}: nothing can be written to {self.folder}: {why}; {way_out}, or name another directory"
             )
         return self.running
 

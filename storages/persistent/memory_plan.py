@@ -76,13 +76,12 @@ class MemoryPlan:
         if episodes is not None:
             in_ring += _INDEX_BYTES + -(-_START_BYTES // (episodes.longest or sys.maxsize))
         steps = int(_RING * budget / in_ring)
-        longest = int(min(_PIECE, _RUNNING / num_envs) * budget / on_disk)
-        if longest < 2 or steps < _FEWEST_PIECES * longest:
-            needed = int(2 * on_disk / min(_PIECE, _RUNNING / num_envs)) + 1
-            raise ValueError(f"memory_bytes must be at least {max(needed, budget + 1)} for such transitions")
-        if episodes is not None and longest < (episodes.longest or 0):
-            needed = int((episodes.longest or 0) * on_disk / min(_PIECE, _RUNNING / num_envs)) + on_disk
-            raise ValueError(f"memory_bytes must be at least {needed} to keep pieces of {episodes} whole")
+        of_a_byte = min(min(_PIECE, _RUNNING / num_envs) / on_disk, _RING / _FEWEST_PIECES / in_ring)
+        longest, asked = int(of_a_byte * budget), 0 if episodes is None else episodes.longest or 0
+        if longest < max(2, asked):
+            needed = int(max(2, asked) / of_a_byte) + 1
+            what = f"pieces of {asked} steps of such transitions, which {episodes} asks for" if asked else ""
+            raise ValueError(f"memory_bytes must be at least {needed} for {what or 'such transitions'}, got {budget}")
         rows = min(rows, _power_of_two(longest, 1, rows))
         ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in _with_ends(layout))
         if episodes is not None:

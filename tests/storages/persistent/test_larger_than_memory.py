@@ -1,8 +1,13 @@
 """What does not fit memory is drawn as what does: as often, within the budget, and the same way each time."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import limited_memory
 import numpy as np
 import pytest
 import torch
@@ -138,6 +143,29 @@ def test_short_episodes_do_not_exceed_the_budget(length: int, tmp_path: Path) ->
     list(storage.generate_batches(100, 32))
     assert storage.nbytes <= BUDGET
     storage.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts, and limits, all private memory of a process")
+def test_a_process_that_may_have_a_quarter_of_the_data_in_memory_draws_all_of_it(tmp_path: Path) -> None:
+    budget, slack = 32 << 20, 32 << 20
+    episodes = 4 * budget // (limited_memory.LENGTH * limited_memory.BYTES_OF_A_STEP) + 1
+    limited_memory.fill(tmp_path / "kept", episodes)
+    finished = subprocess.run(
+        [sys.executable, limited_memory.__file__, str(tmp_path / "kept"), str(budget), str(slack)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr
+    figures = json.loads(finished.stdout)
+    for kind in limited_memory.KINDS:
+        drawn = figures[kind]
+        assert drawn["stored"] == episodes * limited_memory.LENGTH > 4 * drawn["in memory"]
+        assert drawn["episodes met"] == episodes
+        assert drawn["storage's bytes"] <= budget
+        assert drawn["private bytes"] <= budget + slack
+    assert figures["with more"] == "refused", "the limit is one"
 
 
 def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:
