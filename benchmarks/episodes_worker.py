@@ -40,10 +40,10 @@ def bytes_of_a_step() -> int:
     return 4 * (_OBSERVATION + _ACTION + 1) + 3
 
 
-def fill(directory: Path, steps: int) -> None:
-    """Write episodes of random numbers, which cannot be compressed."""
+def fill(directory: Path, steps: int, memory_bytes: int) -> None:
+    """Write episodes of random numbers, which cannot be compressed, to be drawn within so much memory."""
     draw, stored = np.random.default_rng(0), 0
-    storage = _made(directory, None, 64 << 20)
+    storage = _made(directory, None, memory_bytes)
     while stored < steps:
         length = int(draw.integers(*_LENGTHS))
         numbers = draw.standard_normal((length + 1, _OBSERVATION + _ACTION + 1), np.float32)
@@ -65,7 +65,7 @@ def _serve(directory: Path, way: str, memory_bytes: int, slack_bytes: int | None
     torch.set_num_threads(1)
     sequences, batch_size = WAYS[way]
     with tempfile.TemporaryDirectory() as warm:
-        fill(Path(warm) / "warm", _WARM_UP_STEPS)
+        fill(Path(warm) / "warm", _WARM_UP_STEPS, _WARM_UP_BYTES)
         storage = _made(Path(warm) / "warm", sequences, _WARM_UP_BYTES, read_only=True)
         for _ in storage.generate_batches(500, batch_size):
             pass

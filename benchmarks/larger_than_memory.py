@@ -55,7 +55,7 @@ def main(arguments: Arguments) -> None:
         console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
     with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
         directory = Path(temporary) / "episodes"
-        fill(directory, _TIMES_THE_BUDGET * budget // bytes_of_a_step() + 1)
+        fill(directory, _TIMES_THE_BUDGET * budget // bytes_of_a_step() + 1, budget)
         figures = {}
         for way in WAYS:
             count = batches[way] // (10 if arguments.quick else 1)

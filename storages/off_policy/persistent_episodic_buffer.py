@@ -349,8 +349,8 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """Refused: what is on disk does not change."""
         raise ValueError(
-            f"{type(self).__name__}: {key} cannot be replaced, as what is on disk does not change; add_episode() stores "
-            f"a changed episode as another one"
+            f"{type(self).__name__}: {key} cannot be replaced, because what is on disk does not change; add_episode() "
+            f"stores a changed episode as another one"
         )
 
     # What anyone may ask

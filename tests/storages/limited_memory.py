@@ -31,9 +31,9 @@ def made(directory: Path, memory: int, **given: Any) -> Any:
     return factory("cpu", None, ALGORITHM, None)
 
 
-def fill(directory: Path, episodes: int) -> None:
+def fill(directory: Path, episodes: int, memory: int) -> None:
     """Every number of an observation, and the action, says which step it is."""
-    storage = made(directory, 1 << 24)
+    storage = made(directory, memory)
     for episode in range(episodes):
         numbers = np.arange(episode * LENGTH, (episode + 1) * LENGTH + 1)[:, None]
         fields = {ACT: numbers[:-1], REW: np.ones((LENGTH, 1), np.float32)}
@@ -68,7 +68,7 @@ def status(name: str) -> int:
 def main(directory: Path, budget: int, slack: int) -> None:
     # What is compiled, and imported late, is not of the storage.
     with tempfile.TemporaryDirectory() as warm:
-        fill(Path(warm) / "warm", 80)
+        fill(Path(warm) / "warm", 80, 1 << 20)
         for kind, sequences in KINDS.items():
             storage = made(Path(warm) / "warm", 1 << 20, sequences=sequences, read_only=True)
             assert draw(storage, kind, 1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from model import ALGORITHM, Stream
 from windows_model import assert_windows
 
-from storages import Episodes, PersistentEpisodicBuffer, Sequences
+from storages import Episodes, PersistentEpisodicBuffer
 from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 
 PRIORITIES: dict[str, Any] = {"alpha": 1.0, "beta": 0.5, "default_error": 1.0}
@@ -26,9 +26,7 @@ BUDGET = 40_000
 @given(
     kind=st.sampled_from(["vector", "dict", "dict of frames"]),
     num_envs=st.integers(1, 3),
-    sequences=st.none()
-    | st.builds(Sequences, st.integers(1, 6), burn_in=st.integers(0, 2))
-    | st.builds(Episodes, st.none() | st.integers(1, 6), packed=st.booleans(), whole=st.booleans()),
+    sequences=st.none() | st.builds(Episodes, st.none() | st.integers(1, 6), packed=st.booleans(), whole=st.booleans()),
     n_step=st.sampled_from([1, 3]),
     given=st.sampled_from([{}, PRIORITIES]),
     seed=st.integers(0, 2**20),
@@ -196,7 +194,7 @@ def test_pieces_that_memory_cannot_keep_whole_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match=r"at least \d+ for pieces of 400 steps .*, got 40000") as refused:
         filled(tmp_path / "refused", [500], sequences=Episodes(longest=400))
     needed = int(str(refused.value).split("at least ")[1].split()[0])
-    storage = filled(tmp_path, [500], needed, sequences=Episodes(longest=400))
+    storage = filled(tmp_path / "kept", [500], needed, sequences=Episodes(longest=400))
     assert next(storage.generate_batches(1, 4))[MASK].sum(0).unique().tolist() == [400.0]
     storage.close()
 
