@@ -32,7 +32,7 @@ WAYS: dict[str, tuple[Sequences | Episodes | None, int]] = {
 """What batches are made of, and of how many."""
 _OBSERVATION, _ACTION = 17, 6
 _LENGTHS = (50, 350)
-_WARM_UP_STEPS, _WARM_UP_BYTES = 20_000, 1 << 20
+_WARM_UP_STEPS, _WARM_UP_BYTES = 20_000, 2 << 20
 
 
 def bytes_of_a_step() -> int:

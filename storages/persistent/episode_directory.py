@@ -167,7 +167,7 @@ class EpisodeDirectory:
         """
         if self.running is None or self.running.journal.closed:
             why, way_out = (
-                ("it was opened with read_only=True", "make it with read_only=False where nobody else writes")
+                ("it is read only", "make it with read_only=False where nobody else writes")
                 if self._read_only
                 else ("it was closed, or this process was forked", "make it again where it was closed")
             )

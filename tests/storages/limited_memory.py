@@ -68,9 +68,9 @@ def status(name: str) -> int:
 def main(directory: Path, budget: int, slack: int) -> None:
     # What is compiled, and imported late, is not of the storage.
     with tempfile.TemporaryDirectory() as warm:
-        fill(Path(warm) / "warm", 80, 1 << 20)
+        fill(Path(warm) / "warm", 80, 2 << 20)
         for kind, sequences in KINDS.items():
-            storage = made(Path(warm) / "warm", 1 << 20, sequences=sequences, read_only=True)
+            storage = made(Path(warm) / "warm", 2 << 20, sequences=sequences, read_only=True)
             assert draw(storage, kind, 1)
             storage.close()
     before = status("RssAnon")
