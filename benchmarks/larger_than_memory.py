@@ -27,7 +27,7 @@ _WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 _ON_DISK, _IN_MEMORY = "a quarter in memory", "all in memory"
 _TARGET = Target(at_least=1 / 3, other=_IN_MEMORY)
 _TIMES_THE_BUDGET = 4
-_SLACK_BYTES = 48 << 20
+_SLACK_BYTES = 32 << 20
 """Of private memory that is not the storage's: batches, threads, what the allocator does not give back."""
 
 

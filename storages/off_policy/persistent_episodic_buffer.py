@@ -242,15 +242,18 @@ class PersistentEpisodicBuffer(EpisodicReplay):
 
     # Whole episodes
 
-    def episodes(self) -> Iterator[Episode]:
+    def episodes(self, *, whole: bool = False) -> Iterator[Episode]:
         """All stored episodes, the oldest first, read from disk volume by volume.
 
         Those that run are not among them. One that was kept in pieces is several.
 
+        Args:
+            whole: leave out pieces, and those that were broken off.
+
         Raises:
             DamageError: one cannot be read; the text names the file and the episodes.
         """
-        return self._directory.episodes(self._ring.layout)
+        return self._directory.episodes(self._ring.layout, whole=whole)
 
     def refresh(self) -> None:
         """Take up what another process has written since; of a buffer that is ``read_only``.

@@ -314,24 +314,20 @@ class EpisodeDirectory:
 
     # Out
 
-    def episodes(self, layout: Layout) -> Iterator[Episode]:
-        """All live episodes that have ended, the oldest first, read volume by volume.
+    def episodes(self, layout: Layout, *, whole: bool) -> Iterator[Episode]:
+        """All live episodes that have ended, or the whole ones of them, the oldest first, read volume by volume.
 
         Raises:
             DamageError: one cannot be read; the text names the file and the episodes.
         """
         if self.shelving is None:
             return
+        live = self.ledger.live
         for first, volume in sorted(self.shelving.volumes.items()):
-            if volume.end > self.ledger.live:
-                number = first
-                for episode in self.shelving.read(volume).episodes(layout):
-                    if number >= self.ledger.live:
-                        yield episode
-                    number += len(episode)
+            if volume.end > live:
+                yield from episodes_since(live, first, self.shelving.read(volume), layout, whole=whole)
         for first, recording in list(self.shelving.loose()):
-            if first >= self.ledger.live:
-                yield from recording.episodes(layout)
+            yield from episodes_since(live, first, recording, layout, whole=whole)
 
     def recording_of(self, first: int, count: int) -> Recording:
         """Whole episodes by the numbers of their transitions, all of one volume."""
@@ -384,6 +380,16 @@ def marks_of(state: Mapping[str, Any], archive: Archive, journalled: Ring) -> li
     envs, steps = journalled.envs, journalled.steps
     said, recorded = ([*marks, *[0] * envs][:envs] for marks in (state["marks"], archive.marks))
     return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
+
+
+def episodes_since(
+    live: int, first: int, recording: Recording, layout: Layout, *, whole: bool = False
+) -> Iterator[Episode]:
+    """Those of a recording, whose first transition has the number ``first``, that begin with transition ``live``."""
+    _, left = recording.since(first, live)
+    for chosen, episode in zip(left.whole, left.episodes(layout), strict=True):
+        if chosen or not whole:
+            yield episode
 
 
 def nothing_on_disk() -> dict[str, Any]:

@@ -170,7 +170,7 @@ def finished_since(
     """
     known = np.array(marks, np.int64)
     begun: NDArray[np.int64] = np.maximum(ring.first, known)
-    for env in np.flatnonzero((known < ring.first) & ~ring.column(DONE)[ring.first % ring.rows, :, 0]):
+    for env in np.flatnonzero((known < ring.first) & ~ring.column(DONE)[ring.first % ring.rows, :, 0]).tolist():
         # What is left of an episode that was forgotten, or lost.
         ends = np.flatnonzero(ring.broken()[:, env])
         begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps

@@ -10,7 +10,7 @@ from storages.persistent.archive import Archive
 from storages.persistent.archive_manifest import NAME, ArchiveManifest
 from storages.persistent.datasets.dataset import About, Dataset
 from storages.persistent.episode import Episode
-from storages.persistent.episode_directory import RUNNING, marks_of
+from storages.persistent.episode_directory import RUNNING, episodes_since, marks_of
 from storages.persistent.errors import DatasetError
 from storages.persistent.manifest import Manifest
 from storages.persistent.reading import read_ring
@@ -73,12 +73,6 @@ class EpisodeDirectoryDataset(Dataset):
     def _episodes(self) -> Iterator[Episode]:
         for volume in self._archive.volumes:
             if volume.end > self._live:
-                yield from self._live_ones(volume.first, self._archive.read(volume))
+                yield from episodes_since(self._live, volume.first, self._archive.read(volume), self._layout)
         for first, recording in self._loose:
-            yield from self._live_ones(first, recording)
-
-    def _live_ones(self, first: int, recording: Recording) -> Iterator[Episode]:
-        for episode in recording.episodes(self._layout):
-            if first >= self._live:
-                yield episode
-            first += len(episode)
+            yield from episodes_since(self._live, first, recording, self._layout)

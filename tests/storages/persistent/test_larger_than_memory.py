@@ -164,7 +164,7 @@ def test_a_process_that_may_have_a_quarter_of_the_data_in_memory_draws_all_of_it
         assert drawn["stored"] == episodes * limited_memory.LENGTH > 4 * drawn["in memory"]
         assert drawn["episodes met"] == episodes
         assert drawn["storage's bytes"] <= budget
-        assert drawn["private bytes"] <= budget + slack
+        assert drawn["private bytes"] <= budget
     assert figures["with more"] == "refused", "the limit is one"
 
 

@@ -14,6 +14,7 @@ from model import ALGORITHM, Stream
 from windows_model import assert_windows
 
 from storages import Episodes, PersistentEpisodicBuffer
+from storages.persistent import episodes_of
 from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 
 PRIORITIES: dict[str, Any] = {"alpha": 1.0, "beta": 0.5, "default_error": 1.0}
@@ -188,6 +189,14 @@ def test_of_an_episode_that_is_kept_in_pieces_each_is_drawn_where_parts_are(tmp_
         assert len(pieces) > 201
         assert lengths == ({10} if whole else set(pieces))
         storage.close()
+
+
+def test_all_episodes_become_a_data_set_although_few_are_in_memory(tmp_path: Path) -> None:
+    storage = filled(tmp_path, [110, *LENGTHS])
+    assert len(storage) > 4 * storage.ring.live_steps
+    assert [len(episode) for episode in episodes_of(storage, whole=True)] == LENGTHS
+    assert sum(len(episode) for episode in episodes_of(storage)) == 110 + sum(LENGTHS)
+    storage.close()
 
 
 def test_pieces_that_memory_cannot_keep_whole_are_refused(tmp_path: Path) -> None:
