@@ -6,16 +6,23 @@ from typing import Any
 import numpy as np
 import torch
 
+from storages.core.fields import text
 from storages.core.priorities import Priorities
 from storages.episodes import Episodes
 from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import Rows
+from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode_directory import EpisodeDirectory
+from storages.persistent.errors import PersistenceError
 from storages.persistent.known_errors import KnownErrors
+from storages.persistent.memory_plan import MemoryPlan
 from storages.persistent.recording import Recording
 from storages.persistent.resident import Resident, Stretch
 from storages.persistent.running import Finished
 from storages.sequences import Sequences
+
+_DRAWS_EACH = 8.0
+"""How often a transition is drawn, on average, before another takes its place in memory."""
 
 
 class EpisodicReplay(PERBuffer):
@@ -62,6 +69,34 @@ class EpisodicReplay(PERBuffer):
         return super()._where_to_begin(first)
 
     # What comes and goes
+
+    def _make(self, manifest: ArchiveManifest, plan: MemoryPlan) -> None:
+        """Make the ring, and what fills it from the archive that a manifest tells of."""
+        folder = self._directory.folder
+        self._ring.resize(plan.steps)
+        try:
+            self._ring.prepare(manifest.layout, 1)
+        except ValueError as error:
+            raise PersistenceError(f"{folder} holds other observations: {error}") from None
+        if self._ring.stacked != manifest.stacked:
+            there, told = (
+                {text(path): depth for path, depth in stacked.items()} or "none"
+                for stacked in (manifest.stacked, self._ring.stacked)
+            )
+            raise PersistenceError(
+                f"{folder} holds stacked frames: {there}; this storage is told of {told}; make it for the same "
+                f"environments, or name another directory"
+            )
+        shelving = self._directory.begin_archive(manifest, plan)
+        largest = max((volume.rows for volume in shelving.archive.volumes), default=0)
+        if (needed := plan.memory_for(largest, manifest)) > (self.memory_bytes or needed):
+            raise ValueError(
+                f"{type(self).__name__}: memory_bytes must be at least {needed} for the longest episodes in {folder}, "
+                f"got {self.memory_bytes}"
+            )
+        self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, shelving)
+        if self._knows_episodes:
+            self._index_episodes()
 
     def _hold(self, state: Mapping[str, Any] | None) -> None:
         """Have in memory what fits; ``state`` says what was there, None where nobody knows."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
-from storages.core.fields import leaves, nest, text
+from storages.core.fields import leaves, nest
 from storages.episodes import Episodes
 from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.episodic_replay import EpisodicReplay
@@ -23,7 +23,6 @@ from storages.persistent.journalled_storage import close_at_exit
 from storages.persistent.known_errors import KnownErrors
 from storages.persistent.memory_plan import MemoryPlan
 from storages.persistent.recording import Recording, columns_of
-from storages.persistent.resident import Resident
 from storages.persistent.running import Running
 from storages.sequences import Sequences
 from storages.storage import Discounting, EmptyStorageError, Environments
@@ -31,8 +30,6 @@ from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
 
 _STEPS_RUNNING = 1024
 """That there is room for at first."""
-_DRAWS_EACH = 8.0
-"""How often a transition is drawn, on average, before another takes its place in memory."""
 
 
 class _OneEnvironment:
@@ -146,7 +143,6 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         self.directory, self.commit_every, self.durable = directory, commit_every, durable
         self.size_bytes, self.memory_bytes = size_bytes, memory_bytes
         self.read_only, self.ancestor = read_only, ancestor
-        self._state_as_made = self._state_beside_the_ring()
         try:
             with self._named():
                 self._open(self._directory.claim())
@@ -472,33 +468,6 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             )
         except ValueError as error:
             raise ValueError(f"{type(self).__name__}: {error}") from None
-
-    def _make(self, manifest: ArchiveManifest, plan: MemoryPlan) -> None:
-        folder = self._directory.folder
-        self._ring.resize(plan.steps)
-        try:
-            self._ring.prepare(manifest.layout, 1)
-        except ValueError as error:
-            raise PersistenceError(f"{folder} holds other observations: {error}") from None
-        if self._ring.stacked != manifest.stacked:
-            there, told = (
-                {text(path): depth for path, depth in stacked.items()} or "none"
-                for stacked in (manifest.stacked, self._ring.stacked)
-            )
-            raise PersistenceError(
-                f"{folder} holds stacked frames: {there}; this storage is told of {told}; make it for the same "
-                f"environments, or name another directory"
-            )
-        shelving = self._directory.begin_archive(manifest, plan)
-        largest = max((volume.rows for volume in shelving.archive.volumes), default=0)
-        if (needed := plan.memory_for(largest, manifest)) > (self.memory_bytes or needed):
-            raise ValueError(
-                f"{type(self).__name__}: memory_bytes must be at least {needed} for the longest episodes in {folder}, "
-                f"got {self.memory_bytes}"
-            )
-        self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, shelving)
-        if self._knows_episodes:
-            self._index_episodes()
 
     def _let_go(self) -> None:
         if self._resident is not None:
