@@ -47,7 +47,10 @@ class EpisodeStarts:
             self._make_room(ring.envs)
 
     def put(self, begin: int) -> None:
-        """Take up the steps from one on, which were put into the ring, and what went before: whole episodes, both."""
+        """Take up the steps from one on, which were put into the ring, and forget those that it dropped.
+
+        Both must be whole episodes; the index must have been told.
+        """
         ring = self._ring
         if begin == ring.oldest:
             self._bounds[:] = 0

@@ -32,6 +32,7 @@ class EpisodicReplay(PERBuffer):
     Priorities, errors and the index of episodes follow what comes and goes.
     """
 
+    memory_bytes: int | None
     _directory: EpisodeDirectory
     """All episodes."""
     _resident: Resident | None = None
