@@ -26,6 +26,7 @@ bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside c
 
 bench-persistence: $(ENV) .venv/.installed-bench  ## what it costs to keep experience on disk, beside PFRL, torchrl and Minari
 	$(BIN)/python benchmarks/persistence.py $(BENCH)
+	$(BIN)/python benchmarks/larger_than_memory.py $(BENCH)
 
 learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, prioritised.md: several seeds of everything
 	runs=runs/learning-$$(date +%Y%m%d-%H%M%S) && \

@@ -32,12 +32,8 @@ class EpisodeStarts:
         # Behind those that may be drawn there is room for more, before them that of those that are gone.
         self._starts = np.empty(max(_FEWEST_PLACES, ring.live_transitions), np.int64)
         self._bounds = np.zeros(2, np.int64)
-        live, places = (ring.oldest, ring.steps, index.first), (self._starts, self._bounds)
-        if self._whole:
-            kernel.add_all_whole(*live, *self._flags, self._longest, *places, self._added)
-        else:
-            kernel.add_all_parts(*live, self._longest, *places, self._added, self._moved)
-        self._make_room()
+        self._add_all(ring.oldest)
+        self._make_room(ring.envs)
 
     def inserted(self) -> None:
         """Take up the step that was just inserted."""
@@ -48,7 +44,21 @@ class EpisodeStarts:
         else:
             self._num_added, self._num_moved = kernel.add_parts(*step, self._longest, *places, self._added, self._moved)
         if self._bounds[1] + ring.envs > len(self._starts):
-            self._make_room()
+            self._make_room(ring.envs)
+
+    def put(self, begin: int) -> None:
+        """Take up the steps from one on, which were put into the ring, and forget those that it dropped.
+
+        Both must be whole episodes; the index must have been told.
+        """
+        ring = self._ring
+        if begin == ring.oldest:
+            self._bounds[:] = 0
+        self._bounds[0] += np.searchsorted(self.numbers, ring.start)
+        steps = np.arange(begin, ring.steps)
+        since = steps[:, None] - self._index.first[steps % ring.rows]
+        self._make_room(int(np.count_nonzero(since % self._longest == 0)))
+        self._add_all(begin)
 
     # What may be drawn
 
@@ -115,8 +125,16 @@ class EpisodeStarts:
         starts: NDArray[np.int64] = np.maximum(begins, ring.oldest) * ring.envs + envs
         return starts
 
-    def _make_room(self) -> None:
+    def _add_all(self, begin: int) -> None:
+        ring, places = self._ring, (self._starts, self._bounds)
+        steps = (begin, ring.steps, ring.oldest, self._index.first)
+        if self._whole:
+            kernel.add_all_whole(*steps, *self._flags, self._longest, *places, self._added)
+        else:
+            kernel.add_all_parts(*steps, self._longest, *places, self._added, self._moved)
+
+    def _make_room(self, more: int) -> None:
         numbers = self.numbers
-        self._starts = np.empty(max(_FEWEST_PLACES, 2 * (len(numbers) + self._ring.envs)), np.int64)
+        self._starts = np.empty(max(_FEWEST_PLACES, 2 * (len(numbers) + more)), np.int64)
         self._starts[: len(numbers)] = numbers
         self._bounds[:] = 0, len(numbers)

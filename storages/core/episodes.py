@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.episodes import OPEN, add_step, add_steps
+from storages.core.kernels.episodes import OPEN, add_part, add_step, add_steps
 from storages.core.ring import Ring
 
 
@@ -30,6 +30,10 @@ class EpisodeIndex:
     def inserted(self) -> None:
         """Take up the step that was just inserted."""
         add_step(self._aside_numbers, self._ring.steps - 1, self._ring.oldest, self.first, self.last)
+
+    def put(self, begin: int) -> None:
+        """Take up the steps from one on, which were put into the ring behind what it still holds."""
+        add_part(self._aside_numbers, begin, self._ring.steps, self._ring.oldest, self.first, self.last)
 
     def first_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """(B,): the oldest live transition of the episode of each."""

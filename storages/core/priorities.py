@@ -79,10 +79,13 @@ class Priorities:
 
     def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
         """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
-        rows = np.arange(first, first + len(errors)) % self._leaves
+        transitions = np.arange(first, first + len(errors))
+        rows = transitions % self._leaves
         masses = self.priority(errors)
-        steps = np.arange(first, first + len(errors)) // self._ring.envs
-        masses[steps % self._stride != 0] = 0
+        if self._starts is None:
+            masses[transitions // self._ring.envs % self._stride != 0] = 0
+        else:
+            masses[~self._starts.among(transitions)] = 0
         self._errors[rows] = errors
         self._tree.set(np.arange(*gone) % self._leaves, 0.0)
         self._tree.set(rows, masses)

@@ -1,8 +1,8 @@
 """Whole episodes on disk: data larger than memory, sampled as if it were in memory."""
 
-import bisect
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,36 +10,26 @@ import numpy as np
 import torch
 
 from storages.core.fields import leaves, nest
-from storages.core.priorities import Priorities
+from storages.episodes import Episodes
 from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
+from storages.off_policy.episodic_replay import EpisodicReplay
 from storages.off_policy.per_buffer import PERBuffer
-from storages.off_policy.replay_buffer import Rows
-from storages.persistent.archive import Archive, Record
 from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode import Episode
+from storages.persistent.episode_directory import EpisodeDirectory, nothing_on_disk
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import Position
 from storages.persistent.journalled_storage import close_at_exit
 from storages.persistent.known_errors import KnownErrors
-from storages.persistent.ledger import Ledger
-from storages.persistent.lock import Lock
-from storages.persistent.manifest import Manifest
 from storages.persistent.memory_plan import MemoryPlan
-from storages.persistent.opening import manifest_to_read, manifest_to_write
 from storages.persistent.recording import Recording, columns_of
-from storages.persistent.resident import Resident, Stretch
-from storages.persistent.running import Finished, Running
-from storages.persistent.segments import sync_directory
-from storages.persistent.shelving import Shelving
+from storages.persistent.running import Running
 from storages.sequences import Sequences
-from storages.storage import Discounting, Environments
+from storages.storage import Discounting, EmptyStorageError, Environments
 from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
 
-_RUNNING = "running"
 _STEPS_RUNNING = 1024
 """That there is room for at first."""
-_DRAWS_EACH = 8.0
-"""How often a transition is drawn, on average, before another takes its place in memory."""
 
 
 class _OneEnvironment:
@@ -51,7 +41,7 @@ class _OneEnvironment:
         self.stacked_frames = getattr(envs, "stacked_frames", 0)
 
 
-class PersistentEpisodicBuffer(PERBuffer):
+class PersistentEpisodicBuffer(EpisodicReplay):
     """Replay of whole episodes that live on disk, in a zarr group, of which as much as fits is in memory.
 
     An episode goes into the buffer when it ends, is broken off, or gets so long that it is kept in pieces: longer than
@@ -63,9 +53,10 @@ class PersistentEpisodicBuffer(PERBuffer):
     they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time, a volume of
     episodes for each 8 draws of each of its transitions. What is new comes into memory at once. Then, in each pass,
     every volume comes back once, in an order drawn for the pass, and stays until as much came after it as memory holds:
-    over whole passes, every transition is as likely as any other; within a batch, those in memory are. Priorities
-    decide among what is in memory, and weights are relative to that; errors of the rest are kept, four bytes for each
-    transition beyond ``memory_bytes``. Which rows a batch holds follows from the seed alone.
+    over whole passes, every transition is as likely as any other, or every episode where batches are of such; within a
+    batch, those in memory are. Priorities decide among what is in memory, and weights are relative to that; errors of
+    the rest are kept, four bytes for each transition beyond ``memory_bytes``. Which rows a batch holds follows from the
+    seed alone.
 
     Made again with the same directory, it holds the same episodes. Counters and the random generator are those of the
     last commit, errors those of the last :meth:`flush` or :meth:`close`.
@@ -80,8 +71,9 @@ class PersistentEpisodicBuffer(PERBuffer):
         default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
         weights_over: what the largest weight is 1 of: all that is in memory ("stored"), or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
-        sequences: make batches of sequences of steps, time first, instead of single transitions. They begin anywhere.
-            ``across_episodes`` goes on into the episode that ended next.
+        sequences: make batches of sequences of steps, time first, or of whole episodes, instead of single transitions.
+            Sequences begin anywhere; ``across_episodes`` goes on into the episode that ended next. Of an episode that
+            is kept in pieces, none is whole; ``Episodes(whole=False)`` draws each of them.
         size_bytes: bytes on disk, beyond which the oldest volumes of episodes go; None for no bound.
         memory_bytes: how much of memory it may take. None for as much as ``size`` takes, or 1 GiB.
         commit_every: steps that are missing on disk at most.
@@ -110,7 +102,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         *,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
-        sequences: Sequences | None = None,
+        sequences: Sequences | Episodes | None = None,
         size_bytes: Count | None = None,
         memory_bytes: Count | None = None,
         commit_every: Count = 1_000,
@@ -119,15 +111,18 @@ class PersistentEpisodicBuffer(PERBuffer):
         ancestor: str | Path | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
-        self._folder = Path(directory).absolute()
-        self._lock: Lock | None = None
-        self._running: Running | None = None
-        self._shelving: Shelving | None = None
-        self._resident: Resident | None = None
+        self._directory = EpisodeDirectory(
+            Path(directory).absolute(),
+            type(self).__name__,
+            size=size,
+            size_bytes=size_bytes,
+            durable=durable,
+            read_only=read_only,
+            ancestor=None if ancestor is None else Path(ancestor).absolute(),
+        )
         self._stacked_frames = getattr(envs, "stacked_frames", 0)
         self._told_envs = envs.num_envs if envs is not None else None
         self._known = KnownErrors()
-        self._ledger = Ledger()
         super().__init__(
             device,
             actor,
@@ -148,9 +143,9 @@ class PersistentEpisodicBuffer(PERBuffer):
         self.directory, self.commit_every, self.durable = directory, commit_every, durable
         self.size_bytes, self.memory_bytes = size_bytes, memory_bytes
         self.read_only, self.ancestor = read_only, ancestor
-        self._state_as_made = self._state_beside_the_ring()
         try:
-            self._open()
+            with self._named():
+                self._open(self._directory.claim())
         except BaseException:
             self._let_go()
             raise
@@ -173,7 +168,7 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def init_tensors(self, sample: Sample) -> None:
         """Fix shapes and dtypes by a sample, which is not stored; the first insertion does so by itself."""
-        running = self._open_running()
+        running = self._directory.writable()
         running.ring.init_columns(sample)
         self._begin_with(running)
 
@@ -185,12 +180,12 @@ class PersistentEpisodicBuffer(PERBuffer):
             PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
                 one was stored.
         """
-        running = self._open_running()
-        shelving = self._shelving
-        if shelving is not None:
-            self._advance(running, shelving)
+        running = self._directory.writable()
+        begins = self._resident is None
+        if not begins:
+            self._let_go_of(self._directory.advance(self._state_beside_the_ring))
         finished = running.insert(sample, self._state_beside_the_ring)
-        if shelving is None:
+        if begins:
             self._begin_with(running)
             finished += running.cut()
         for one in finished:
@@ -202,11 +197,11 @@ class PersistentEpisodicBuffer(PERBuffer):
 
         Raises:
             SampleError: it does not fit what is stored.
-            PersistenceError: earlier ones could not be written, or the buffer is read only.
+            PersistenceError: earlier ones could not be written, or the buffer is read only, or the episode is too long.
         """
-        running = self._open_running()
-        if self._shelving is not None:
-            self._advance(running, self._shelving)
+        running = self._directory.writable()
+        if self._resident is not None:
+            self._let_go_of(self._directory.advance(self._state_beside_the_ring))
         columns, length = columns_of(episode), len(episode)
         sample = nest({path: column[:1] for path, column in columns.items()})
         sample[OBS2] = nest({path: column[1:2] for path, column in columns.items() if path[0] == OBS})[OBS]
@@ -230,44 +225,31 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def reset(self) -> None:
         """Empty, ready, memory kept; what is on disk is deleted."""
-        running, shelving = self._open_running(), self._shelving
-        if shelving is None or self._resident is None:
+        directory, resident = self._directory, self._resident
+        directory.writable()
+        if resident is None:
             return
-        self._settle(running, shelving)
-        running.reset()
-        marks = running.begun.tolist()
-        self._written(lambda: shelving.archive.begin_anew(marks, self._ledger.next))
-        shelving.begin_anew()
-        following = self._ledger.next
-        self._ledger.begin(following, following)
-        self._resident.forget(following)
+        directory.reset(self._state_beside_the_ring)
+        resident.forget(directory.ledger.live)
+        self._changed([], None)
         if self._priorities is not None:
             self._priorities.reset()
         self.flush()
 
     # Whole episodes
 
-    def episodes(self) -> Iterator[Episode]:
+    def episodes(self, *, whole: bool = False) -> Iterator[Episode]:
         """All stored episodes, the oldest first, read from disk volume by volume.
 
         Those that run are not among them. One that was kept in pieces is several.
 
+        Args:
+            whole: leave out pieces, and those that were broken off.
+
         Raises:
             DamageError: one cannot be read; the text names the file and the episodes.
         """
-        if self._shelving is None:
-            return
-        layout = self._ring.layout
-        for first, volume in sorted(self._shelving.volumes.items()):
-            if volume.end > self._ledger.live:
-                number = first
-                for episode in self._shelving.read(volume).episodes(layout):
-                    if number >= self._ledger.live:
-                        yield episode
-                    number += len(episode)
-        for first, recording in list(self._shelving.loose()):
-            if first >= self._ledger.live:
-                yield from recording.episodes(layout)
+        return self._directory.episodes(self._ring.layout, whole=whole)
 
     def refresh(self) -> None:
         """Take up what another process has written since; of a buffer that is ``read_only``.
@@ -278,21 +260,14 @@ class PersistentEpisodicBuffer(PERBuffer):
         """
         if not self.read_only:
             raise ValueError(f"{type(self).__name__}: only a buffer with read_only=True is refreshed")
-        shelving = self._shelving
-        if shelving is None or self._resident is None:
-            self._open_archive(manifest_to_read(self._folder))
-            return
-        known = set(shelving.volumes)
-        shelving.archive.refresh()
-        shelving.begin_anew()
-        new = [volume for first, volume in sorted(shelving.volumes.items()) if first not in known]
+        resident = self._resident
+        assert resident is not None
+        new, gone = self._directory.refresh()
+        self._let_go_of(gone)
+        live = self._directory.ledger.live
         for volume in new:
-            self._ledger.count(volume.first, volume.lengths.tolist())
-        shelving.forget(shelving.archive.live)
-        self._gone(self._ledger.let_go(shelving.archive.live))
-        for volume in new:
-            if volume.end > self._ledger.live:
-                self._changed(*self._resident.add_volume(volume, self._ledger.live))
+            if volume.end > live:
+                self._changed(*resident.add_volume(volume, live))
 
     # On disk
 
@@ -324,18 +299,15 @@ class PersistentEpisodicBuffer(PERBuffer):
         Raises:
             PersistenceError: not everything could be written; the directory is let go all the same.
         """
-        if self._lock is None or not self._lock.held:
-            self._let_go()
-            return
         try:
-            if self._shelving is not None:
-                self._shelving.close_volume(self._ledger.live)
-            self._flush(pin=False, last=True)
+            if self._directory.held:
+                self._flush(pin=False, last=True)
         finally:
             self._let_go()
 
     def __del__(self) -> None:
-        if getattr(self, "_running", None) is not None:
+        directory = getattr(self, "_directory", None)
+        if directory is not None and directory.running is not None:
             self.close()
 
     def state_dict(self) -> dict[str, Any]:
@@ -346,8 +318,9 @@ class PersistentEpisodicBuffer(PERBuffer):
         Raises:
             PersistenceError: not everything could be written, or the buffer is read only.
         """
-        self._open_running()
-        return self._flush(pin=True)
+        state, live = self._flush(pin=True), self._directory.ledger.live
+        count = self._directory.ledger.next - live if self._priorities is not None else 0
+        return state | {"errors": torch.from_numpy(self._known.get(live, count)), "errors_first": live}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be as of a state: the next batch is the same batch. What was written later is dropped.
@@ -361,32 +334,29 @@ class PersistentEpisodicBuffer(PERBuffer):
                 f"{type(self).__name__}: the state refers to no directory of episodes; of storages of other kinds, "
                 f"insert_data_slice(get_all_buffer_data()) takes what they hold"
             )
-        running, shelving = self._open_running(), self._shelving
-        if shelving is None:
+        self._directory.writable()
+        if self._resident is None:
             self._load_beside_the_ring(state)
             return
-        self._settle(running, shelving)
-        shelving.archive.refuse_unless_there(state["archive"])
+        self._directory.settle(self._state_beside_the_ring)
+        said = self._directory.roll_back(state)
         self._known = KnownErrors(state["errors_first"])
         self._known.put(state["errors_first"], state["errors"].numpy())
-        said = running.roll_back(state["position"])
-        shelving.archive.roll_back(state["archive"])
-        shelving.begin_anew()
-        self._hold(shelving, None if said is None else {**said, "memory": state["memory"]})
+        self._hold(None if said is None else {**said, "memory": state["memory"]})
         self._load_beside_the_ring(state)
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """Refused: what is on disk does not change."""
         raise ValueError(
-            f"{type(self).__name__}: {key} cannot be replaced, what is on disk does not change; add_episode() stores "
-            f"episodes that are others"
+            f"{type(self).__name__}: {key} cannot be replaced, because what is on disk does not change; add_episode() "
+            f"stores a changed episode as another one"
         )
 
     # What anyone may ask
 
     def __len__(self) -> int:
         """Transitions of finished episodes, in memory or not."""
-        return self._ledger.stored
+        return self._directory.ledger.stored
 
     @property
     def capacity(self) -> int:
@@ -396,7 +366,8 @@ class PersistentEpisodicBuffer(PERBuffer):
     @property
     def num_envs(self) -> int:
         """Transitions in a step that is inserted; 0 before it is known."""
-        return 0 if self._running is None else self._running.ring.num_envs or 0
+        running = self._directory.running
+        return 0 if running is None else running.ring.num_envs or 0
 
     @property
     def allow_nonfinite(self) -> bool:
@@ -406,15 +377,21 @@ class PersistentEpisodicBuffer(PERBuffer):
     @allow_nonfinite.setter
     def allow_nonfinite(self, allow: bool) -> None:
         self._ring.allow_nonfinite = allow
-        if self._running is not None:
-            self._running.ring.allow_nonfinite = allow
+        if self._directory.running is not None:
+            self._directory.running.ring.allow_nonfinite = allow
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory: what is in memory, what runs, what waits to be written, what is read ahead."""
-        parts = [super().nbytes, self._known.nbytes]
-        parts += [part.nbytes for part in (self._resident, self._shelving) if part is not None]
-        return sum(parts) + (self._running.ring.nbytes if self._running is not None else 0)
+        return super().nbytes + self._directory.nbytes
+
+    def _refuse_if_empty(self) -> None:
+        if self._resident is not None and len(self) == 0:
+            raise EmptyStorageError(
+                f"{type(self).__name__}: no episode has ended yet, and batches are made of those that have; insert "
+                f"transitions until one does, or begin updates later"
+            )
+        super()._refuse_if_empty()
 
     def __repr__(self) -> str:
         bound = "any number of" if self.size is None else self.size
@@ -423,332 +400,76 @@ class PersistentEpisodicBuffer(PERBuffer):
             f"{self.num_envs} environments)"
         )
 
-    # Inside: batches
-
-    def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
-        resident = self._resident
-        if resident is not None and not resident.is_everything:
-            self._exchange(resident)
-            resident.drawn(batch_size * (self.sequences.length if isinstance(self.sequences, Sequences) else 1))
-        return super()._choose(batch_size, update, updates)
-
-    def _where_to_begin(self, first: int) -> tuple[int, int]:
-        # Every episode is whole, so a sequence may begin at any of its steps.
-        return first, self._ring.end
-
-    def _exchange(self, resident: Resident) -> None:
-        while resident.due():
-            changed = resident.bring(self._ledger.live, self._generator)
-            if changed is None:
-                return
-            self._changed(*changed)
-
-    # Inside: episodes come and go
-
-    def _add(self, recording: Recording, journalled: Finished | None) -> None:
-        assert self._shelving is not None
-        assert self._resident is not None
-        first = self._ledger.next
-        self._ledger.count(first, recording.lengths.tolist())
-        if self.size is not None:
-            self._gone(self._ledger.keep(self.size))
-        self._shelving.add(first, recording, journalled, self._ledger.live)
-        self._changed(*self._resident.add(recording, first))
-
-    def _gone(self, episodes: int) -> None:
-        """So many of the oldest episodes are not live any more."""
-        if episodes and self._shelving is not None and self._resident is not None:
-            live = self._ledger.live
-            self._changed(self._resident.drop_before(live, episodes), None)
-            self._shelving.forget(live)
-            self._known.drop_before(live)
-
-    def _changed(self, gone: list[Stretch], came: Stretch | None) -> None:
-        priorities, resident = self._priorities, self._resident
-        if priorities is None or resident is None:
-            return
-        if not resident.is_everything:
-            for at, first, count in gone:
-                self._known.put(first, priorities.errors_of(at, at + count))
-        left = (gone[0].at, gone[-1].at + gone[-1].steps) if gone else (0, 0)
-        errors = np.zeros(0, np.float32) if came is None else self._known_or_initial(came, priorities)
-        priorities.replace(left, 0 if came is None else came.at, errors)
-
-    def _known_or_initial(self, stretch: Stretch, priorities: Priorities) -> Any:
-        errors = self._known.get(stretch.first, stretch.steps)
-        errors[np.isnan(errors)] = self._initial_error(priorities)
-        return errors
-
-    def _know_all_errors(self) -> None:
-        if self._priorities is not None and self._resident is not None:
-            for at, first, count in self._resident.merged():
-                self._known.put(first, self._priorities.errors_of(at, at + count))
-
-    # Inside: the disk
-
-    def _advance(self, running: Running, shelving: Shelving) -> None:
-        written = shelving.advance(running.journal.written)
-        while shelving.is_full:
-            running.journal.flush(running.ring, self._state_beside_the_ring(), None)
-            shelving.settle(running.journal.written, only_the_first=True)
-            written = True
-        if written:
-            running.release(shelving.unwritten())
-            if self.size_bytes is not None:
-                self._let_go_of_bytes(shelving, self.size_bytes)
-
-    def _let_go_of_bytes(self, shelving: Shelving, most: int) -> None:
-        volumes = sorted(shelving.volumes.items())
-        total, place = sum(volume.nbytes for _, volume in volumes), 0
-        while total > most and place < len(volumes) - 1:
-            total -= volumes[place][1].nbytes
-            place += 1
-        if place:
-            self._gone(self._ledger.let_go(volumes[place][0]))
-
-    def _settle(self, running: Running, shelving: Shelving) -> None:
-        shelving.close_volume(self._ledger.live)
-        running.journal.flush(running.ring, self._state_beside_the_ring(), None)
-        shelving.settle(running.journal.written)
-        running.release(shelving.unwritten())
-
-    def _flush(self, pin: bool, last: bool = False) -> dict[str, Any]:
-        running, shelving = self._open_running(), self._shelving
-        beside = self._state_beside_the_ring()
-        if shelving is None or self._resident is None:
-            return beside | _nothing_on_disk()
-        if shelving.has_what_no_journal_has:
-            shelving.close_volume(self._ledger.live)
-        beside = self._state_beside_the_ring() | {"memory": self._resident.state()}
-        running.journal.flush(running.ring, beside, None)
-        shelving.settle(running.journal.written)
-        running.release(shelving.unwritten())
-        self._know_all_errors()
-        archive = shelving.archive
-
-        def write() -> None:
-            if pin or self._ledger.live > archive.live:
-                archive.note(self._ledger.live, shelving.marks_on_disk(), pin=pin)
-            archive.manifest.tell_zarr(self._folder, archive.next_row, self.durable)
-            if self._priorities is not None:
-                self._known.write(self._folder, self._ledger.next)
-
-        self._written(write)
-        if last:
-            running.journal.flush(running.ring, beside | {"marks": shelving.marks_on_disk()}, None, anew=True)
-        if not pin:
-            return {}
-        running.journal.flush(running.ring, beside, None, pin=True)
-        errors = self._known.get(
-            self._ledger.live, self._ledger.next - self._ledger.live if self._priorities is not None else 0
-        )
-        return beside | {
-            "position": dict(running.journal.position),
-            "archive": dict(archive.record),
-            "errors": torch.from_numpy(errors),
-            "errors_first": self._ledger.live,
-        }
-
-    def _written(self, write: Any) -> None:
-        try:
-            write()
-        except OSError as error:
-            raise PersistenceError(
-                f"{type(self).__name__}: {self._folder} cannot be written: {error}. What was committed there is safe; "
-                f"make room, or give permission, and flush() again"
-            ) from error
+    # Inside
 
     def _state_beside_the_ring(self) -> dict[str, Any]:
-        shelving = self._shelving
-        return super()._state_beside_the_ring() | {
-            "live": self._ledger.live,
-            "unwritten": self._ledger.next if shelving is None else shelving.first_unwritten(self._ledger.next),
-            "marks": [] if shelving is None else shelving.marks_on_disk(),
-            "memory": None,
-        }
+        return super()._state_beside_the_ring() | self._directory.state() | {"memory": None}
 
-    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
-        saved = state.get("priorities")
-        if saved is not None and self._resident is not None:
-            known = np.concatenate(
-                [self._known.get(first, count) for _, first, count in self._resident.merged()]
-                or [np.zeros(0, np.float32)]
-            )
-            initial = saved["largest_error"] if self.default_error == "largest" else float(self.default_error)
-            known[np.isnan(known)] = initial
-            saved = {**saved, "errors": torch.from_numpy(known)}
-        super()._load_beside_the_ring({**state, "priorities": saved})
+    def _flush(self, pin: bool, last: bool = False) -> dict[str, Any]:
+        resident = self._resident
+        self._directory.writable()
+        if resident is None:
+            return self._state_beside_the_ring() | nothing_on_disk()
+        self._know_all_errors()
+        known = None if self._priorities is None else self._known
+        return self._directory.flush(
+            lambda: self._state_beside_the_ring() | {"memory": resident.state()}, known, pin=pin, last=last
+        )
 
     # Inside: opening
 
-    def _open(self) -> None:
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say of whom it is that something cannot be opened."""
         owner = type(self).__name__
         try:
-            if self.read_only:
-                self._open_archive(manifest_to_read(self._folder))
-                return
-            ArchiveManifest.read(self._folder)
-            if not self._folder.exists():
-                self._folder.mkdir(parents=True)
-                if self.durable:
-                    sync_directory(self._folder.parent)
-            self._lock = Lock(self._folder)
-            ancestor = None if self.ancestor is None else Path(self.ancestor).absolute()
-            self._open_archive(manifest_to_write(self._folder, ancestor, self.durable))
+            yield
         except DamageError:
             raise
         except PersistenceError as error:
             raise PersistenceError(f"{owner}: {error}") from None
         except OSError as error:
-            raise PersistenceError(f"{owner}: {self._folder} cannot be written: {error}; name another one") from error
+            raise PersistenceError(
+                f"{owner}: {self._directory.folder} cannot be written: {error}; name another one"
+            ) from error
 
-    def _open_archive(self, manifest: ArchiveManifest | None) -> None:
-        plan = None
+    def _open(self, manifest: ArchiveManifest | None) -> None:
+        directory, plan = self._directory, None
         if manifest is not None:
-            kept = Manifest.read(self._folder / _RUNNING)
-            plan = self._planned(manifest, self._told_envs or (kept.num_envs if kept is not None else 1))
+            plan = self._planned(manifest, self._told_envs or directory.kept_environments or 1)
         if not self.read_only:
             steps = _STEPS_RUNNING if plan is None else plan.running_steps
-            self._running = Running(
-                self._folder / _RUNNING,
-                type(self).__name__,
-                self._told_envs,
-                self._stacked_frames,
-                self.allow_nonfinite,
-                self.commit_every,
-                self.durable,
-                steps,
+            directory.begin_journal(
+                self._told_envs, self._stacked_frames, self.allow_nonfinite, self.commit_every, steps
             )
         if manifest is None or plan is None:
             return
-        shelving = self._make(manifest, plan)
-        state: dict[str, Any] | None = None
-        if self._running is not None:
-            self._running.longest = plan.longest
-            state = self._running.recover()
-        self._known = KnownErrors.read(self._folder)
-        self._hold(shelving, state)
+        self._make(manifest, plan)
+        state = directory.recover()
+        self._known = KnownErrors.read(directory.folder)
+        self._hold(state)
         if state is not None:
             self._load_beside_the_ring(state)
-
-    def _planned(self, manifest: ArchiveManifest, num_envs: int) -> MemoryPlan:
-        try:
-            return MemoryPlan.of(
-                manifest.layout, manifest.stacked, num_envs, self.size, self.memory_bytes, _STEPS_RUNNING
-            )
-        except ValueError as error:
-            raise ValueError(f"{type(self).__name__}: {error}") from None
 
     def _begin_with(self, running: Running) -> None:
         """Make everything that needs to know what transitions look like; the ring of those that run does."""
         ring = running.ring
         plan = self._planned(ArchiveManifest(ring.layout, ring.stacked, 1, None, {}), ring.envs)
         manifest = ArchiveManifest.made(ring.layout, ring.stacked, plan.volume_rows)
-        self._written(lambda: manifest.write(self._folder, self.durable))
+        self._directory.write_manifest(manifest)
         self._make(manifest, plan)
-        running.longest = plan.longest
         running.make_room(max(plan.running_steps, ring.live_steps))
 
-    def _make(self, manifest: ArchiveManifest, plan: MemoryPlan) -> Shelving:
-        self._ring.resize(plan.steps)
+    def _planned(self, manifest: ArchiveManifest, num_envs: int) -> MemoryPlan:
+        episodes = self.sequences if isinstance(self.sequences, Episodes) else None
         try:
-            self._ring.prepare(manifest.layout, 1)
+            return MemoryPlan.of(
+                manifest.layout, manifest.stacked, num_envs, self.size, self.memory_bytes, _STEPS_RUNNING, episodes
+            )
         except ValueError as error:
-            raise PersistenceError(f"{self._folder} holds other observations: {error}") from None
-        if self._ring.stacked != manifest.stacked:
-            raise PersistenceError(
-                f"{self._folder} holds stacked frames {manifest.stacked}, this storage is told of "
-                f"{self._ring.stacked}; make it for the same environments, or name another directory"
-            )
-        archive = Archive(self._folder, manifest, self.durable, self.read_only)
-        flaws = manifest.flaws_of_zarr(self._folder) if archive.next_row else []
-        if flaws:
-            raise DamageError(
-                f"{type(self).__name__}: {flaws[0]}. storages.persistent.repair({str(self._folder)!r}) makes it anew"
-            )
-        if not self.read_only:
-            archive.tidy()
-        self._shelving = Shelving(archive, type(self).__name__, plan.waiting_bytes)
-        largest = max((volume.rows for volume in archive.volumes), default=0)
-        if (needed := plan.memory_for(largest, manifest)) > (self.memory_bytes or needed):
-            raise ValueError(
-                f"{type(self).__name__}: memory_bytes must be at least {needed} for the longest episodes in "
-                f"{self._folder}, got {self.memory_bytes}"
-            )
-        self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, self._shelving)
-        return self._shelving
-
-    def _marks_of(self, state: dict[str, Any]) -> list[int]:
-        assert self._shelving is not None
-        assert self._running is not None
-        envs, steps = self._running.ring.envs, self._running.ring.steps
-        said, recorded = ([*marks, *[0] * envs][:envs] for marks in (state["marks"], self._shelving.archive.marks))
-        return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
-
-    def _hold(self, shelving: Shelving, state: dict[str, Any] | None) -> None:
-        """Be what the archive and the journal hold."""
-        archive, resident, running = shelving.archive, self._resident, self._running
-        assert resident is not None
-        live = archive.live if state is None else max(archive.live, state["live"])
-        ledger = self._ledger
-        ledger.begin(live, archive.end if state is None else max(archive.end, state["unwritten"], live))
-        self._priorities = None
-        for volume in archive.volumes:
-            ledger.count(volume.first, volume.lengths.tolist())
-        resident.forget(live)
-        finished: list[Finished] = []
-        if state is not None and running is not None:
-            marks = self._marks_of(state)
-            shelving.go_on_from(marks)
-            finished = running.go_on_from(marks)
-        for one in finished:
-            assert running is not None
-            recording, first = running.recording(one), ledger.next
-            ledger.count(first, recording.lengths.tolist())
-            shelving.add(first, recording, one, ledger.live)
-        if self.size is not None:
-            ledger.keep(self.size)
-        shelving.forget(ledger.live)
-        memory = None if state is None else state["memory"]
-        if self._ledger.stored <= self._ring.size and ledger.episodes <= resident.most_episodes:
-            resident.fill(self._ledger.live)
-        elif memory is not None and memory["stretches"]:
-            resident.restore(memory, self._recording_of)
-        else:
-            resident.fill_in_part(self._ledger.live, self._generator)
-
-    def _recording_of(self, first: int, count: int) -> Recording:
-        """Whole episodes by the numbers of their transitions."""
-        assert self._shelving is not None
-        firsts = self._shelving.firsts()
-        found = self._shelving.volume(firsts[bisect.bisect_right(firsts, first) - 1])
-        assert found is not None
-        volume, recording = found
-        ends = volume.first + np.cumsum(volume.lengths)
-        begin, end = np.searchsorted(ends, first, side="right"), np.searchsorted(ends, first + count, side="left") + 1
-        return (self._shelving.read(volume) if recording is None else recording).select(int(begin), int(end))
-
-    def _open_running(self) -> Running:
-        if self._running is None or self._running.journal.closed:
-            why = "it is read only" if self.read_only else "it was closed, or this process was forked"
-            raise PersistenceError(
-                f"{type(self).__name__}: nothing can be written to {self._folder}: {why}; make a buffer with another "
-                f"directory"
-            )
-        return self._running
+            raise ValueError(f"{type(self).__name__}: {error}") from None
 
     def _let_go(self) -> None:
         if self._resident is not None:
             self._resident.close()
-        if self._shelving is not None:
-            self._shelving.close()
-        if self._running is not None:
-            self._running.journal.close()
-        if self._lock is not None:
-            self._lock.release()
-
-
-def _nothing_on_disk() -> dict[str, Any]:
-    record: Record = {"record": 0, "checksum": 0}
-    position: Position = {"commit": 0, "checksum": 0}
-    return {"position": position, "archive": record, "errors": torch.zeros(0), "errors_first": 0}
+        self._directory.close()

@@ -6,7 +6,7 @@ episodes are dealt to the environments, each of which plays its episodes one aft
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,13 @@ class Filled:
     transitions: int
     divided: int
     left_out: int
+
+
+@runtime_checkable
+class _KeepsEpisodes(Protocol):
+    """A storage whose ring need not be all that it holds."""
+
+    def episodes(self, *, whole: bool) -> Iterator[Episode]: ...
 
 
 def fill(
@@ -82,11 +89,14 @@ def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:
 
     Of the oldest, the beginning may be overwritten already; those that run, and those that broke off, are neither
     terminated nor truncated. ``facts`` tell the "environment", and whether the episode "begins" with its first step.
+    A buffer that keeps episodes on disk yields all that it holds, in memory or not, but those that run.
 
     Args:
         storage: must not change while its episodes are asked for.
         whole: leave out those that lack their beginning or an end.
     """
+    if isinstance(storage, _KeepsEpisodes):
+        return storage.episodes(whole=whole)
     return episodes_in(storage.ring, whole=whole)
 
 

@@ -1,10 +1,12 @@
 """How the memory that a storage of episodes may take is divided, and what follows from that for how it works."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storages.core.fields import Layout, Path
 from storages.core.ring import Ring
+from storages.episodes import Episodes
 from storages.persistent.archive_manifest import ArchiveManifest, columns_of
 from storages.transition import SUCCESSORS
 
@@ -13,6 +15,8 @@ DEFAULT_BYTES = 1 << 30
 _VOLUME_BYTES, _FEWEST_VOLUME_ROWS, _MOST_VOLUME_ROWS = 1 << 20, 1024, 1 << 16
 _PRIORITY_BYTES = 20
 """Of a transition's priority and error."""
+_INDEX_BYTES, _START_BYTES = 16, 24
+"""Of where a transition's episode begins and ends; of an episode that can be drawn, and while more room is made."""
 _RING, _ENDS, _RUNNING, _PIECE = 0.55, 0.1, 0.1, 1 / 32
 """Shares: of the ring, of what its episodes ended with, of episodes that run, of the longest piece of an episode."""
 _FEWEST_PIECES = 4
@@ -54,8 +58,9 @@ class MemoryPlan:
         size: int | None,
         memory_bytes: int | None,
         running_steps: int,
+        episodes: Episodes | None = None,
     ) -> "MemoryPlan":
-        """The plan for transitions that look so.
+        """The plan for transitions that look so, of which batches of ``episodes`` are made, or others.
 
         Raises:
             ValueError: it is too little memory for that.
@@ -68,13 +73,19 @@ class MemoryPlan:
             return cls(size, size, size, rows, running_steps, None)
         budget = DEFAULT_BYTES if memory_bytes is None else memory_bytes
         in_ring = _bytes_of_a_row(layout, stacked) + _PRIORITY_BYTES
+        if episodes is not None:
+            in_ring += _INDEX_BYTES + -(-_START_BYTES // (episodes.longest or sys.maxsize))
         steps = int(_RING * budget / in_ring)
-        longest = int(min(_PIECE, _RUNNING / num_envs) * budget / on_disk)
-        if longest < 2 or steps < _FEWEST_PIECES * longest:
-            needed = int(2 * on_disk / min(_PIECE, _RUNNING / num_envs)) + 1
-            raise ValueError(f"memory_bytes must be at least {max(needed, budget + 1)} for such transitions")
+        of_a_byte = min(min(_PIECE, _RUNNING / num_envs) / on_disk, _RING / _FEWEST_PIECES / in_ring)
+        longest, asked = int(of_a_byte * budget), 0 if episodes is None else episodes.longest or 0
+        if longest < max(2, asked):
+            needed = int(max(2, asked) / of_a_byte) + 1
+            what = f"pieces of {asked} steps of such transitions, which {episodes} asks for" if asked else ""
+            raise ValueError(f"memory_bytes must be at least {needed} for {what or 'such transitions'}, got {budget}")
         rows = min(rows, _power_of_two(longest, 1, rows))
         ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in _with_ends(layout))
+        if episodes is not None:
+            ends += _START_BYTES
         return cls(
             steps if size is None else min(size, steps),
             max(1, _power_of_two(_ENDS * budget / max(1, ends), 1, steps)),

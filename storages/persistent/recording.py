@@ -95,6 +95,27 @@ class Recording:
             facts=self.facts[chosen],
         )
 
+    def since(self, first: int, live: int) -> tuple[int, Self]:
+        """Without the episodes before transition ``live``, as views, if the first transition has the number ``first``.
+
+        Returns:
+            The number of the first transition of what is left, and that.
+        """
+        if first >= live:
+            return first, self
+        gone = int(np.searchsorted(np.cumsum(self.lengths), live - first, side="right"))
+        return first + int(self.lengths[:gone].sum()), self.select(gone, len(self))
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """(episodes,): whether each begins with its first step, and ended in either way."""
+        after = np.cumsum(self.rows_each)
+        flags = {key: self.columns[(key,)][:, 0] for key in (DONE, DONE2, TRUNC2)}
+        whole: NDArray[np.bool_] = flags[DONE][after - self.lengths - 1] & (
+            flags[DONE2][after - 2] | flags[TRUNC2][after - 2]
+        )
+        return whole
+
     # From and to a ring
 
     @classmethod

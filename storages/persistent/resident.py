@@ -185,11 +185,7 @@ class Resident:
                 self._ahead.append((first, self._reader.submit(self._load, *found, live)))
 
     def _load(self, volume: Volume, recording: Recording | None, live: int) -> Loaded:
-        recording, first = self._shelf.read(volume) if recording is None else recording, volume.first
-        if first < live:
-            gone = int(np.searchsorted(np.cumsum(volume.lengths), live - first, side="right"))
-            first += int(volume.lengths[:gone].sum())
-            recording = recording.select(gone, len(recording))
+        first, recording = (self._shelf.read(volume) if recording is None else recording).since(volume.first, live)
         return Loaded(first, recording.part(self.ring.layout, 0, 0), len(recording))
 
     # Filled at once

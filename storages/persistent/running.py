@@ -82,13 +82,8 @@ class Running:
 
     def go_on_from(self, marks: Sequence[int]) -> list[Finished]:
         """Say how many steps of each environment are kept elsewhere; returns which episodes are finished since."""
-        ring, known = self.ring, np.array(marks, np.int64)
-        self._begun = np.maximum(ring.first, known)
-        for env in np.flatnonzero((known < ring.first) & ~ring.column(DONE)[ring.first % ring.rows, :, 0]):
-            # What is left of an episode that was forgotten, or lost.
-            ends = np.flatnonzero(ring.broken()[:, env])
-            self._begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps
-        return self._finished_since(self._begun)
+        self._begun, finished = finished_since(self.ring, marks, self.longest)
+        return finished
 
     def insert(self, sample: Sample, state: State) -> list[Finished]:
         """Store a step; returns which episodes it shows to be finished, those first that ended first.
@@ -143,33 +138,6 @@ class Running:
         self._begun[which] = end
         return finished
 
-    def _finished_since(self, begun: NDArray[np.int64]) -> list[Finished]:
-        """As if the rows that are there had been inserted one after the other."""
-        ring, broken, said = self.ring, self.ring.broken(), self.ring.ended()
-        found: list[tuple[int, int, Finished]] = []
-        for env in range(ring.envs):
-            for row in (np.flatnonzero(broken[:, env]) + ring.oldest).tolist():
-                if row < begun[env]:
-                    continue
-                # What was broken off shows with the next step, before what ends with that one.
-                shown = (row, 1) if said[row - ring.oldest, env] else (row + 1, 0)
-                found += self._pieces(env, begun, row + 1, shown)
-            found += self._pieces(env, begun, ring.steps, None)
-        return [finished for *_, finished in sorted(found)]
-
-    def _pieces(
-        self, env: int, begun: NDArray[np.int64], end: int, shown: tuple[int, int] | None
-    ) -> list[tuple[int, int, Finished]]:
-        found = []
-        while self.longest is not None and end - begun[env] >= self.longest + (shown is not None and shown[1] == 1):
-            cut = int(begun[env]) + self.longest
-            found.append((cut - 1, 2, Finished(env, int(begun[env]), cut, cut)))
-            begun[env] = cut
-        if shown is not None and begun[env] < end:
-            found.append((*shown, Finished(env, int(begun[env]), int(end), shown[0] + 1)))
-            begun[env] = end
-        return found
-
     def recording(self, finished: Finished) -> Recording:
         """A copy of a finished episode, whose rows must still be there."""
         return Recording.of(self.ring, finished.env, finished.first, finished.end)
@@ -194,3 +162,49 @@ class Running:
     def begun(self) -> NDArray[np.int64]:
         """(E,): the first row of what each environment is at; empty before the first step."""
         return self._begun
+
+
+def finished_since(
+    ring: Ring, marks: Sequence[int], longest: int | None = None
+) -> tuple[NDArray[np.int64], list[Finished]]:
+    """The episodes that rows of a ring finish, as if these had been inserted one after the other.
+
+    Args:
+        ring: whose rows.
+        marks: of each environment, how many of its steps are kept elsewhere.
+        longest: steps of the longest piece that an episode is kept in; None for any.
+
+    Returns:
+        The first row, (E,), of what each environment is at, and the episodes, those first that ended first.
+    """
+    known = np.array(marks, np.int64)
+    begun: NDArray[np.int64] = np.maximum(ring.first, known)
+    for env in np.flatnonzero((known < ring.first) & ~ring.column(DONE)[ring.first % ring.rows, :, 0]).tolist():
+        # What is left of an episode that was forgotten, or lost.
+        ends = np.flatnonzero(ring.broken()[:, env])
+        begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps
+    broken, said = ring.broken(), ring.ended()
+    found: list[tuple[int, int, Finished]] = []
+    for env in range(ring.envs):
+        for row in (np.flatnonzero(broken[:, env]) + ring.oldest).tolist():
+            if row < begun[env]:
+                continue
+            # What was broken off shows with the next step, before what ends with that one.
+            shown = (row, 1) if said[row - ring.oldest, env] else (row + 1, 0)
+            found += _pieces(env, begun, row + 1, shown, longest)
+        found += _pieces(env, begun, ring.steps, None, longest)
+    return begun, [finished for *_, finished in sorted(found)]
+
+
+def _pieces(
+    env: int, begun: NDArray[np.int64], end: int, shown: tuple[int, int] | None, longest: int | None
+) -> list[tuple[int, int, Finished]]:
+    found = []
+    while longest is not None and end - begun[env] >= longest + (shown is not None and shown[1] == 1):
+        cut = int(begun[env]) + longest
+        found.append((cut - 1, 2, Finished(env, int(begun[env]), cut, cut)))
+        begun[env] = cut
+    if shown is not None and begun[env] < end:
+        found.append((*shown, Finished(env, int(begun[env]), int(end), shown[0] + 1)))
+        begun[env] = end
+    return found

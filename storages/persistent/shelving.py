@@ -105,7 +105,7 @@ class Shelving:
             if waiting.writing is None:
                 if any(finished.shown > journalled for finished in waiting.journalled):
                     break
-                waiting.writing = self._written_soon(waiting)
+                waiting.writing = self._writer.submit(self._write, waiting)
         written = False
         while self._waiting and (writing := self._waiting[0].writing) is not None and writing.done():
             self._note_written()
@@ -124,23 +124,25 @@ class Shelving:
         Raises:
             PersistenceError: something could not be written; it will be tried again.
         """
-        self.advance(journalled)
-        while self._waiting and self._waiting[0].writing is not None:
+        while self._waiting:
+            first = self._waiting[0]
+            if first.writing is None:
+                if any(finished.shown > journalled for finished in first.journalled):
+                    return
+                # Not by the thread, which cannot always be asked: not when the interpreter is about to end, nor where
+                # a buffer is closed because it is found to be garbage while another thread is being asked.
+                first.writing = self._written_now(first)
             self._note_written()
             if only_the_first:
                 return
 
-    def _written_soon(self, waiting: _Waiting) -> "Future[Volume]":
+    def _written_now(self, waiting: _Waiting) -> "Future[Volume]":
+        done: Future[Volume] = Future()
         try:
-            return self._writer.submit(self._write, waiting)
-        except RuntimeError:
-            # The interpreter is about to end, and its threads have already.
-            done: Future[Volume] = Future()
-            try:
-                done.set_result(self._write(waiting))
-            except OSError as error:
-                done.set_exception(error)
-            return done
+            done.set_result(self._write(waiting))
+        except OSError as error:
+            done.set_exception(error)
+        return done
 
     def _write(self, waiting: _Waiting) -> Volume:
         if self._failed:

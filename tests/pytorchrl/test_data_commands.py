@@ -105,6 +105,18 @@ def test_merge_puts_data_sets_into_one(command: Any, tmp_path: Path) -> None:
     assert [return_of(each) for each in open_dataset(tmp_path / "all.npz")] == [1, 2, 3]
 
 
+def test_the_directory_of_a_buffer_of_episodes_is_read_like_any_data_set(command: Any, tmp_path: Path) -> None:
+    storage = prl.PersistentEpisodicBuffer.create_factory(None, tmp_path / "kept")("cpu", None, None, None)
+    fill(storage, open_dataset(counted(tmp_path / "counted.npz")))
+    storage.close()
+    (row,) = (line.split() for line in command("ls", tmp_path / "kept").splitlines() if "kept" in line)
+    assert row[3:8] == ["episodes", "│", "3", "│", "12"]
+    assert "3 episodes of 12 transitions" in command("show", tmp_path / "kept")
+    command("convert", tmp_path / "kept", tmp_path / "copy.npz")
+    command("merge", tmp_path / "kept", tmp_path / "copy.npz", "-o", tmp_path / "all.npz")
+    assert [return_of(each) for each in open_dataset(tmp_path / "all.npz")] == [10] * 6
+
+
 def test_prune_keeps_the_best(command: Any, tmp_path: Path) -> None:
     source = paid(tmp_path / "paid.npz", 4, 1, 7, 2, 7)
     for name, arguments, expected in (

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from model import ALGORITHM, Stream, all_leaves, assert_row_equal, environments, equal
+from model import ALGORITHM, Model, Stream, all_leaves, assert_row_equal, environments, equal, map_leaves
+from windows_model import Episodic
 
 from storages import PersistentEpisodicBuffer
-from storages.transition import DISCOUNT, DONE, DONE2, ERRORS, INDICES, MASK, OBS, OBS2, RHS, RHS2, TRUNC2, WEIGHTS
+from storages.transition import DISCOUNT, DONE, DONE2, ERRORS, INDICES, OBS, OBS2, REW, RHS, RHS2, TRUNC2, WEIGHTS
 
 Transition = tuple[dict[str, Any], int]
 """A step, and which environment in it."""
@@ -63,6 +64,17 @@ class EpisodesModel:
     def transitions(self) -> list[Transition]:
         return [transition for episode in self.finished for transition in episode]
 
+    def windows(self) -> Episodic:
+        """What batches of windows, sequences and episodes are made of, as of one environment."""
+        model = Model(self.size, next_step=self.gone + len(self.transitions))
+        for number, (sample, env) in enumerate(self.transitions, self.gone):
+            model.steps[number] = map_leaves(sample, lambda leaf, env=env: np.array(leaf[env : env + 1]))
+        runs, first = [], self.gone
+        for episode in self.finished:
+            runs.append(list(range(first, first + len(episode))))
+            first += len(episode)
+        return Episodic(model, 1, [runs])
+
     def assert_holds(self, storage: Any) -> None:
         """All that is in memory, in its order, and what is drawn; of a storage that is in memory as a whole."""
         transitions = self.transitions
@@ -100,7 +112,7 @@ def updated(storage: Any, seed: int) -> dict[int, Any]:
     """Draw batches and tell of errors that follow from the seed."""
     random, batches = np.random.default_rng(seed), {}
     for number, batch in enumerate(storage.generate_batches(3, 7)):
-        shape = batch[MASK].shape if MASK in batch else (7, 1)
+        shape = batch[REW].shape
         storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=shape))})
         batches[number] = batch
     return batches

@@ -35,7 +35,7 @@ def made(directory: Path, commit_every: int = 1) -> Any:
 def insert_until_killed(directory: Path, commit_every: int, said: mmap.mmap) -> None:
     storage = made(directory, commit_every)
     say(said, 2, 1)
-    step = storage._running.ring.steps
+    step = storage._directory.running.ring.steps
     while True:
         storage.insert_transition(sample(step))
         step += 1
@@ -77,7 +77,7 @@ def main(directory: Path, kills: int, seed: int) -> None:
         assert os.WIFSIGNALED(status), "the process ended by itself"
         inserted, flushed, opened = heard(said)
         left = made(directory)
-        steps = left._running.ring.steps
+        steps = left._directory.running.ring.steps
         assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
         assert inserted - steps <= commit_every, (inserted, steps, commit_every)
         while reached < steps:
@@ -89,8 +89,8 @@ def main(directory: Path, kills: int, seed: int) -> None:
         figures["kills"] += 1
         figures["before it was open"] += not opened
         figures["most missing"] = max(figures["most missing"], inserted - steps)
-        if left._shelving is not None:
-            figures["volumes"] = max(figures["volumes"], left._shelving.archive.record["record"])
+        if left._directory.shelving is not None:
+            figures["volumes"] = max(figures["volumes"], left._directory.shelving.archive.record["record"])
         left.close()
     figures["steps"] = reached
     print(json.dumps(figures))  # noqa: T201

@@ -73,6 +73,20 @@ def add_steps(
 
 
 @numba.njit(cache=True, nogil=True)
+def add_part(
+    aside_numbers: NDArray[np.int32],
+    begin: int,
+    end: int,
+    oldest: int,
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+) -> None:
+    """Take up the steps from ``begin`` to before ``end``, behind those that are known; as :func:`add_step` does one."""
+    for step in range(begin, end):
+        add_step(aside_numbers, step, oldest, first, last)
+
+
+@numba.njit(cache=True, nogil=True)
 def piece_begins(first: int, step: int, longest: int) -> int:
     """Number of the step that a step's piece begins with, in an episode that began in step ``first``."""
     return step - (step - first) % longest
@@ -137,6 +151,7 @@ def add_whole(
 def add_all_whole(
     begin: int,
     end: int,
+    oldest: int,
     first: NDArray[np.int64],
     begins: NDArray[np.bool_],
     terminated: NDArray[np.bool_],
@@ -146,9 +161,9 @@ def add_all_whole(
     bounds: NDArray[np.int64],
     added: NDArray[np.int64],
 ) -> None:
-    """Take up all live steps, from ``begin`` to before ``end``, as :func:`add_whole` does one."""
+    """Take up the steps from ``begin`` to before ``end``, as :func:`add_whole` does one."""
     for step in range(begin, end):
-        add_whole(step, begin, first, begins, terminated, truncated, longest, starts, bounds, added)
+        add_whole(step, oldest, first, begins, terminated, truncated, longest, starts, bounds, added)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -207,6 +222,7 @@ def add_parts(
 def add_all_parts(
     begin: int,
     end: int,
+    oldest: int,
     first: NDArray[np.int64],
     longest: int,
     starts: NDArray[np.int64],
@@ -214,6 +230,6 @@ def add_all_parts(
     added: NDArray[np.int64],
     moved: NDArray[np.int64],
 ) -> None:
-    """Take up all live steps, from ``begin`` to before ``end``, as :func:`add_parts` does one."""
+    """Take up the steps from ``begin`` to before ``end``, as :func:`add_parts` does one."""
     for step in range(begin, end):
-        add_parts(step, begin, first, longest, starts, bounds, added, moved)
+        add_parts(step, oldest, first, longest, starts, bounds, added, moved)

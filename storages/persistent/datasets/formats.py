@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from storages.persistent import manifest
+from storages.persistent import archive_manifest, manifest
 from storages.persistent.datasets import minari_metadata, npz
 from storages.persistent.datasets.d4rl import D4rlDataset
 from storages.persistent.datasets.dataset import About, Dataset, damage_named
+from storages.persistent.datasets.episode_directory import EpisodeDirectoryDataset
 from storages.persistent.datasets.flat import Ends, FlatNames
 from storages.persistent.datasets.minari import WRITERS, MinariDataset, MinariWriter
 from storages.persistent.datasets.storage_directory import StorageDirectory
@@ -62,7 +63,8 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
     if opening is None:
         raise DatasetError(
             f"{place} holds no data set that is known: a Minari data set is a folder with data/"
-            f"{minari_metadata.NAME}, a storage one with {manifest.NAME}; files end in .npz, .hdf5 or .h5"
+            f"{minari_metadata.NAME}, a storage one with {manifest.NAME} or {archive_manifest.NAME}; files end in "
+            f".npz, .hdf5 or .h5"
         )
     with damage_named(place):
         return opening(names, ends)
@@ -96,6 +98,8 @@ def _opening(place: Path) -> Callable[[FlatNames | None, Ends], Dataset] | None:
             return lambda names, ends: MinariDataset(place)
         if (place / manifest.NAME).is_file():
             return lambda names, ends: StorageDirectory(place)
+        if (place / archive_manifest.NAME).is_file():
+            return lambda names, ends: EpisodeDirectoryDataset(place)
         return None
     if place.suffix == _NPZ_SUFFIX:
         return lambda names, ends: npz.opened(place, names, ends)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import KINDS, Stream, equal, through_a_file
 
-from storages import PersistentEpisodicBuffer, SampleError, Sequences
+from storages import Episodes, PersistentEpisodicBuffer, SampleError, Sequences
 from storages.persistent import PersistenceError
 
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
@@ -23,6 +23,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "priority": PRIORITIES,
     "sequences": {"sequences": Sequences(4, burn_in=2), **PRIORITIES},
     "strides": {"sequences": Sequences(4, overlap=1), "n_step": 2, **PRIORITIES},
+    "episodes": {"sequences": Episodes(), **PRIORITIES},
+    "packed episodes": {"sequences": Episodes(packed=True)},
+    "pieces": {"sequences": Episodes(longest=3, whole=False), "n_step": 2, **PRIORITIES},
     "unbounded": {"size": None, "memory_bytes": 1_000_000},
 }
 
@@ -244,6 +247,8 @@ def test_an_episode_that_never_ends_is_kept_in_pieces(tmp_path: Path) -> None:
         ({"ancestor": "there", "directory": "there"}, "ancestor must be another directory"),
         ({"ancestor": "there", "read_only": True}, "leave out ancestor="),
         ({"size": 5, "sequences": Sequences(8)}, "size must be at least 8"),
+        ({"size": 5, "sequences": Episodes(longest=8)}, "size must be at least 8"),
+        ({"n_step": 3, "sequences": Episodes(longest=8, packed=True)}, "n_step must be 1"),
         ({"memory_bytes": 0}, "memory_bytes must be at least 1"),
     ],
 )

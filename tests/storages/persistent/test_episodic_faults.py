@@ -221,7 +221,7 @@ def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch:
 
 def test_several_read_while_one_writes(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, size=200)
-    storage._shelving.close_volume(0)
+    storage._directory.shelving.close_volume(0)
     storage.flush()
     readers = [buffer(tmp_path, size=200, read_only=True) for _ in range(2)]
     stream = Stream(2, "vector", False, np.random.default_rng(1))

@@ -1,15 +1,20 @@
 """What does not fit memory is drawn as what does: as often, within the budget, and the same way each time."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import limited_memory
 import numpy as np
 import pytest
 import torch
 from episodic import Twins, updated
 from model import ALGORITHM, equal, through_a_file
 
-from storages import PersistentEpisodicBuffer, Sequences
+from storages import Episodes, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, DONE, DONE2, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 
 BUDGET = 30_000
@@ -71,7 +76,15 @@ def test_which_rows_a_batch_holds_follows_from_the_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, PRIORITIES, {"sequences": Sequences(4, burn_in=2), **PRIORITIES}], ids=["plain", "priority", "memory"]
+    "given",
+    [
+        {},
+        PRIORITIES,
+        {"sequences": Sequences(4, burn_in=2), **PRIORITIES},
+        {"sequences": Episodes(), **PRIORITIES},
+        {"sequences": Episodes(longest=2, packed=True, whole=False)},
+    ],
+    ids=["plain", "priority", "memory", "episodes", "pieces"],
 )
 def test_a_state_brings_back_what_was_in_memory(given: dict[str, Any], tmp_path: Path) -> None:
     twins = Twins(tmp_path, "frames", size=None, memory_bytes=20_000, commit_every=50, **given)
@@ -130,6 +143,29 @@ def test_short_episodes_do_not_exceed_the_budget(length: int, tmp_path: Path) ->
     list(storage.generate_batches(100, 32))
     assert storage.nbytes <= BUDGET
     storage.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts, and limits, all private memory of a process")
+def test_a_process_that_may_have_a_quarter_of_the_data_in_memory_draws_all_of_it(tmp_path: Path) -> None:
+    budget, slack = 32 << 20, 32 << 20
+    episodes = 4 * budget // (limited_memory.LENGTH * limited_memory.BYTES_OF_A_STEP) + 1
+    limited_memory.fill(tmp_path / "kept", episodes, budget)
+    finished = subprocess.run(
+        [sys.executable, limited_memory.__file__, str(tmp_path / "kept"), str(budget), str(slack)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr
+    figures = json.loads(finished.stdout)
+    for kind in limited_memory.KINDS:
+        drawn = figures[kind]
+        assert drawn["stored"] == episodes * limited_memory.LENGTH > 4 * drawn["in memory"]
+        assert drawn["episodes met"] == episodes
+        assert drawn["storage's bytes"] <= budget
+        assert drawn["private bytes"] <= budget
+    assert figures["with more"] == "refused", "the limit is one"
 
 
 def test_sequences_do_not_reach_into_other_episodes(tmp_path: Path) -> None:

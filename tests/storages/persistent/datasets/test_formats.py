@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from directories import made, small_segments
 from episodes import assert_same, episode, some
+from episodic import buffer
 from model import Stream
 
 from storages.persistent import DamageError, DatasetError, Episode, episodes_of, fill
@@ -55,6 +56,37 @@ def test_the_directory_of_a_storage_is_a_data_set_of_what_it_holds(way: str, tmp
     other = made("plain", None, size=20)
     fill(other, open_dataset(tmp_path / "written.npz"), num_envs=2)
     assert len(other) == 40
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("size", [25, 1000])
+def test_the_directory_of_a_buffer_of_whole_episodes_is_a_data_set_of_them(
+    size: int, closed: bool, tmp_path: Path
+) -> None:
+    storage, stream = buffer(tmp_path / "kept", "dict", size=size), Stream(2, "dict", True, np.random.default_rng(0))
+    for _ in range(100):
+        storage.insert_transition(stream.step())
+    # While it is in use, too, when the newest episodes are in the journal alone.
+    storage.close() if closed else storage.flush()
+    expected = list(storage.episodes())
+    dataset = open_dataset(tmp_path / "kept")
+    assert list(find_datasets(tmp_path)) == [tmp_path / "kept"]
+    assert (len(dataset), dataset.steps, dataset.format) == (len(expected), len(storage), "episodes")
+    assert_same(dataset, expected)
+    write_dataset(tmp_path / "written.npz", dataset)
+    assert_same(open_dataset(tmp_path / "written.npz"), expected)
+    storage.close()
+
+
+def test_a_damaged_episode_of_a_buffer_is_named(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path / "kept"), Stream(2, "vector", True, np.random.default_rng(0))
+    for _ in range(100):
+        storage.insert_transition(stream.step())
+    storage.close()
+    path = min((tmp_path / "kept" / "episodes" / "Observation").glob("c.*"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DamageError, match=r"c\.\S+ is damaged, which holds a part of .* episodes, transitions"):
+        list(open_dataset(tmp_path / "kept"))
 
 
 def test_a_damaged_storage_is_no_data_set(tmp_path: Path) -> None:

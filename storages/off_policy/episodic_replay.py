@@ -1,0 +1,180 @@
+"""Replay of as much of a directory of episodes as memory holds: what comes and goes, and what is known of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from storages.core.fields import text
+from storages.core.priorities import Priorities
+from storages.episodes import Episodes
+from storages.off_policy.per_buffer import PERBuffer
+from storages.off_policy.replay_buffer import Rows
+from storages.persistent.archive_manifest import ArchiveManifest
+from storages.persistent.episode_directory import EpisodeDirectory
+from storages.persistent.errors import PersistenceError
+from storages.persistent.known_errors import KnownErrors
+from storages.persistent.memory_plan import MemoryPlan
+from storages.persistent.recording import Recording
+from storages.persistent.resident import Resident, Stretch
+from storages.persistent.running import Finished
+from storages.sequences import Sequences
+
+_DRAWS_EACH = 8.0
+"""How often a transition is drawn, on average, before another takes its place in memory."""
+
+
+class EpisodicReplay(PERBuffer):
+    """Draws from a ring of whole episodes, which are exchanged by the volume where not all of them fit.
+
+    The ring is one of a single environment: episodes lie in it one after the other, whichever environment they are of.
+    Priorities, errors and the index of episodes follow what comes and goes.
+    """
+
+    memory_bytes: int | None
+    _directory: EpisodeDirectory
+    """All episodes."""
+    _resident: Resident | None = None
+    """Which of them are in memory; None before it is known what a transition looks like."""
+    _known: KnownErrors
+    """Errors of transitions that are not in memory."""
+
+    # Batches
+
+    def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
+        resident = self._resident
+        if resident is None or resident.is_everything:
+            return super()._choose(batch_size, update, updates)
+        while resident.due():
+            changed = resident.bring(self._directory.ledger.live, self._generator)
+            if changed is None:
+                break
+            self._changed(*changed)
+        rows = super()._choose(batch_size, update, updates)
+        resident.drawn(self._steps_of(rows))
+        return rows
+
+    def _steps_of(self, rows: Rows) -> int:
+        """How many transitions a batch is made of."""
+        if isinstance(self.sequences, Episodes):
+            assert self._starts is not None
+            return int(self._starts.lengths(rows.transitions).sum())
+        each = 1 if self.sequences is None else self.sequences.length
+        return each * len(rows.transitions)
+
+    def _where_to_begin(self, first: int) -> tuple[int, int]:
+        if isinstance(self.sequences, Sequences):
+            # Every episode is whole, so a sequence may begin at any of its steps.
+            return first, self._ring.end
+        return super()._where_to_begin(first)
+
+    # What comes and goes
+
+    def _make(self, manifest: ArchiveManifest, plan: MemoryPlan) -> None:
+        """Make the ring, and what fills it from the archive that a manifest tells of."""
+        folder = self._directory.folder
+        self._ring.resize(plan.steps)
+        try:
+            self._ring.prepare(manifest.layout, 1)
+        except ValueError as error:
+            raise PersistenceError(f"{folder} holds other observations: {error}") from None
+        if self._ring.stacked != manifest.stacked:
+            there, told = (
+                {text(path): depth for path, depth in stacked.items()} or "none"
+                for stacked in (manifest.stacked, self._ring.stacked)
+            )
+            raise PersistenceError(
+                f"{folder} holds stacked frames: {there}; this storage is told of {told}; make it for the same "
+                f"environments, or name another directory"
+            )
+        shelving = self._directory.begin_archive(manifest, plan)
+        largest = max((volume.rows for volume in shelving.archive.volumes), default=0)
+        if (needed := plan.memory_for(largest, manifest)) > (self.memory_bytes or needed):
+            raise ValueError(
+                f"{type(self).__name__}: memory_bytes must be at least {needed} for the longest episodes in {folder}, "
+                f"got {self.memory_bytes}"
+            )
+        self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, shelving)
+        if self._knows_episodes:
+            self._index_episodes()
+
+    def _hold(self, state: Mapping[str, Any] | None) -> None:
+        """Have in memory what fits; ``state`` says what was there, None where nobody knows."""
+        directory, resident = self._directory, self._resident
+        assert resident is not None
+        self._priorities = None
+        directory.hold(state)
+        ledger = directory.ledger
+        resident.forget(ledger.live)
+        memory = None if state is None else state["memory"]
+        if ledger.stored <= self._ring.size and ledger.episodes <= resident.most_episodes:
+            resident.fill(ledger.live)
+        elif memory is not None and memory["stretches"]:
+            resident.restore(memory, directory.recording_of)
+        else:
+            resident.fill_in_part(ledger.live, self._generator)
+        if self._knows_episodes:
+            self._index_episodes()
+
+    def _add(self, recording: Recording, journalled: Finished | None) -> None:
+        """Take up an episode; ``journalled`` says where the journal has it."""
+        assert self._resident is not None
+        first, gone = self._directory.add(recording, journalled)
+        self._let_go_of(gone)
+        self._changed(*self._resident.add(recording, first))
+
+    def _let_go_of(self, episodes: int) -> None:
+        """So many of the oldest episodes are not live any more."""
+        if episodes and self._resident is not None:
+            live = self._directory.ledger.live
+            self._changed(self._resident.drop_before(live, episodes), None)
+            self._known.drop_before(live)
+
+    def _changed(self, gone: list[Stretch], came: Stretch | None) -> None:
+        """Follow what left the ring, and what came into it."""
+        if self._episodes is not None:
+            following = self._ring.steps if came is None else came.at
+            self._episodes.put(following)
+            if self._starts is not None:
+                self._starts.put(following)
+        priorities, resident = self._priorities, self._resident
+        if priorities is None or resident is None:
+            return
+        if not resident.is_everything:
+            for at, first, count in gone:
+                self._known.put(first, priorities.errors_of(at, at + count))
+        left = (gone[0].at, gone[-1].at + gone[-1].steps) if gone else (0, 0)
+        errors = np.zeros(0, np.float32) if came is None else self._known_or_initial(came, priorities)
+        priorities.replace(left, 0 if came is None else came.at, errors)
+
+    # Errors
+
+    def _known_or_initial(self, stretch: Stretch, priorities: Priorities) -> Any:
+        errors = self._known.get(stretch.first, stretch.steps)
+        errors[np.isnan(errors)] = self._initial_error(priorities)
+        return errors
+
+    def _know_all_errors(self) -> None:
+        """Take those of what is in memory, too, for when it is not."""
+        if self._priorities is not None and self._resident is not None:
+            for at, first, count in self._resident.merged():
+                self._known.put(first, self._priorities.errors_of(at, at + count))
+
+    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+        saved = state.get("priorities")
+        if saved is not None and self._resident is not None:
+            known = np.concatenate(
+                [self._known.get(first, count) for _, first, count in self._resident.merged()]
+                or [np.zeros(0, np.float32)]
+            )
+            initial = saved["largest_error"] if self.default_error == "largest" else float(self.default_error)
+            known[np.isnan(known)] = initial
+            saved = {**saved, "errors": torch.from_numpy(known)}
+        # The oldest transition in memory always begins an episode, wherever it lay then.
+        super()._load_beside_the_ring({**state, "priorities": saved, "episodes_begun": None})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of what is there and what is known of it, and of what is read ahead."""
+        return super().nbytes + self._known.nbytes + (0 if self._resident is None else self._resident.nbytes)

@@ -1,0 +1,32 @@
+"""The benchmark of data that is larger than memory: every kind of batch is measured, within the limit."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "larger_than_memory.py"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts, and limits, all private memory of a process")
+def test_a_quick_run_measures_every_kind_of_batch(tmp_path: Path) -> None:
+    measured = tmp_path / "figures.json"
+    finished = subprocess.run(
+        [sys.executable, str(SCRIPT), "--quick", "--folder", str(tmp_path), "--json", str(measured)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert finished.returncode == 0, finished.stderr
+    figures = json.loads(measured.read_text())
+    assert list(figures) == ["transitions", "sequences of 20 steps", "whole episodes"]
+    for contest in figures.values():
+        assert len(contest["microseconds"]) == 2
+        assert all(microseconds > 0 for times in contest["microseconds"].values() for microseconds in times)
+        assert [target["met"] for target in contest["targets"]] in ([True], [False])
+    assert finished.stdout.count("target: at most 3x the time of all in memory: ") == 3
+    assert [path.name for path in tmp_path.iterdir()] == [measured.name], "nothing else is left behind"

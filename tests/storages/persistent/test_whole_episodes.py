@@ -1,0 +1,232 @@
+"""Batches of whole episodes from disk: what they hold, which are drawn and how often, in memory or not."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from episodic import EpisodesModel, buffer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import ALGORITHM, Stream
+from windows_model import assert_windows
+
+from storages import Episodes, PersistentEpisodicBuffer
+from storages.persistent import episodes_of
+from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+
+PRIORITIES: dict[str, Any] = {"alpha": 1.0, "beta": 0.5, "default_error": 1.0}
+SIZE = 100
+"""More than any episode of a stream has steps."""
+BUDGET = 40_000
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(["vector", "dict", "dict of frames"]),
+    num_envs=st.integers(1, 3),
+    sequences=st.none() | st.builds(Episodes, st.none() | st.integers(1, 6), packed=st.booleans(), whole=st.booleans()),
+    n_step=st.sampled_from([1, 3]),
+    given=st.sampled_from([{}, PRIORITIES]),
+    seed=st.integers(0, 2**20),
+)
+def test_every_row_is_what_went_in(
+    kind: str, num_envs: int, sequences: Any, n_step: int, given: dict[str, Any], seed: int
+) -> None:
+    if isinstance(sequences, Episodes) and sequences.packed and sequences.longest is not None:
+        n_step = 1
+    stream, model = Stream(num_envs, kind, True, np.random.default_rng(seed)), EpisodesModel(SIZE)
+    random = np.random.default_rng(seed)
+
+    with tempfile.TemporaryDirectory() as directory:
+
+        def made() -> Any:
+            return buffer(Path(directory), kind, num_envs, SIZE, n_step=n_step, sequences=sequences, **given)
+
+        storage = made()
+        for step in range(120):
+            sample = stream.step()
+            storage.insert_transition(sample)
+            model.insert(sample)
+            if step % 20 == 19 and model.finished:
+                episodic = model.windows()
+                for batch in storage.generate_batches(2, 5):
+                    assert_windows(episodic, batch, sequences, n_step)
+                    storage.after_gradients(
+                        batch, {ERRORS: torch.from_numpy(random.exponential(size=batch[REW].shape))}
+                    )
+            if step == 70:
+                storage.close()
+                storage = made()
+        storage.close()
+
+
+def filled(directory: Path, lengths: list[int], memory: int | None = BUDGET, end: str = DONE2, **given: Any) -> Any:
+    """Every transition says in its action which it is, and in its observation that and which episode it is of."""
+    factory = PersistentEpisodicBuffer.create_factory(None, directory, memory_bytes=memory, **given)
+    storage = factory("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    number = 0
+    for episode, length in enumerate(lengths):
+        for step in range(length):
+            flags = {key: np.array([[key == end and step == length - 1]]) for key in (DONE2, TRUNC2)}
+            seen = np.array([[number, episode]], np.float32)
+            storage.insert_transition(
+                {
+                    OBS: seen,
+                    DONE: np.array([[step == 0]]),
+                    ACT: np.array([[number]]),
+                    REW: np.ones((1, 1), np.float32),
+                    OBS2: seen + np.array([1, 0], np.float32),
+                    **flags,
+                }
+            )
+            number += 1
+    return storage
+
+
+LENGTHS = np.random.default_rng(0).integers(1, 25, 300).tolist()
+
+
+def assert_whole(batch: Any, lengths: list[int]) -> list[int]:
+    """A padded batch holds whole episodes from their first steps to their last; returns which."""
+    drawn = batch[OBS][0, :, 1].long().tolist()
+    begins = np.cumsum([0, *lengths])
+    assert batch[MASK].sum(0)[:, 0].tolist() == [lengths[episode] for episode in drawn]
+    for row, episode in enumerate(drawn):
+        steps = range(begins[episode], begins[episode + 1])
+        assert batch[ACT][: len(steps), row, 0].tolist() == list(steps)
+        assert batch[OBS2][: len(steps), row, 0].tolist() == [step + 1 for step in steps]
+        assert batch[DONE2][: len(steps), row, 0].tolist() == [step == steps[-1] for step in steps]
+    return drawn
+
+
+def test_over_passes_every_episode_is_drawn_as_often_however_long_it_is(tmp_path: Path) -> None:
+    storage = filled(tmp_path, LENGTHS, sequences=Episodes())
+    assert len(storage) > 4 * storage.ring.live_steps
+    counts = np.zeros(len(LENGTHS))
+    # Each pass draws every episode 8 times on average; the first is left out, when what came last is in memory.
+    for repetition in range(9):
+        for batch in storage.generate_batches(8 * len(LENGTHS) // 20, 20):
+            drawn = assert_whole(batch, LENGTHS)
+            if repetition:
+                counts += np.bincount(drawn, minlength=len(LENGTHS))
+    expected = counts.mean()
+    assert expected == pytest.approx(64)
+    assert counts.min() > 25
+    assert counts.max() < 120
+    short = np.array(LENGTHS) < 8
+    assert counts[short].mean() == pytest.approx(counts[~short].mean(), rel=0.05)
+    storage.close()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("sequences", [Episodes(), Episodes(whole=False), Episodes(longest=4)])
+def test_memory_stays_within_the_budget(sequences: Episodes, packed: bool, tmp_path: Path) -> None:
+    sequences = Episodes(sequences.longest, packed, sequences.whole)
+    for number, lengths in enumerate((LENGTHS, [1] * 2000, [30] * 100)):
+        storage = filled(tmp_path / str(number), lengths, sequences=sequences, **PRIORITIES)
+        assert storage.ring.live_steps < len(storage)
+        for batch in storage.generate_batches(100, 16):
+            storage.after_gradients(batch, {ERRORS: torch.ones_like(batch[REW])})
+            assert storage.nbytes - 4 * len(storage) <= BUDGET
+        storage.close()
+
+
+def test_the_error_of_an_episode_is_known_when_it_comes_back(tmp_path: Path) -> None:
+    storage = filled(tmp_path, [5] * 600, sequences=Episodes(eta=1.0), **PRIORITIES)
+    error_of = lambda episode: 0.1 + episode % 7  # noqa: E731
+    for batch in storage.generate_batches(2000, 16):
+        storage.after_gradients(batch, {ERRORS: error_of(batch[OBS][..., 1:])})
+    storage.flush()
+    draws = torch.cat([batch[OBS][0, :, 1] for batch in storage.generate_batches(4000, 16)]).numpy().astype(int)
+    storage.close()
+    # In every part of memory those with large errors come more often, and these were told passes ago.
+    shares = np.bincount(draws % 7, minlength=7) / len(draws)
+    expected = error_of(np.arange(7))
+    np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.03)
+
+
+def test_an_index_of_an_episode_that_left_memory_does_not_change_another(tmp_path: Path) -> None:
+    storage = filled(tmp_path, LENGTHS, sequences=Episodes(), **PRIORITIES)
+    old = next(iter(storage.generate_batches(1, 32)))
+    list(storage.generate_batches(500, 32))
+    assert int(old[INDICES].max()) < storage.ring.start
+    before = storage._priorities.errors_of(storage.ring.start, storage.ring.end)
+    storage.after_gradients(old, {ERRORS: torch.full_like(old[REW], 50.0)})
+    assert np.array_equal(storage._priorities.errors_of(storage.ring.start, storage.ring.end), before)
+    storage.close()
+
+
+def test_what_a_packed_batch_holds_is_whole_although_it_was_on_disk(tmp_path: Path) -> None:
+    storage = filled(tmp_path, LENGTHS, sequences=Episodes(packed=True))
+    begins = np.cumsum([0, *LENGTHS])
+    for batch in storage.generate_batches(200, 10):
+        for row in range(10):
+            steps = batch[ACT][batch[EPISODE][:, 0] == row][:, 0].tolist()
+            episode = int(np.searchsorted(begins, steps[0]))
+            assert steps == list(range(begins[episode], begins[episode + 1]))
+    storage.close()
+
+
+def test_an_episode_without_an_end_is_not_whole(tmp_path: Path) -> None:
+    factory = PersistentEpisodicBuffer.create_factory(100, tmp_path, sequences=Episodes())
+    filled(tmp_path, [4, 3], None, end="neither").close()
+    filled(tmp_path, [6, 5], None).close()
+    storage = factory("cpu", None, ALGORITHM, None)
+    draws = torch.cat([batch[MASK].sum(0) for batch in storage.generate_batches(20, 16)])
+    assert set(draws.flatten().tolist()) == {6.0, 5.0}
+    storage.close()
+
+
+def test_of_an_episode_that_is_kept_in_pieces_each_is_drawn_where_parts_are(tmp_path: Path) -> None:
+    for whole in (True, False):
+        storage = filled(tmp_path / str(whole), [110] + [10] * 200, sequences=Episodes(whole=whole))
+        lengths = {int(length) for batch in storage.generate_batches(2000, 8) for length in batch[MASK].sum(0)}
+        pieces = [len(episode) for episode in storage.episodes()]
+        assert len(pieces) > 201
+        assert lengths == ({10} if whole else set(pieces))
+        storage.close()
+
+
+def test_all_episodes_become_a_data_set_although_few_are_in_memory(tmp_path: Path) -> None:
+    storage = filled(tmp_path, [110, *LENGTHS])
+    assert len(storage) > 4 * storage.ring.live_steps
+    assert [len(episode) for episode in episodes_of(storage, whole=True)] == LENGTHS
+    assert sum(len(episode) for episode in episodes_of(storage)) == 110 + sum(LENGTHS)
+    storage.close()
+
+
+def test_pieces_that_memory_cannot_keep_whole_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"at least \d+ for pieces of 400 steps .*, got 40000") as refused:
+        filled(tmp_path / "refused", [500], sequences=Episodes(longest=400))
+    needed = int(str(refused.value).split("at least ")[1].split()[0])
+    storage = filled(tmp_path / "kept", [500], needed, sequences=Episodes(longest=400))
+    assert next(storage.generate_batches(1, 4))[MASK].sum(0).unique().tolist() == [400.0]
+    storage.close()
+
+
+def test_after_a_reset_only_what_came_later_is_drawn(tmp_path: Path) -> None:
+    storage = filled(tmp_path, LENGTHS, sequences=Episodes(), **PRIORITIES)
+    list(storage.generate_batches(100, 16))
+    storage.reset()
+    for number in range(30):
+        last = number % 5 == 4
+        storage.insert_transition(
+            {
+                OBS: np.array([[number, -1]], np.float32),
+                DONE: np.array([[number % 5 == 0]]),
+                ACT: np.array([[number]]),
+                REW: np.ones((1, 1), np.float32),
+                OBS2: np.array([[number + 1, -1]], np.float32),
+                DONE2: np.array([[last]]),
+                TRUNC2: np.array([[False]]),
+            }
+        )
+    for batch in storage.generate_batches(20, 16):
+        assert (batch[OBS][..., 1] == -1).all()
+        assert batch[MASK].sum(0).unique().tolist() == [5.0]
+        storage.after_gradients(batch, {ERRORS: torch.ones_like(batch[REW])})
+    storage.close()
