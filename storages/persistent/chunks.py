@@ -17,8 +17,6 @@ from urllib.parse import quote
 import google_crc32c
 import numcodecs
 import numpy as np
-import zarr
-from zarr.codecs import BloscCodec, Crc32cCodec
 
 from storages.core.fields import LeafLayout
 from storages.core.fields import Path as Leaf
@@ -107,6 +105,10 @@ class Chunks:
 
 def metadata(columns: list[Chunks]) -> dict[str, dict[str, Any]]:
     """What zarr has to know of columns, by names of files within the group; of columns that have no rows yet."""
+    # Importing it takes as long as importing all of storages, and most storages are not of episodes on disk.
+    import zarr
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
     store: dict[str, Any] = {}
     root = zarr.open_group(zarr.storage.MemoryStore(store), mode="w", zarr_format=3)
     for column in columns:

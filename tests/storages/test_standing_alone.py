@@ -81,3 +81,9 @@ def test_a_file_of_storages_imports_nothing_but_what_storages_may_lean_on(file: 
 def test_the_tests_of_storages_do_without_the_toolkit_too() -> None:
     for file in HERE.rglob("*.py"):
         assert "pytorchrl" not in set(imported_by(file)), file
+
+
+def test_importing_storages_does_not_wait_for_what_only_some_of_them_need() -> None:
+    script = "import storages, sys; print({'zarr', 'h5py', 'pyarrow', 'minari'} & set(sys.modules))"
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT.parent)
+    assert finished.stdout == "set()\n", finished.stderr
