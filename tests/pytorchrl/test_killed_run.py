@@ -61,6 +61,8 @@ def live(case: str, folder: Path, kill_at: int | str | None = None, random: Any 
             if kill_at == BEGINS or (isinstance(kill_at, int) and isinstance(said, int) and said >= kill_at):
                 time.sleep((0.2 if kill_at == BEGINS else 0.03) * random.random())
                 process.kill()
+                # What it said in the meantime.
+                said = int([said, *process.stdout.read().split()][-1]) if said != BEGINS else said
                 break
             if said == TARGET_STEPS:
                 process.stdin.close()
