@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import training_to_kill
 from compositions import assert_equal
-from training_to_kill import BEGINS, ENVS, TARGET_STEPS, storage_of
+from training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
@@ -26,7 +27,7 @@ WHILE_IT_RESUMES = 0.3
 CLOCKS = ("seconds", "speed/steps_per_second")
 
 
-@pytest.mark.parametrize("case", ENVS)
+@pytest.mark.parametrize("case", CASES)
 def test_a_run_that_is_killed_and_resumed_is_the_run_that_was_never_killed(case: str, tmp_path: Path) -> None:
     live(case, tmp_path / "whole")
     random, lives = np.random.default_rng(0), []
@@ -79,18 +80,34 @@ def saved_at(folder: Path) -> int | None:
 def everything(folder: Path) -> dict[str, Any]:
     """All that a run comes to: its state, what is stored, and what was logged on the way."""
     state = checkpoint.load(folder / "checkpoint.pt")
-    storage = state["scheme"].pop("storage")
-    position = storage.pop("position")
+    beside = state["scheme"].pop("storage")
+    position = beside.pop("position")
     learner = {name: value for name, value in state["learner"].items() if name not in ("seconds", "logged")}
     learner["metrics"] = without_clocks(learner["metrics"])
     return {
         "scheme": state["scheme"],
         "learner": learner,
-        "beside the storage": storage,
-        "storage": read_state(storage_of(folder), position),
+        "storage": episodes_of(folder) if beside.pop("archive", None) else read_state(storage_of(folder), position),
+        "beside the storage": beside,
         "metrics": [without_clocks(record) for record in prl.read_metrics(folder / "metrics.jsonl")],
         "best": checkpoint.load(folder / "best_weights.pt")["weights"],
     }
+
+
+def episodes_of(folder: Path) -> dict[str, Any]:
+    learner = prl.Learner.resume(folder)
+    storage: Any = learner.scheme.storage
+    held = {
+        "in memory": storage.get_all_buffer_data(),
+        "batches": list(storage.generate_batches(20, 16)),
+        "episodes": [
+            [{name: torch.from_numpy(values) for name, values in episode.fields.items()}, episode.observations.tobytes()]
+            for episode in storage.episodes()
+        ],
+    }
+    assert len(storage) > 2 * storage.ring.live_steps, "not all of it is in memory"
+    learner.close()
+    return held
 
 
 def without_clocks(record: dict[str, float]) -> dict[str, float]:
