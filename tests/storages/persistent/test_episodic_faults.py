@@ -47,15 +47,17 @@ def same(one: Any, two: Any) -> bool:
 
 def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, killing_episodic.__file__, str(tmp_path / "kept"), str(KILLS), "0"],
+        [sys.executable, killing_episodic.__file__, str(tmp_path), str(KILLS), "0"],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
         timeout=60 + 3 * KILLS,
     )
     assert finished.returncode == 0, finished.stderr
+    print(finished.stdout)  # noqa: T201
     figures = json.loads(finished.stdout)
     assert figures["kills"] == KILLS
+    assert figures["checkpoints"] > 0
     assert figures["volumes"] > 3
 
 
