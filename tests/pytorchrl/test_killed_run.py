@@ -101,7 +101,10 @@ def episodes_of(folder: Path) -> dict[str, Any]:
         "in memory": storage.get_all_buffer_data(),
         "batches": list(storage.generate_batches(20, 16)),
         "episodes": [
-            [{name: torch.from_numpy(values) for name, values in episode.fields.items()}, episode.observations.tobytes()]
+            [
+                {name: torch.from_numpy(values) for name, values in episode.fields.items()},
+                episode.observations.tobytes(),
+            ]
             for episode in storage.episodes()
         ],
     }

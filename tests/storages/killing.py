@@ -23,7 +23,7 @@ from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
 
 NUM_ENVS, WIDTH, SIZE = 8, 500, 60
 COMMIT_EVERY = (1, 2, 9, 40)
-FLUSH_EVERY, CHECKPOINT_EVERY = 23, 31
+FLUSH_EVERY, CHECKPOINT_EVERY = 23, 97
 LONGEST_SECONDS = {"opens": 0.04, "inserts": 0.15, "checkpoints": 0.003, "goes back": 0.04}
 """After which it is killed while it does this; in turn."""
 LEFT_OPEN_STEPS = 5

@@ -21,7 +21,7 @@ from killing import COMMIT_EVERY, FLUSH_EVERY, LONGEST_SECONDS, sample
 from storages import PersistentEpisodicBuffer
 
 SIZE = 800
-CHECKPOINT_EVERY = 41
+CHECKPOINT_EVERY = 97
 
 
 def made(directory: Path, commit_every: int = 1) -> Any:
@@ -140,6 +140,8 @@ class Kills:
         if goes_back and told["opened"] and not told["goes on"]:
             # Wherever in between it stands, it goes back the next time.
             assert saved["step"] <= steps <= begun_at, (saved["step"], steps, begun_at)
+            left.load_state_dict(saved["storage"])
+            steps = saved["step"]
         else:
             inserted, flushed = told["inserted"], told["flushed"]
             assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
