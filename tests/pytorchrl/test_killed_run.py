@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import training_to_kill
 from compositions import assert_equal
 from training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
@@ -19,6 +18,7 @@ from training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
 from storages.persistent import read_state
+from storages.transition import OBS
 
 KILLS = int(os.environ.get("RUN_KILLS", "3"))
 """How often; a few by default, so that the tests stay quick."""
@@ -101,10 +101,7 @@ def episodes_of(folder: Path) -> dict[str, Any]:
         "in memory": storage.get_all_buffer_data(),
         "batches": list(storage.generate_batches(20, 16)),
         "episodes": [
-            [
-                {name: torch.from_numpy(values) for name, values in episode.fields.items()},
-                episode.observations.tobytes(),
-            ]
+            {name: values.tobytes() for name, values in (episode.fields | {OBS: episode.observations}).items()}
             for episode in storage.episodes()
         ],
     }

@@ -218,6 +218,75 @@ def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch:
     again.close()
 
 
+def insert(storage: Any, stream: Stream, model: EpisodesModel, steps: int = 1) -> None:
+    for _ in range(steps):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+
+
+def inserted_until_refused(storage: Any, stream: Stream, model: EpisodesModel) -> str:
+    """What is said of it."""
+    with pytest.raises(PersistenceError) as refused:
+        insert(storage, stream, model, 1000)
+    return str(refused.value)
+
+
+def assert_in_memory(model: EpisodesModel, storage: Any) -> None:
+    transitions = model.transitions
+    assert len(storage) == len(transitions)
+    for key, rows in storage.get_all_buffer_data().items():
+        for row, (sample, env) in enumerate(transitions):
+            assert np.array_equal(rows[row, 0].numpy(), np.asarray(sample[key][env])), (key, row)
+
+
+def test_a_directory_that_was_deleted_is_missed_and_what_is_in_memory_stays(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path / "there", commit_every=4), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    insert(storage, stream, model, 60)
+    storage.flush()
+    shutil.rmtree(tmp_path / "there")
+    assert str(tmp_path / "there") in inserted_until_refused(storage, stream, model)
+    assert_in_memory(model, storage)
+    with pytest.raises(PersistenceError, match="there"):
+        storage.close()
+    assert_in_memory(model, storage)
+    assert not (tmp_path / "there").exists(), "nothing is begun anew behind one's back"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else and come back")
+def test_a_permission_that_was_lost_is_said_and_can_be_given_back(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path / "kept", commit_every=4), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    insert(storage, stream, model, 60)
+    storage.flush()
+    os.seteuid(65534)
+    try:
+        said = inserted_until_refused(storage, stream, model)
+        assert_in_memory(model, storage)
+    finally:
+        os.seteuid(0)
+    assert "Permission denied" in said
+    assert "give permission" in said
+    insert(storage, stream, model, 20)
+    storage.close()
+    again = buffer(tmp_path / "kept")
+    model.assert_holds(again)
+    again.close()
+
+
+def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path)
+    storage.close()
+    manifest = tmp_path / "episodes.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 7}))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for read_only in (False, True):
+        with pytest.raises(PersistenceError, match=r"episodes.json says format 7, and this version of .* reads 1"):
+            buffer(tmp_path, read_only=read_only)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 # Readers
 
 
