@@ -1,6 +1,7 @@
 """The run folder: everything a run leaves behind.
 
-``config.json`` is the composition, ``versions.json`` what it ran with, ``metrics.jsonl`` what it measured,
+``config.json`` is the composition (:mod:`pytorchrl.experiments.places` says how it names a storage's directory) and how
+often it saves, ``versions.json`` what it ran with, ``metrics.jsonl`` what it measured,
 ``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before it, where more than one is kept,
 ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came of it.
 """

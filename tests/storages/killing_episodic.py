@@ -12,16 +12,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import killing
 import numpy as np
 import torch
 from episodic import EpisodesModel
 from forked import Told, live_until_killed
-from killing import COMMIT_EVERY, FLUSH_EVERY, LONGEST_SECONDS, sample
+from killing import COMMIT_EVERY, FLUSH_EVERY, sample
 
 from storages import PersistentEpisodicBuffer
 
 SIZE = 800
-CHECKPOINT_EVERY = 97
+CHECKPOINT_EVERY = 29
+LONGEST_SECONDS = killing.LONGEST_SECONDS | {"checkpoints": 0.03}
 
 
 def made(directory: Path, commit_every: int = 1) -> Any:
