@@ -43,6 +43,7 @@ class Learner:
     _settled_at: int
     """Environment transitions when all that was due was last done."""
     _best_return: float
+    _checkpoint_every: int | None
 
     def __init__(
         self,
@@ -282,7 +283,7 @@ class Learner:
         self._interruption = Interruption()
         self._metrics: dict[str, float] = {}
         self._keep_checkpoints: int = config["keep_checkpoints"]
-        self._checkpoint_every: int | None = config.get("checkpoint_every")
+        self._checkpoint_every = config.get("checkpoint_every")
         self._seconds = 0.0
         self._settled_at = 0
         self._evaluated_at = -1
