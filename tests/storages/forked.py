@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Told:
 
 
 def live_until_killed(
-    live: Callable[[], None], is_due: Callable[[], bool], longest_seconds: float, random: np.random.Generator
+    live: Callable[[], None], is_due: Callable[[], Any], longest_seconds: float, random: np.random.Generator
 ) -> None:
     """Have a process do what must not end by itself, and kill it a random while after something is due."""
     child = os.fork()

@@ -215,7 +215,8 @@ class Kills:
             {
                 "opens": lambda: True,
                 "inserts": lambda: told["goes on"] and told["flushed"] >= self.twin.steps + FLUSH_EVERY,
-                "checkpoints": lambda: bool(told["checkpoints"]),
+                # Not the first, so that there is one that is whole.
+                "checkpoints": lambda: told["checkpoints"] and (self._folder / "checkpoint").exists(),
                 "goes back": lambda: bool(told["opened"]),
             }[doing],
             LONGEST_SECONDS[doing],
