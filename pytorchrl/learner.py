@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.agent.envs.worker_signals import worker_signals
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError, DamagedCheckpointError
 from pytorchrl.experiments.composition import differences, scheme_from_config
 from pytorchrl.experiments.interruption import Interruption
@@ -43,6 +43,7 @@ class Learner:
     _settled_at: int
     """Environment transitions when all that was due was last done."""
     _best_return: float
+    _checkpoint_every: int | None
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Learner:
         Args:
             log_dir: the run folder.
             scheme: made as it was; None makes it of ``config.json``, which is possible where the composition holds no
-                functions of the user's.
+                functions of the user's. The directory of its storage may be another: where that is now.
             target_steps: a new target, kept from then on; None keeps the old one.
             log_to: new places for metrics, kept from then on; None keeps the old ones.
 
@@ -93,8 +94,10 @@ class Learner:
         candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
         file, state, damaged = checkpoint.load_newest(candidates)
         _refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
-        scheme = scheme or scheme_from_config(config)
-        config |= _settings(
+        if scheme is None:
+            _refuse_storage_that_is_gone(config, state, file)
+            scheme = scheme_from_config(config)
+        config |= scheme.config | _settings(
             config["target_steps"] if target_steps is None else target_steps,
             config["log_to"] if log_to is None else log_to,
             config["log_every"],
@@ -124,11 +127,18 @@ class Learner:
         stops at once.
 
         Args:
-            checkpoint_every: environment transitions between checkpoints; None saves one at the end alone.
+            checkpoint_every: environment transitions between checkpoints. None takes what it was before the run was
+                resumed; where it never was anything, one is saved at the end alone.
 
         Returns:
             Whether the target was reached.
+
+        Raises:
+            ValueError: ``checkpoint_every`` is not positive.
         """
+        if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
+            self._checkpoint_every = _positive("checkpoint_every", checkpoint_every)
+            self._folder.write_config(self._folder.read_config() | {"checkpoint_every": checkpoint_every})
         with self._interruption as interruption, worker_signals().held_back():
             with self._display() as display:
                 while not self.done() and not interruption.is_requested():
@@ -136,7 +146,8 @@ class Learner:
                     self.step()
                     display.update(self.scheme.steps, self._metrics)
                     # The last one is saved below, when all is measured.
-                    is_due = checkpoint_every and _crossed(checkpoint_every, before, self.scheme.steps)
+                    every = self._checkpoint_every
+                    is_due = every is not None and _crossed(every, before, self.scheme.steps)
                     if is_due and not self.done():
                         self.save_checkpoint()
                 if self.done() and self._evaluated_at != self.scheme.steps and self.scheme.algorithm.test_every:
@@ -235,7 +246,7 @@ class Learner:
     def save_checkpoint(self) -> Path:
         """Write everything to the run folder, whole or not at all; returns the file."""
         state = {
-            "config": self.scheme.config,
+            "config": places.to_keep(self.scheme.config, self._folder.path),
             "scheme": self.scheme.state_dict(),
             "learner": {
                 "seconds": self._seconds,
@@ -272,6 +283,7 @@ class Learner:
         self._interruption = Interruption()
         self._metrics: dict[str, float] = {}
         self._keep_checkpoints: int = config["keep_checkpoints"]
+        self._checkpoint_every = config.get("checkpoint_every")
         self._seconds = 0.0
         self._settled_at = 0
         self._evaluated_at = -1
@@ -352,10 +364,23 @@ def _python() -> str:
 
 def _settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_checkpoints: int) -> dict[str, Any]:
     counts = {"target_steps": target_steps, "log_every": log_every, "keep_checkpoints": keep_checkpoints}
-    for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"Learner: {name} must be an int from 1, got {value!r}")
-    return counts | {"log_to": list(log_to)}
+    return {name: _positive(name, value) for name, value in counts.items()} | {"log_to": list(log_to)}
+
+
+def _positive(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"Learner: {name} must be an int from 1, got {value!r}")
+    return value
+
+
+def _refuse_storage_that_is_gone(config: Mapping[str, Any], state: Mapping[str, Any], file: Path) -> None:
+    """Rather than make an empty one, which does not have what the checkpoint refers to."""
+    directory, position = places.directory_of(config), state["scheme"]["storage"].get("position")
+    if position is not None and position["commit"] and not Path(directory).is_dir():
+        raise CheckpointError(
+            f"{file} refers to what its storage keeps in {directory}, which is not there; put it back, or make the "
+            f"scheme in a script, with the directory as it is now, and pass it: Learner.resume(log_dir, scheme=scheme)"
+        )
 
 
 def _refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path) -> None:

@@ -65,7 +65,10 @@ def load(path: Path) -> dict[str, Any]:
         CheckpointError: there is no such file, it is damaged, or another version wrote it.
     """
     if not path.is_file():
-        raise CheckpointError(f"{path} does not exist; a run saves it when it ends, is interrupted, or is told to")
+        raise CheckpointError(
+            f"{path} does not exist; a run saves it when it ends, is interrupted, or is told to (checkpoint_every). "
+            f"A run without one cannot be resumed, but begun again in another folder"
+        )
     reason = _what_is_wrong(path)
     if reason is None:
         try:

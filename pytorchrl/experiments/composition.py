@@ -75,13 +75,16 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """What two compositions differ in, a line each: ``storage.size: 1000 here, 500 in the checkpoint``."""
+    """What two compositions differ in, a line each: ``storage.size: 1000 here, 500 in the checkpoint``.
+
+    Where a storage is kept makes it no other storage.
+    """
     here, there = (dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in (expected, found))
     missing = "nothing"
     return [
         f"{name}: {here.get(name, missing)} here, {there.get(name, missing)} in the checkpoint"
         for name in dict.fromkeys([*here, *there])
-        if here.get(name, missing) != there.get(name, missing)
+        if here.get(name, missing) != there.get(name, missing) and not name.startswith("storage.directory")
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.composition import class_named
 from pytorchrl.experiments.run_folder import RunFolder
@@ -84,7 +84,7 @@ def inspect_storage(path: Path) -> Inspection:
     file = RunFolder(path).checkpoint_file if path.is_dir() else path
     state = checkpoint.load(file)
     try:
-        storage, config = state["scheme"]["storage"], state["config"]["storage"]
+        storage, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
         if "position" in storage:
             storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
         ring = _ring(storage["ring"], config["name"])
@@ -137,7 +137,7 @@ class CheckpointDataset(Dataset):
         state = checkpoint.load(file)
         super().__init__(file, About())
         try:
-            storage, config = state["scheme"]["storage"], state["config"]["storage"]
+            storage, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
             if "position" in storage:
                 storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
             self._ring = _ring(storage["ring"], config["name"])

@@ -1,6 +1,7 @@
 """The run folder: everything a run leaves behind.
 
-``config.json`` is the composition, ``versions.json`` what it ran with, ``metrics.jsonl`` what it measured,
+``config.json`` is the composition (:mod:`pytorchrl.experiments.places` says how it names a storage's directory) and how
+often it saves, ``versions.json`` what it ran with, ``metrics.jsonl`` what it measured,
 ``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before it, where more than one is kept,
 ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came of it.
 """
@@ -16,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
 
 _PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
@@ -59,7 +61,7 @@ class RunFolder:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Keep what the run is made of."""
-        _write_json(self.config_file, config)
+        _write_json(self.config_file, places.to_keep(config, self.path))
 
     def read_config(self) -> dict[str, Any]:
         """The composition that the run began with.
@@ -73,7 +75,7 @@ class RunFolder:
             config: dict[str, Any] = json.loads(self.config_file.read_text())
         except ValueError as error:
             raise CheckpointError(f"{self.config_file} is damaged: {error}") from error
-        return config
+        return places.as_found(config, self.path)
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

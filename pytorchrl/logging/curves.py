@@ -15,7 +15,7 @@ _SMOOTHED_PART = 10
 _MOST_SMOOTHED_RECORDS = 50
 _MOST_SETTINGS_IN_A_LABEL = 3
 _WHAT_RETURNS_DEPEND_ON = ("env", "wrappers", "env_kwargs")
-_NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every"})
+_NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_checkpoints", "checkpoint_every"})
 
 
 @dataclass(frozen=True)

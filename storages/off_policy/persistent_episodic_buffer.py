@@ -448,6 +448,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         state = directory.recover()
         self._known = KnownErrors.read(directory.folder)
         self._hold(state)
+        self._known.drop_from(directory.ledger.next)
         if state is not None:
             self._load_beside_the_ring(state)
 

@@ -136,7 +136,12 @@ class EpisodeDirectory:
 
     def recover(self) -> dict[str, Any] | None:
         """Take up the journal; returns what was committed beside the steps, None where there is nothing."""
-        return None if self.running is None else self.running.recover()
+        if self.running is None:
+            return None
+        state = self.running.recover()
+        self._shelves.archive.drop_what_was_taken_back(self.running.ring.steps)
+        self._shelves.begin_anew()
+        return state
 
     def hold(self, state: Mapping[str, Any] | None) -> None:
         """Count what the archive holds, and the journal, of which ``state`` is what was committed beside the steps."""

@@ -47,6 +47,10 @@ class KnownErrors:
         if gone > len(self._errors) // 2:
             self._errors, self._first = self._errors[gone:].copy(), first
 
+    def drop_from(self, number: int) -> None:
+        """Forget those of this transition and later ones."""
+        self._errors = self._errors[: max(0, number - self._first)]
+
     def _reach(self, end: int) -> None:
         missing = end - self._first - len(self._errors)
         if missing > 0:

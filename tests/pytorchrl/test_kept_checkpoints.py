@@ -74,7 +74,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     assert learner.run()
     assert_equal(learner.scheme.state_dict(), state)
     assert without_clocks(folder) == records
-    assert checkpoints(folder) == {"checkpoint.pt": 200, "checkpoint-1.pt": 120}
+    assert checkpoints(folder) == {"checkpoint.pt": 200, "checkpoint-1.pt": 180, "checkpoint-2.pt": 120}
     assert (folder / "checkpoint.damaged").exists() == damaged
 
 
@@ -109,3 +109,17 @@ def test_a_single_changed_byte_of_a_checkpoint_is_noticed(tmp_path: Path) -> Non
     change_a_byte(run_with_checkpoints(tmp_path / "run", 1).log_dir / "checkpoint.pt")
     with pytest.raises(prl.CheckpointError, match=r"cannot be resumed from: its part archive/.* is not what was"):
         prl.Learner.resume(tmp_path / "run")
+
+
+def test_a_resumed_run_saves_as_often_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", keep_checkpoints=3)
+    monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= 30)
+    learner.run(checkpoint_every=60)
+    learner.close()
+    resumed = prl.Learner.resume(tmp_path / "run")
+    resumed.run()
+    resumed.close()
+    assert sorted(checkpoints(tmp_path / "run").values()) == [120, 180, 200]
+    assert sorted(checkpoints(tmp_path / "run")) == ["checkpoint-1.pt", "checkpoint-2.pt", "checkpoint.pt"]
+    with pytest.raises(ValueError, match="checkpoint_every must be an int from 1, got 0"):
+        resumed.run(checkpoint_every=0)

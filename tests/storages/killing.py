@@ -1,21 +1,21 @@
 """Kills processes that insert into a storage on disk, at random instants, and looks at what is left each time.
 
-A script, because it forks: ``python killing.py <directory> <kills> <seed>`` prints figures as a line of JSON. What
-happens to the storage follows from the number of the step alone, so a twin in memory can be brought to any step.
+A script, because it forks: ``python killing.py <folder> <kills> <seed>`` prints figures as a line of JSON. What
+happens to the storage follows from the number of the step alone, so a twin in memory can be brought to any step. The
+processes are killed while they open the storage, insert, checkpoint, and go back to the last checkpoint that is whole.
 """
 
+import copy
 import json
-import mmap
-import os
-import signal
+import shutil
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from forked import Told, live_until_killed
 
 from storages import EREBuffer
 from storages.persistent import journal
@@ -23,7 +23,9 @@ from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
 
 NUM_ENVS, WIDTH, SIZE = 8, 500, 60
 COMMIT_EVERY = (1, 2, 9, 40)
-LONGEST_SECONDS = 0.15
+FLUSH_EVERY, CHECKPOINT_EVERY = 23, 97
+LONGEST_SECONDS = {"opens": 0.04, "inserts": 0.15, "checkpoints": 0.003, "goes back": 0.04}
+"""After which it is killed while it does this; in turn."""
 LEFT_OPEN_STEPS = 5
 
 
@@ -79,26 +81,90 @@ def go_on(storage: Any, step: int) -> None:
         update(storage, step)
 
 
-def insert_until_killed(directory: Path, commit_every: int, said: mmap.mmap) -> None:
-    storage = made(directory, commit_every)
-    say(said, 2, 1)
+# What is killed
+
+
+def insert_until_killed(folder: Path, commit_every: int, goes_back: bool, told: Told) -> None:
+    storage = made(folder / "kept", commit_every)
+    told["opened"] = 1
+    saved = checkpoint_in(folder)
+    if goes_back:
+        storage.load_state_dict(saved["storage"])
+        told["inserted"] = told["flushed"] = saved["step"]
+    elif saved["step"] is not None:
+        storage.pin(saved["storage"]["position"])
+    told["goes on"] = 1
     step = storage.ring.steps
     while True:
         go_on(storage, step)
         step += 1
-        say(said, 0, step)
-        if step % 23 == 0:
+        told["inserted"] = step
+        if step % FLUSH_EVERY == 0:
             storage.flush()
-            say(said, 1, step)
+            told["flushed"] = step
+        if step % CHECKPOINT_EVERY == 0:
+            told["checkpoints"] = 1
+            save_checkpoint(folder, step, storage.state_dict())
+            told["checkpoints"] = 0
+            told["flushed"] = step
 
 
-def say(said: mmap.mmap, place: int, number: int) -> None:
-    said[8 * place : 8 * place + 8] = number.to_bytes(8, "little")
+def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> None:
+    (folder / "checkpoint.new").write_text(json.dumps({"step": step, "storage": state}))
+    (folder / "checkpoint.new").replace(folder / "checkpoint")
 
 
-def heard(said: mmap.mmap) -> tuple[int, int, int]:
-    inserted, flushed, opened = (int.from_bytes(said[place : place + 8], "little") for place in (0, 8, 16))
-    return inserted, flushed, opened
+def checkpoint_in(folder: Path) -> Any:
+    file = folder / "checkpoint"
+    return json.loads(file.read_text()) if file.exists() else {"step": None}
+
+
+# What is looked at
+
+
+class Twin:
+    """A storage in memory to which the same happens, and what it was at the last checkpoint.
+
+    Args:
+        seed: of its random generator.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.storage, self.steps = made(None), 0
+        self.storage.seed(seed)
+        self.saved: Any = {"step": None}
+
+    def bring_to(self, step: int) -> None:
+        while self.steps < step:
+            go_on(self.storage, self.steps)
+            self.steps += 1
+
+    def save(self) -> None:
+        self.saved = {"step": self.steps, "storage": copy.deepcopy(self.storage.state_dict())}
+
+    def at_checkpoint(self) -> Any:
+        storage = made(None)
+        storage.load_state_dict(self.saved["storage"])
+        return storage
+
+    def go_back(self) -> None:
+        self.storage, self.steps = self.at_checkpoint(), self.saved["step"]
+
+
+def assert_holds_what_was_inserted(storage: Any) -> None:
+    """Every row is the model's: the last that fit, and no step is missing between them."""
+    steps, rows = storage.ring.steps, storage.get_all_buffer_data()
+    assert len(storage) == NUM_ENVS * min(steps, SIZE)
+    for row, step in enumerate(range(max(0, steps - SIZE), steps)):
+        for key, value in sample(step).items():
+            assert np.array_equal(rows[key][row].numpy(), value.astype(rows[key].numpy().dtype)), (key, step)
+
+
+def assert_same(one: Any, two: Any, step: int) -> None:
+    """What is stored, and the batches that follow."""
+    assert same(one.get_all_buffer_data(), two.get_all_buffer_data())
+    for left, right in zip(update(one, step), update(two, step), strict=True):
+        assert same(left, right)
 
 
 def same(one: Any, two: Any) -> bool:
@@ -107,69 +173,109 @@ def same(one: Any, two: Any) -> bool:
     return torch.equal(one, two)
 
 
-def main(directory: Path, kills: int, seed: int) -> None:
+def assert_opens_at_checkpoint(folder: Path, twin: Twin) -> None:
+    """In a copy, because nothing is to go."""
+    saved = checkpoint_in(folder)
+    shutil.copytree(folder / "kept", folder / "copy")
+    storage = made(folder / "copy")
+    storage.load_state_dict(saved["storage"])
+    assert storage.ring.steps == saved["step"] == twin.saved["step"]
+    assert_same(storage, twin.at_checkpoint(), saved["step"])
+    storage.close()
+    shutil.rmtree(folder / "copy")
+
+
+class Kills:
+    """One after the other, in a folder; and the figures.
+
+    Args:
+        folder: where the storage and the checkpoint are.
+        seed: of the instants.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder, self._random, self.twin = folder, np.random.default_rng(seed), Twin(seed)
+        first = made(folder / "kept")
+        first.seed(seed)
+        go_on(first, 0)
+        first.close()
+        self.twin.bring_to(1)
+        self.figures = dict.fromkeys(("kills", *(f"while it {doing}" for doing in LONGEST_SECONDS)), 0)
+        self.figures |= {"checkpoints": 0, "cut": 0, "most missing": 0}
+
+    def kill(self, doing: str) -> None:
+        """Have a process do something, kill it, and see what is left."""
+        has_checkpoint = self.twin.saved["step"] is not None
+        goes_back = has_checkpoint and (doing == "goes back" or bool(self._random.random() < 0.25))
+        commit_every = int(self._random.choice(COMMIT_EVERY))
+        told = Told("inserted", "flushed", "opened", "goes on", "checkpoints")
+        told["inserted"] = told["flushed"] = self.twin.steps
+        live_until_killed(
+            lambda: insert_until_killed(self._folder, commit_every, goes_back, told),
+            {
+                "opens": lambda: True,
+                "inserts": lambda: told["goes on"] and told["flushed"] >= self.twin.steps + FLUSH_EVERY,
+                # Not the first, so that there is one that is whole.
+                "checkpoints": lambda: told["checkpoints"] and (self._folder / "checkpoint").exists(),
+                "goes back": lambda: bool(told["opened"]),
+            }[doing],
+            LONGEST_SECONDS[doing],
+            self._random,
+        )
+        self._count(told, goes_back)
+        left = made(self._folder / "kept")
+        self.figures["cut"] += left._journal.cut_bytes > 0
+        self._look(left, told, goes_back, commit_every)
+        left.close()
+
+    def _count(self, told: Told, goes_back: bool) -> None:
+        going_back = goes_back and told["opened"] and not told["goes on"]
+        doing = "checkpoints" if told["checkpoints"] else "goes back" if going_back else "inserts"
+        self.figures[f"while it {doing if told['opened'] else 'opens'}"] += 1
+        self.figures["kills"] += 1
+
+    def _look(self, left: Any, told: Told, goes_back: bool, commit_every: int) -> None:
+        twin, saved, steps = self.twin, checkpoint_in(self._folder), left.ring.steps
+        assert_holds_what_was_inserted(left)
+        if goes_back and told["opened"] and not told["goes on"]:
+            # Wherever in between it stands, it goes back the next time.
+            assert saved["step"] <= steps <= twin.steps, (saved["step"], steps, twin.steps)
+            left.load_state_dict(saved["storage"])
+        else:
+            inserted, flushed = told["inserted"], told["flushed"]
+            assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
+            assert inserted - steps <= commit_every, (inserted, steps, commit_every)
+            self.figures["most missing"] = max(self.figures["most missing"], inserted - steps)
+        if goes_back and told["opened"]:
+            twin.go_back()
+        if saved["step"] != twin.saved["step"]:
+            twin.bring_to(saved["step"])
+            twin.save()
+            self.figures["checkpoints"] += 1
+        if saved["step"] is not None:
+            assert_opens_at_checkpoint(self._folder, twin)
+        twin.bring_to(left.ring.steps)
+        assert_same(left, twin.storage, twin.steps)
+
+
+def main(folder: Path, kills: int, seed: int) -> None:
     journal.SEGMENT_BYTES = 1_000_000
     torch.set_num_threads(1)
-    random = np.random.default_rng(seed)
-    twin, reached = made(None), 0
-    twin.seed(seed)
-    figures = {"kills": 0, "before it was open": 0, "cut": 0, "steps": 0, "most missing": 0, "segments dropped": 0}
     # Compiled once, by this process, for all that are forked off it.
     warm = made(None)
     for step in range(SIZE + 4):
         go_on(warm, step)
-    first = made(directory)
-    first.seed(seed)
-    go_on(first, 0)
-    first.close()
-    go_on(twin, 0)
-    reached = 1
+    killed = Kills(folder, seed)
     for kill in range(kills):
-        said = mmap.mmap(-1, 24)
-        say(said, 0, reached)
-        say(said, 1, reached)
-        commit_every = int(random.choice(COMMIT_EVERY))
-        child = os.fork()
-        if child == 0:
-            try:
-                insert_until_killed(directory, commit_every, said)
-            finally:
-                os._exit(1)
-        # As often while it is opened as after some steps, so that it gets on however slow the machine is.
-        while kill % 2 and heard(said)[1] == reached:
-            time.sleep(0.001)
-        time.sleep(LONGEST_SECONDS * random.random() ** 2)
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status), "the process ended by itself"
-        inserted, flushed, opened = heard(said)
-        left = made(directory)
-        steps = left.ring.steps
-        assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
-        assert inserted - steps <= commit_every, (inserted, steps, commit_every)
-        figures["kills"] += 1
-        figures["before it was open"] += not opened
-        figures["cut"] += left._journal.cut_bytes > 0
-        figures["most missing"] = max(figures["most missing"], inserted - steps)
-        while reached < steps:
-            go_on(twin, reached)
-            reached += 1
-        assert same(left.get_all_buffer_data(), twin.get_all_buffer_data())
-        rows = left.get_all_buffer_data()
-        for row, step in enumerate(range(max(0, steps - SIZE), steps)):
-            for key, value in sample(step).items():
-                assert np.array_equal(rows[key][row].numpy(), value.astype(rows[key].numpy().dtype)), (key, step)
-        for one, two in zip(update(left, steps), update(twin, steps), strict=True):
-            assert same(one, two)
-        left.close()
-    figures["steps"] = reached
-    figures["segments dropped"] = min(int(path.stem) for path in directory.glob("*.steps")) > 1
+        killed.kill(list(LONGEST_SECONDS)[kill % len(LONGEST_SECONDS)])
+    directory, reached = folder / "kept", killed.twin.steps
+    dropped = min(int(path.stem) for path in directory.glob("*.steps")) > 1
     # Whoever does not close it has it closed at the end.
     left = made(directory, SIZE)
     for step in range(reached, reached + LEFT_OPEN_STEPS):
         go_on(left, step)
     kept_open.append(left)
-    print(json.dumps(figures))  # noqa: T201
+    print(json.dumps(killed.figures | {"steps": reached, "segments dropped": dropped}))  # noqa: T201
 
 
 if __name__ == "__main__":

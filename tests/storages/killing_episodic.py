@@ -1,30 +1,29 @@
 """Kills processes that insert into a buffer of episodes on disk, at random instants, and looks at what is left.
 
-A script, because it forks: ``python killing_episodic.py <directory> <kills> <seed>`` prints figures as a line of JSON.
-What is inserted follows from the number of the step alone, so the model can be brought to any step.
+A script, because it forks: ``python killing_episodic.py <folder> <kills> <seed>`` prints figures as a line of JSON.
+What is inserted follows from the number of the step alone, so the model can be brought to any step. The processes are
+killed while they open the buffer, insert, checkpoint, and go back to the last checkpoint that is whole.
 """
 
 import json
-import mmap
-import os
-import signal
+import shutil
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import killing
 import numpy as np
 import torch
 from episodic import EpisodesModel
-from killing import heard, sample, say
+from forked import Told, live_until_killed
+from killing import COMMIT_EVERY, FLUSH_EVERY, sample
 
 from storages import PersistentEpisodicBuffer
 
 SIZE = 800
-COMMIT_EVERY = (1, 2, 9, 40)
-LONGEST_SECONDS = 0.15
-torch.set_num_threads(1)
+CHECKPOINT_EVERY = 29
+LONGEST_SECONDS = killing.LONGEST_SECONDS | {"checkpoints": 0.03}
 
 
 def made(directory: Path, commit_every: int = 1) -> Any:
@@ -32,72 +31,156 @@ def made(directory: Path, commit_every: int = 1) -> Any:
     return factory("cpu", None, SimpleNamespace(gamma=0.9), None)
 
 
-def insert_until_killed(directory: Path, commit_every: int, said: mmap.mmap) -> None:
-    storage = made(directory, commit_every)
-    say(said, 2, 1)
-    step = storage._directory.running.ring.steps
+def steps_in(storage: Any) -> int:
+    return int(storage._directory.running.ring.steps)
+
+
+# What is killed
+
+
+def insert_until_killed(folder: Path, commit_every: int, goes_back: bool, told: Told) -> None:
+    storage = made(folder / "kept", commit_every)
+    told["opened"] = 1
+    saved = checkpoint_in(folder)
+    if goes_back:
+        storage.load_state_dict(saved["storage"])
+        told["inserted"] = told["flushed"] = saved["step"]
+    told["goes on"] = 1
+    step = steps_in(storage)
     while True:
         storage.insert_transition(sample(step))
         step += 1
-        say(said, 0, step)
-        if step % 23 == 0:
+        told["inserted"] = step
+        if step % FLUSH_EVERY == 0:
             storage.flush()
-            say(said, 1, step)
+            told["flushed"] = step
         if step % 10 == 0 and len(storage):
             list(storage.generate_batches(1, 8))
+        # Who goes on from a checkpoint goes back to it before making another.
+        if step % CHECKPOINT_EVERY == 0 and (goes_back or saved["step"] is None):
+            told["checkpoints"] = 1
+            torch.save({"step": step, "storage": storage.state_dict()}, folder / "checkpoint.new")
+            (folder / "checkpoint.new").replace(folder / "checkpoint")
+            told["checkpoints"] = 0
+            told["flushed"] = step
 
 
-def main(directory: Path, kills: int, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    model, reached = EpisodesModel(SIZE), 0
-    figures = {"kills": 0, "before it was open": 0, "steps": 0, "volumes": 0, "most missing": 0}
+def checkpoint_in(folder: Path) -> Any:
+    file = folder / "checkpoint"
+    return torch.load(file, weights_only=True) if file.exists() else {"step": None}
+
+
+# What is looked at
+
+
+class Model:
+    """All that was inserted up to a step."""
+
+    def __init__(self) -> None:
+        self.episodes, self.steps = EpisodesModel(SIZE), 0
+
+    def bring_to(self, step: int) -> None:
+        while self.steps < step:
+            self.episodes.insert({key: np.asarray(value) for key, value in sample(self.steps).items()})
+            self.steps += 1
+
+    def assert_is(self, storage: Any) -> None:
+        assert steps_in(storage) == self.steps
+        gone, self.episodes.gone = self.episodes.gone, storage.ring.start
+        self.episodes.assert_holds(storage)
+        self.episodes.gone = gone
+
+
+class Kills:
+    """One after the other, in a folder; and the figures.
+
+    Args:
+        folder: where the buffer and the checkpoint are.
+        seed: of the instants.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder, self._random = folder, np.random.default_rng(seed)
+        self._saved_step: int | None = None
+        self.model = Model()
+        self.figures = dict.fromkeys(("kills", *(f"while it {doing}" for doing in LONGEST_SECONDS)), 0)
+        self.figures |= {"checkpoints": 0, "most missing": 0, "volumes": 0}
+
+    def kill(self, doing: str) -> None:
+        """Have a process do something, kill it, and see what is left."""
+        can_go_back, begun_at = self._saved_step is not None, self.model.steps
+        goes_back = can_go_back and (doing in ("checkpoints", "goes back") or bool(self._random.random() < 0.25))
+        commit_every = int(self._random.choice(COMMIT_EVERY))
+        told = Told("inserted", "flushed", "opened", "goes on", "checkpoints")
+        told["inserted"] = told["flushed"] = begun_at
+        live_until_killed(
+            lambda: insert_until_killed(self._folder, commit_every, goes_back, told),
+            {
+                "opens": lambda: True,
+                "inserts": lambda: told["goes on"] and told["flushed"] >= begun_at + FLUSH_EVERY,
+                # Not the first, so that there is one that is whole.
+                "checkpoints": lambda: told["checkpoints"] and (self._folder / "checkpoint").exists(),
+                "goes back": lambda: bool(told["opened"]),
+            }[doing],
+            LONGEST_SECONDS[doing],
+            self._random,
+        )
+        self._count(told, goes_back)
+        left = made(self._folder / "kept")
+        self._look(left, told, goes_back, commit_every)
+        if left._directory.shelving is not None:
+            self.figures["volumes"] = max(self.figures["volumes"], left._directory.shelving.archive.record["record"])
+        left.close()
+
+    def _count(self, told: Told, goes_back: bool) -> None:
+        going_back = goes_back and told["opened"] and not told["goes on"]
+        doing = "checkpoints" if told["checkpoints"] else "goes back" if going_back else "inserts"
+        self.figures[f"while it {doing if told['opened'] else 'opens'}"] += 1
+        self.figures["kills"] += 1
+
+    def _look(self, left: Any, told: Told, goes_back: bool, commit_every: int) -> None:
+        saved, steps, begun_at = checkpoint_in(self._folder), steps_in(left), self.model.steps
+        if goes_back and told["opened"] and not told["goes on"]:
+            # Wherever in between it stands, it goes back the next time.
+            assert saved["step"] <= steps <= begun_at, (saved["step"], steps, begun_at)
+        else:
+            inserted, flushed = told["inserted"], told["flushed"]
+            assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
+            assert inserted - steps <= commit_every, (inserted, steps, commit_every)
+            self.figures["most missing"] = max(self.figures["most missing"], inserted - steps)
+        if steps < begun_at:
+            self.model = Model()
+        self.model.bring_to(steps)
+        self.model.assert_is(left)
+        self.figures["checkpoints"] += saved["step"] != self._saved_step
+        self._saved_step = saved["step"]
+        if saved["step"] is not None:
+            assert_opens_at_checkpoint(self._folder, saved)
+
+
+def assert_opens_at_checkpoint(folder: Path, saved: Any) -> None:
+    """In a copy, because nothing is to go."""
+    shutil.copytree(folder / "kept", folder / "copy")
+    storage, model = made(folder / "copy"), Model()
+    storage.load_state_dict(saved["storage"])
+    model.bring_to(saved["step"])
+    model.assert_is(storage)
+    storage.close()
+    shutil.rmtree(folder / "copy")
+
+
+def main(folder: Path, kills: int, seed: int) -> None:
+    torch.set_num_threads(1)
     # Compiled once, by this process, for all that are forked off it.
-    warm = made(directory.with_name("warm"))
+    warm = made(folder / "warm")
     for step in range(60):
         warm.insert_transition(sample(step))
     list(warm.generate_batches(1, 8))
     warm.close()
+    killed = Kills(folder, seed)
     for kill in range(kills):
-        said = mmap.mmap(-1, 24)
-        say(said, 0, reached)
-        say(said, 1, reached)
-        commit_every = int(random.choice(COMMIT_EVERY))
-        child = os.fork()
-        if child == 0:
-            try:
-                insert_until_killed(directory, commit_every, said)
-            finally:
-                os._exit(1)
-        # As often while it is opened as while steps are inserted.
-        while kill % 2 and not heard(said)[2]:
-            time.sleep(0.001)
-        time.sleep(LONGEST_SECONDS * random.random() ** 2)
-        os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status), "the process ended by itself"
-        inserted, flushed, opened = heard(said)
-        left = made(directory)
-        steps = left._directory.running.ring.steps
-        assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
-        assert inserted - steps <= commit_every, (inserted, steps, commit_every)
-        while reached < steps:
-            model.insert(_as_array(sample(reached)))
-            reached += 1
-        gone, model.gone = model.gone, left.ring.start
-        model.assert_holds(left)
-        model.gone = gone
-        figures["kills"] += 1
-        figures["before it was open"] += not opened
-        figures["most missing"] = max(figures["most missing"], inserted - steps)
-        if left._directory.shelving is not None:
-            figures["volumes"] = max(figures["volumes"], left._directory.shelving.archive.record["record"])
-        left.close()
-    figures["steps"] = reached
-    print(json.dumps(figures))  # noqa: T201
-
-
-def _as_array(step: dict[str, Any]) -> dict[str, Any]:
-    return {key: np.asarray(value) for key, value in step.items()}
+        killed.kill(list(LONGEST_SECONDS)[kill % len(LONGEST_SECONDS)])
+    print(json.dumps(killed.figures | {"steps": killed.model.steps}))  # noqa: T201
 
 
 if __name__ == "__main__":

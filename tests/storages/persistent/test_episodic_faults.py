@@ -17,6 +17,7 @@ from model import Stream, contents
 
 from storages import ReplayBuffer, SampleError
 from storages.persistent import DamageError, PersistenceError, repair
+from storages.persistent.archive import Archive
 
 KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
 """How often; a few by default, so that the tests stay quick."""
@@ -47,15 +48,17 @@ def same(one: Any, two: Any) -> bool:
 
 def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, killing_episodic.__file__, str(tmp_path / "kept"), str(KILLS), "0"],
+        [sys.executable, killing_episodic.__file__, str(tmp_path), str(KILLS), "0"],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
         timeout=60 + 3 * KILLS,
     )
     assert finished.returncode == 0, finished.stderr
+    print(finished.stdout)  # noqa: T201
     figures = json.loads(finished.stdout)
     assert figures["kills"] == KILLS
+    assert figures["checkpoints"] > 0
     assert figures["volumes"] > 3
 
 
@@ -216,6 +219,75 @@ def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch:
     again.close()
 
 
+def insert(storage: Any, stream: Stream, model: EpisodesModel, steps: int = 1) -> None:
+    for _ in range(steps):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+
+
+def inserted_until_refused(storage: Any, stream: Stream, model: EpisodesModel) -> str:
+    """What is said of it."""
+    with pytest.raises(PersistenceError) as refused:
+        insert(storage, stream, model, 1000)
+    return str(refused.value)
+
+
+def assert_in_memory(model: EpisodesModel, storage: Any) -> None:
+    transitions = model.transitions
+    assert len(storage) == len(transitions)
+    for key, rows in storage.get_all_buffer_data().items():
+        for row, (sample, env) in enumerate(transitions):
+            assert np.array_equal(rows[row, 0].numpy(), np.asarray(sample[key][env])), (key, row)
+
+
+def test_a_directory_that_was_deleted_is_missed_and_what_is_in_memory_stays(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path / "there", commit_every=4), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    insert(storage, stream, model, 60)
+    storage.flush()
+    shutil.rmtree(tmp_path / "there")
+    assert str(tmp_path / "there") in inserted_until_refused(storage, stream, model)
+    assert_in_memory(model, storage)
+    with pytest.raises(PersistenceError, match="there"):
+        storage.close()
+    assert_in_memory(model, storage)
+    assert not (tmp_path / "there").exists(), "nothing is begun anew behind one's back"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else and come back")
+def test_a_permission_that_was_lost_is_said_and_can_be_given_back(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path / "kept", commit_every=4), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    insert(storage, stream, model, 60)
+    storage.flush()
+    os.seteuid(65534)
+    try:
+        said = inserted_until_refused(storage, stream, model)
+        assert_in_memory(model, storage)
+    finally:
+        os.seteuid(0)
+    assert "Permission denied" in said
+    assert "give permission" in said
+    insert(storage, stream, model, 20)
+    storage.close()
+    again = buffer(tmp_path / "kept")
+    model.assert_holds(again)
+    again.close()
+
+
+def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    storage, _ = filled(tmp_path)
+    storage.close()
+    manifest = tmp_path / "episodes.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 7}))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for read_only in (False, True):
+        with pytest.raises(PersistenceError, match=r"episodes.json says format 7, and this version of .* reads 1"):
+            buffer(tmp_path, read_only=read_only)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 # Readers
 
 
@@ -282,3 +354,34 @@ def test_another_ancestor_or_one_that_is_gone_is_refused(tmp_path: Path) -> None
     shutil.rmtree(tmp_path / "one")
     with pytest.raises(PersistenceError, match=r"is gone, which .*new goes on from"):
         buffer(tmp_path / "new")
+
+
+def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    samples = [stream.step() for _ in range(90)]
+    for sample in samples[:50]:
+        storage.insert_transition(sample)
+    state = storage.state_dict()
+    for sample in samples[50:]:
+        storage.insert_transition(sample)
+    storage.flush()
+    directory = storage._directory
+    directory.shelving.close_volume(directory.ledger.live)
+    storage.flush()
+
+    def killed(self: Any, record: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Archive, "roll_back", killed)
+        with pytest.raises(KeyboardInterrupt):
+            storage.load_state_dict(state)
+    # What is on disk then; nothing more is written by the process that was killed.
+    storage._let_go()
+    again, model = buffer(tmp_path), EpisodesModel(40)
+    for sample in samples[: again._directory.running.ring.steps]:
+        model.insert(sample)
+    model.assert_holds(again)
+    again.close()

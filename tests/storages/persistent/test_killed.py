@@ -21,9 +21,11 @@ def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: 
         timeout=60 + 3 * KILLS,
     )
     assert finished.returncode == 0, finished.stderr
+    print(finished.stdout)  # noqa: T201
     figures = json.loads(finished.stdout)
     assert figures["kills"] == KILLS
+    assert figures["checkpoints"] > 0
     assert figures["steps"] > killing.SIZE
-    storage = killing.made(tmp_path)
+    storage = killing.made(tmp_path / "kept")
     assert storage.ring.steps == figures["steps"] + killing.LEFT_OPEN_STEPS, "the end of the process commits the rest"
     storage.close()

@@ -1,0 +1,82 @@
+"""A run that is to be killed: begins in a folder, or goes on there, and says on each line how far it is.
+
+A script: ``python training_to_kill.py <case> <folder>``. It ends when its input does.
+"""
+
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import pytorchrl as prl
+
+TARGET_STEPS, CHECKPOINT_EVERY = 1_200, 100
+BEGINS = "begins"
+
+
+class SaysHowFar(prl.Learner):
+    """A learner that prints how many transitions it has collected."""
+
+    def step(self) -> None:
+        super().step()
+        say(self.scheme.steps)
+
+
+def say(what: object) -> None:
+    print(what, flush=True)  # noqa: T201
+
+
+def storage_of(folder: Path) -> Path:
+    return folder / "replay"
+
+
+def scheme(case: str, folder: Path) -> prl.Scheme:
+    algorithm, env, storage = CASES[case]
+    return prl.Scheme(
+        algorithm(update_every=8, mini_batch_size=16, test_every=300, num_test_episodes=1),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(32,)),
+        storage(
+            directory=storage_of(folder),
+            n_step=3,
+            alpha=0.6,
+            beta=prl.LinearSchedule(0.4, 1.0),
+            epsilon=0.01,
+            default_error="largest",
+            commit_every=10,
+        ),
+        prl.VecEnv.create_factory(env, num_envs=4, env_kwargs={"max_episode_steps": 70}),
+    )
+
+
+# Full after half of the run: what is inserted later overwrites what came first.
+_steps = functools.partial(prl.PERBuffer.create_factory, size=TARGET_STEPS // 8)
+# More than fits memory: what batches are drawn from is exchanged.
+_episodes = functools.partial(prl.PersistentEpisodicBuffer.create_factory, size=None, memory_bytes=20_000)
+_dqn = functools.partial(prl.DQN.create_factory, start_steps=40)
+_dqn_later = functools.partial(prl.DQN.create_factory, start_steps=300)
+_sac = functools.partial(prl.SAC.create_factory, start_steps=40, num_mini_batch=2)
+CASES: dict[str, tuple[Any, str, Any]] = {
+    "SAC on Pendulum": (_sac, "Pendulum-v1", _steps),
+    "DQN on CartPole": (_dqn, "CartPole-v1", _steps),
+    "DQN of whole episodes": (_dqn_later, "CartPole-v1", _episodes),
+}
+
+
+def main(case: str, folder: Path) -> None:
+    torch.set_num_threads(1)
+    say(BEGINS)
+    if folder.exists():
+        learner = SaysHowFar.resume(folder)
+        learner.run()
+    else:
+        learner = SaysHowFar(scheme(case, folder), TARGET_STEPS, folder, log_every=50)
+        learner.run(checkpoint_every=CHECKPOINT_EVERY)
+    learner.close()
+    say(TARGET_STEPS)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,123 @@
+"""Fills a small disk by inserting into a storage on it, and looks at what becomes of the storage.
+
+A script, because the disk must be the process's own: ``python filling_disk.py <kind> <disk> <elsewhere>`` prints
+figures as a line of JSON.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import killing
+import killing_episodic
+import torch
+from killing import sample
+
+from storages.persistent import PersistenceError
+
+COMMIT_EVERY = 20
+BALLAST_BYTES = 1_500_000
+
+
+class Steps:
+    """A storage of steps, beside one in memory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.storage = self.opened(directory)
+        self.twin = killing.Twin(0)
+        self.storage.seed(0)
+
+    def opened(self, directory: Path) -> Any:
+        return killing.made(directory, COMMIT_EVERY)
+
+    def insert(self) -> None:
+        killing.go_on(self.storage, self.twin.steps)
+        self.twin.bring_to(self.twin.steps + 1)
+
+    def assert_is_whole(self) -> None:
+        killing.assert_same(self.storage, self.twin.storage, self.twin.steps)
+
+    def assert_is_prefix(self, storage: Any) -> int:
+        killing.assert_holds_what_was_inserted(storage)
+        return int(storage.ring.steps)
+
+    @property
+    def inserted(self) -> int:
+        return self.twin.steps
+
+
+class Episodes:
+    """A buffer of whole episodes, beside its model."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.storage, self.model = self.opened(directory), killing_episodic.Model()
+
+    def opened(self, directory: Path) -> Any:
+        return killing_episodic.made(directory, COMMIT_EVERY)
+
+    def insert(self) -> None:
+        self.storage.insert_transition(sample(self.model.steps))
+        self.model.bring_to(self.model.steps + 1)
+
+    def assert_is_whole(self) -> None:
+        self.model.assert_is(self.storage)
+
+    def assert_is_prefix(self, storage: Any) -> int:
+        model, steps = killing_episodic.Model(), killing_episodic.steps_in(storage)
+        model.bring_to(steps)
+        model.assert_is(storage)
+        return steps
+
+    @property
+    def inserted(self) -> int:
+        return self.model.steps
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {"steps": Steps, "episodes": Episodes}
+
+
+def main(kind: str, disk: Path, elsewhere: Path) -> None:
+    torch.set_num_threads(1)
+    kept, ballast = KINDS[kind](disk / "kept"), disk / "ballast"
+    ballast.write_bytes(bytes(BALLAST_BYTES))
+    for _ in range(5):
+        # As often as it is tried again.
+        said = until_refused(kept)
+        kept.assert_is_whole()
+    assert kept.inserted > killing.SIZE, "older steps were overwritten"
+    # As it would be found if the process were killed now.
+    shutil.copytree(disk / "kept", elsewhere / "kept")
+    there = kept.opened(elsewhere / "kept")
+    safe = kept.assert_is_prefix(there)
+    assert kept.inserted - COMMIT_EVERY <= safe <= kept.inserted
+    there.close()
+    # Given up, and opened while the disk is full.
+    try:
+        kept.storage.close()
+    except PersistenceError as error:
+        assert str(disk / "kept") in str(error)  # noqa: PT017
+    kept.assert_is_whole()
+    again = kept.opened(disk / "kept")
+    assert kept.assert_is_prefix(again) >= safe
+    # There is room again.
+    ballast.unlink()
+    again.close()
+    print(json.dumps({"inserted": kept.inserted, "safe": safe, "said": said}))  # noqa: T201
+
+
+def until_refused(kept: Any) -> str:
+    while True:
+        try:
+            kept.insert()
+        except PersistenceError as error:
+            assert "No space left on device" in str(error)  # noqa: PT017
+            return str(error)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
