@@ -332,20 +332,6 @@ class Archive:
                 f"any more; nothing was changed. Name the directory as it was when the state was saved"
             )
 
-    def drop_what_was_taken_back(self, steps: int) -> None:
-        """Drop what was recorded of steps from this one on, which the journal does not have.
-
-        The journal never falls behind the archive by itself: whoever went back was stopped between the two.
-        """
-        if all(mark <= steps for mark in self.marks):
-            return
-        last = 0
-        for found, _ in self._log.read():
-            if all(mark <= steps for mark in found.block.facts["marks"]):
-                last = found.block.commit
-        self._read_log(last)
-        self.tidy()
-
     def begin_anew(self, marks: Sequence[int], end: int) -> None:
         """Hold no episodes any more.
 

@@ -1,7 +1,6 @@
 """What an archive of episodes holds, in a file that people can read: ``episodes.json``."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +10,14 @@ import numpy as np
 
 from storages.core.fields import Layout, LeafLayout
 from storages.core.fields import Path as Leaf
-from storages.persistent.blocks import FORMAT, checksum_of
-from storages.persistent.chunks import METADATA, Chunks, metadata, with_rows
+from storages.persistent.blocks import FORMAT
+from storages.persistent.chunks import Chunks, metadata, with_rows
 from storages.persistent.errors import PersistenceError
-from storages.persistent.manifest import checked_facts
-from storages.persistent.segments import sync_directory
+from storages.persistent.facts import checked_facts, unfinished, write_facts, write_json
 from storages.transition import SUCCESSORS
 
 NAME = "episodes.json"
 GROUP = "episodes"
-_UNFINISHED = "episodes.json.new"
 _WHAT = "whole episodes, kept by pytorchrl's storages"
 
 
@@ -79,7 +76,7 @@ class ArchiveManifest:
         """
         path = directory / NAME
         if not path.exists():
-            known = {"lock", "running", GROUP, _UNFINISHED}
+            known = {"lock", "running", GROUP, unfinished(path).name}
             others = sorted({entry.name for entry in directory.iterdir()} - known) if directory.is_dir() else []
             if others:
                 raise PersistenceError(
@@ -95,8 +92,7 @@ class ArchiveManifest:
         Raises:
             OSError: it cannot be written.
         """
-        facts = self.facts()
-        _replace(directory / NAME, directory / _UNFINISHED, facts | {"checksum": checksum_of(facts)}, durable)
+        write_facts(directory / NAME, self.facts(), durable)
 
     def facts(self) -> dict[str, Any]:
         """As plain data."""
@@ -134,7 +130,7 @@ class ArchiveManifest:
             path, facts = directory / GROUP / name, with_rows(said, rows)
             if _read(path) != facts:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                _replace(path, path.with_name(f"{METADATA}.new"), facts, durable)
+                write_json(path, facts, durable)
 
     def flaws_of_zarr(self, directory: Path) -> list[str]:
         """What zarr is told that is not so, in words; the rows apart, which may be fewer than there are."""
@@ -160,14 +156,3 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return facts if isinstance(facts, dict) and isinstance(facts.get("shape", [0]), list) else None
-
-
-def _replace(path: Path, unfinished: Path, facts: Mapping[str, Any], durable: bool) -> None:
-    with unfinished.open("w") as file:
-        json.dump(facts, file, indent=1)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    unfinished.replace(path)
-    if durable:
-        sync_directory(path.parent)

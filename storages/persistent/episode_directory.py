@@ -13,6 +13,7 @@ from storages.persistent.archive import Archive, Record, Volume
 from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.going_back import read_note, remove_note, write_note
 from storages.persistent.journal import Position
 from storages.persistent.known_errors import KnownErrors
 from storages.persistent.ledger import Ledger
@@ -135,13 +136,18 @@ class EpisodeDirectory:
         return self.shelving
 
     def recover(self) -> dict[str, Any] | None:
-        """Take up the journal; returns what was committed beside the steps, None where there is nothing."""
+        """Take up the journal; returns what was committed beside the steps, None where there is nothing.
+
+        Raises:
+            PersistenceError: it was going back to what is not there any more.
+            DamageError: something is not what was written.
+        """
         if self.running is None:
             return None
         state = self.running.recover()
-        self._shelves.archive.drop_what_was_taken_back(self.running.ring.steps)
-        self._shelves.begin_anew()
-        return state
+        # Who wrote here last was killed while it went back.
+        gone_back_to = read_note(self.folder)
+        return state if gone_back_to is None else self._go_back(gone_back_to)
 
     def hold(self, state: Mapping[str, Any] | None) -> None:
         """Count what the archive holds, and the journal, of which ``state`` is what was committed beside the steps."""
@@ -290,11 +296,21 @@ class EpisodeDirectory:
         Raises:
             PersistenceError: the directory does not have it; nothing was changed.
         """
-        shelving = self._shelves
-        shelving.archive.refuse_unless_there(state["archive"])
-        said = self.writable().roll_back(state["position"])
-        shelving.archive.roll_back(state["archive"])
-        shelving.begin_anew()
+        self._shelves.archive.refuse_unless_there(state["archive"])
+        self.writable()
+        self._written(lambda: write_note(self.folder, state, self._durable))
+        return self._go_back(state)
+
+    def _go_back(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
+        running, archive = self.writable(), self._shelves.archive
+        try:
+            said = running.roll_back(state["position"])
+        except PersistenceError:
+            remove_note(self.folder)
+            raise
+        archive.roll_back(state["archive"])
+        self._shelves.begin_anew()
+        remove_note(self.folder)
         return said
 
     def refresh(self) -> tuple[list[Volume], int]:

@@ -1,7 +1,5 @@
 """What a directory holds, in a file that people can read: ``storage.json``."""
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +11,11 @@ from storages.core.fields import Layout, LeafLayout, text
 from storages.core.fields import Path as Leaf
 from storages.core.ring import Ring
 from storages.persistent import lock
-from storages.persistent.blocks import FORMAT, checksum_of
-from storages.persistent.errors import DamageError, PersistenceError
-from storages.persistent.segments import sync_directory
+from storages.persistent.blocks import FORMAT
+from storages.persistent.errors import PersistenceError
+from storages.persistent.facts import checked_facts, unfinished, write_facts
 
 NAME = "storage.json"
-_UNFINISHED = "storage.json.new"
 _WHAT = "a replay storage, kept by pytorchrl's storages"
 
 
@@ -56,7 +53,9 @@ class Manifest:
             if directory.exists() and not directory.is_dir():
                 raise PersistenceError(f"{directory} is no directory; name one, or none")
             others = sorted(
-                {entry.name for entry in directory.iterdir()} - {lock.NAME, _UNFINISHED} if directory.exists() else ()
+                {entry.name for entry in directory.iterdir()} - {lock.NAME, unfinished(path).name}
+                if directory.exists()
+                else ()
             )
             if others:
                 raise PersistenceError(
@@ -73,15 +72,7 @@ class Manifest:
         Raises:
             OSError: it cannot be written.
         """
-        facts = self.facts()
-        unfinished = directory / _UNFINISHED
-        with unfinished.open("w") as file:
-            json.dump(facts | {"checksum": checksum_of(facts)}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(directory / NAME)
-        if durable:
-            sync_directory(directory)
+        write_facts(directory / NAME, self.facts(), durable)
 
     def facts(self) -> dict[str, Any]:
         """As plain data."""
@@ -138,26 +129,3 @@ class Manifest:
 
 def _named(stacked: Mapping[Leaf, int]) -> dict[str, int]:
     return {text(path): depth for path, depth in stacked.items()}
-
-
-def checked_facts(path: Path) -> dict[str, Any]:
-    """What a manifest's file says.
-
-    Raises:
-        PersistenceError: it is of another format.
-        DamageError: it is not what was written.
-    """
-    try:
-        facts: dict[str, Any] = json.loads(path.read_bytes())
-        checksum = facts.pop("checksum")
-        said = facts["format"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
-    if said != FORMAT:
-        raise PersistenceError(
-            f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
-            f"that wrote it, or name another directory"
-        )
-    if checksum != checksum_of(facts):
-        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
-    return facts

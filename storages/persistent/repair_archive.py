@@ -9,6 +9,8 @@ from storages.persistent.archive import SUFFIX, Archive, Volume, block_of, read_
 from storages.persistent.archive_manifest import GROUP, NAME, ArchiveManifest
 from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.going_back import NAME as NOTE_NAME
+from storages.persistent.going_back import read_note, remove_note
 from storages.persistent.journal import STEPS_SUFFIX
 from storages.persistent.known_errors import NAME as ERRORS_NAME
 from storages.persistent.known_errors import KnownErrors
@@ -41,7 +43,7 @@ def repair_archive(folder: Path) -> tuple[list[str], int]:
         flaws_of_zarr = manifest.flaws_of_zarr(folder) if blocks else []
         journal = _flaws_of_journal(folder / _RUNNING)
         errors = _flaws_of_errors(folder)
-        dropped += lost + flaws_of_zarr + journal + errors
+        dropped += lost + flaws_of_zarr + journal + errors + _unfinished_going_back(folder)
         if dropped:
             manifest.write(folder, durable=True)
             if flaws or lost or journal:
@@ -50,6 +52,7 @@ def repair_archive(folder: Path) -> tuple[list[str], int]:
                 shutil.rmtree(folder / _RUNNING)
             if errors:
                 (folder / ERRORS_NAME).unlink()
+            remove_note(folder)
             archive = Archive(folder, manifest, durable=True)
             archive.tidy()
             archive.close()
@@ -57,6 +60,15 @@ def repair_archive(folder: Path) -> tuple[list[str], int]:
         return dropped, sum(volume.steps for volume in volumes if volume.end > live)
     finally:
         lock.release()
+
+
+def _unfinished_going_back(folder: Path) -> list[str]:
+    """A note that is damaged; of a whole one the next to open the directory does the rest, where it still can."""
+    try:
+        read_note(folder)
+    except DamageError:
+        return [f"{folder / NOTE_NAME} is damaged: where the directory was going back to"]
+    return []
 
 
 def _manifest(folder: Path, log: Segments) -> tuple[ArchiveManifest, list[str]]:

@@ -16,7 +16,7 @@ from episodic import EpisodesModel, buffer, updated
 from model import Stream, contents
 
 from storages import ReplayBuffer, SampleError
-from storages.persistent import DamageError, PersistenceError, repair
+from storages.persistent import DamageError, PersistenceError, going_back, repair
 from storages.persistent.archive import Archive
 
 KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
@@ -385,3 +385,16 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
         model.insert(sample)
     model.assert_holds(again)
     again.close()
+
+
+def test_a_damaged_note_of_going_back_is_named_and_repaired(tmp_path: Path) -> None:
+    storage, episodes = filled(tmp_path)
+    note = {"position": {"commit": 1, "checksum": 0}, "archive": {"record": 1, "checksum": 0}}
+    storage.close()
+    going_back.write_note(tmp_path, note, durable=False)
+    path = tmp_path / going_back.NAME
+    path.write_text(path.read_text().replace('"commit": 1', '"commit": 2'))
+    with pytest.raises(DamageError, match=r"going-back\.json is damaged.*repair"):
+        buffer(tmp_path)
+    assert [text for text in repair(tmp_path).dropped if going_back.NAME in text]
+    assert len(opened_and_read(tmp_path)) == len(episodes)

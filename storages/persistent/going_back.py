@@ -1,0 +1,46 @@
+"""A note that a directory of episodes goes back to a checkpoint: journal and archive cannot do so in one instant.
+
+Whoever is killed in between leaves the note, and whoever opens the directory next does the rest.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from storages.persistent.blocks import FORMAT
+from storages.persistent.errors import DamageError
+from storages.persistent.facts import checked_facts, write_facts
+
+NAME = "going-back.json"
+_WHAT = "where this directory was going back to when its process ended"
+
+
+def write_note(folder: Path, state: Mapping[str, Any], durable: bool) -> None:
+    """Say that a directory goes back to a pinned state.
+
+    Raises:
+        OSError: it cannot be written; the directory does not go back.
+    """
+    facts = {"what": _WHAT, "format": FORMAT, "position": dict(state["position"]), "archive": dict(state["archive"])}
+    write_facts(folder / NAME, facts, durable)
+
+
+def read_note(folder: Path) -> Mapping[str, Any] | None:
+    """The state that a directory was going back to; None where it was not.
+
+    Raises:
+        DamageError: the note is not what was written.
+    """
+    path = folder / NAME
+    try:
+        return checked_facts(path) if path.exists() else None
+    except DamageError:
+        raise DamageError(
+            f"{path} is damaged: a process was killed while it went back to a checkpoint. "
+            f"storages.persistent.repair({str(folder)!r}) drops it"
+        ) from None
+
+
+def remove_note(folder: Path) -> None:
+    """It has gone back, or stays where it is."""
+    (folder / NAME).unlink(missing_ok=True)
