@@ -27,7 +27,7 @@ WHILE_IT_RESUMES = 0.3
 CLOCKS = ("seconds", "speed/steps_per_second")
 
 WHAT_THE_WRITER_DECIDES = ("unwritten", "marks")
-"""How much a thread had moved from the journal to the archive when the state was taken; nothing else follows from it."""
+"""How much a thread had moved from the journal to the archive when the state was taken; nothing else follows."""
 
 
 @pytest.mark.parametrize("case", CASES)
