@@ -2,7 +2,8 @@
 
 ``ends`` is true where the row after is of another episode (or there is none that continues it); there the return
 leans on ``next_values`` instead of on the next row. Whoever calls has put 0 into ``next_values`` where the environment
-terminated and the value of the true last observation where a limit cut the episode. Sums are kept in float64.
+terminated and the value of the true last observation where a limit cut the episode. Sums are kept in float64. All environments
+take a step back in time together: what one of them waits for, the others do meanwhile.
 """
 
 import numba
@@ -23,12 +24,12 @@ def discounted_returns(
     ``G_t = r_t + gamma * (v'_t if the row ends the rollout or an episode else G_{t+1})``.
     """
     steps, num_envs = rewards.shape
-    for e in range(num_envs):
-        following = 0.0
-        for t in range(steps - 1, -1, -1):
+    following = np.zeros(num_envs)
+    for t in range(steps - 1, -1, -1):
+        for e in range(num_envs):
             last = t == steps - 1 or ends[t, e]
-            following = rewards[t, e] + gamma * (next_values[t, e] if last else following)
-            returns[t, e] = following
+            following[e] = rewards[t, e] + gamma * (next_values[t, e] if last else following[e])
+            returns[t, e] = following[e]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -48,14 +49,12 @@ def generalized_advantages(
     broken at every end of an episode.
     """
     steps, num_envs = rewards.shape
-    for e in range(num_envs):
-        following = 0.0
-        for t in range(steps - 1, -1, -1):
-            if ends[t, e]:
-                following = 0.0
+    following = np.zeros(num_envs)
+    for t in range(steps - 1, -1, -1):
+        for e in range(num_envs):
             delta = rewards[t, e] + gamma * next_values[t, e] - values[t, e]
-            following = delta + gamma * gae_lambda * following
-            advantages[t, e] = following
+            following[e] = delta + gamma * gae_lambda * (0.0 if ends[t, e] else following[e])
+            advantages[t, e] = following[e]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -73,14 +72,13 @@ def lambda_returns(
     ``G_t = r_t + gamma * ((1 - lambda) * v'_t + lambda * G_{t+1})``, and ``v'_t`` alone at an end and in the last row.
     """
     steps, num_envs = rewards.shape
-    for e in range(num_envs):
-        following = 0.0
-        for t in range(steps - 1, -1, -1):
+    following = np.zeros(num_envs)
+    for t in range(steps - 1, -1, -1):
+        for e in range(num_envs):
             value = next_values[t, e]
-            if t == steps - 1 or ends[t, e]:
-                following = value
-            following = rewards[t, e] + gamma * ((1 - trace_lambda) * value + trace_lambda * following)
-            returns[t, e] = following
+            after = value if t == steps - 1 or ends[t, e] else following[e]
+            following[e] = rewards[t, e] + gamma * ((1 - trace_lambda) * value + trace_lambda * after)
+            returns[t, e] = following[e]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -118,16 +116,15 @@ def vtrace(
         advantages: (T, E), written.
     """
     steps, num_envs = rewards.shape
-    for e in range(num_envs):
-        correction = 0.0
-        for t in range(steps - 1, -1, -1):
-            if t == steps - 1 or ends[t, e]:
-                correction = 0.0
+    corrections = np.zeros(num_envs)
+    for t in range(steps - 1, -1, -1):
+        for e in range(num_envs):
+            correction = 0.0 if ends[t, e] else corrections[e]
             rho, c = min(rho_bar, ratios[t, e]), trace_lambda * min(c_bar, ratios[t, e])
             error = rewards[t, e] + gamma * next_values[t, e] - values[t, e]
             advantages[t, e] = rho * (error + gamma * correction)
-            correction = rho * error + gamma * c * correction
-            targets[t, e] = values[t, e] + correction
+            corrections[e] = rho * error + gamma * c * correction
+            targets[t, e] = values[t, e] + corrections[e]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -159,11 +156,9 @@ def retrace(
         targets: (T, E), written.
     """
     steps, num_envs = rewards.shape
-    for e in range(num_envs):
-        correction = 0.0
-        for t in range(steps - 1, -1, -1):
-            if t == steps - 1 or ends[t, e]:
-                correction = 0.0
-            target = rewards[t, e] + gamma * (next_values[t, e] + correction)
+    corrections = np.zeros(num_envs)
+    for t in range(steps - 1, -1, -1):
+        for e in range(num_envs):
+            target = rewards[t, e] + gamma * (next_values[t, e] + (0.0 if ends[t, e] else corrections[e]))
             targets[t, e] = target
-            correction = trace_lambda * min(1.0, ratios[t, e]) * (target - action_values[t, e])
+            corrections[e] = trace_lambda * min(1.0, ratios[t, e]) * (target - action_values[t, e])
