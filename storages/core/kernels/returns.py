@@ -2,8 +2,8 @@
 
 ``ends`` is true where the row after is of another episode (or there is none that continues it); there the return
 leans on ``next_values`` instead of on the next row. Whoever calls has put 0 into ``next_values`` where the environment
-terminated and the value of the true last observation where a limit cut the episode. Sums are kept in float64. All environments
-take a step back in time together: what one of them waits for, the others do meanwhile.
+terminated and the value of the true last observation where a limit cut the episode. Sums are kept in float64. All
+environments take a step back in time together: what one of them waits for, the others do meanwhile.
 """
 
 import numba
