@@ -26,13 +26,14 @@ def test_a_quick_run_measures_all_that_is_installed(point: str, tmp_path: Path) 
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert finished.returncode == 0, finished.stderr
+    installed = {package for package in PEERS.values() if find_spec(package) is not None}
     tables = json.loads(measured.read_text())[point]
     assert len(tables) == TABLES[point]
     for table in tables:
         assert all(figure > 0 for figures in table["rows"].values() for figure in figures)
-        assert table["goals"], "something of ours is to be reached"
+        beside_peers_alone = point == "journal" and not {"pfrl", "torchrl"} & installed
+        assert table["goals"] or beside_peers_alone, "something of ours is to be reached"
         assert all(goal["target"] in " ".join(finished.stdout.split()) for goal in table["goals"])
         if point != "training":
-            there = {name for name, package in PEERS.items() if find_spec(package) is not None}
-            assert there < set(table["rows"])
+            assert {name for name, package in PEERS.items() if package in installed} < set(table["rows"])
     assert [path.name for path in tmp_path.iterdir()] == [measured.name], "nothing else is left behind"
