@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from pytorchrl import data_commands
-from pytorchrl.experiments.inspection import inspect_storage
+from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.storage_plot import plot_storage
@@ -52,10 +52,16 @@ def inspect(
 ) -> None:
     """Tell what a checkpoint's storage holds, and draw its returns, lengths, priorities and ages into a PNG file.
 
+    Of a storage that keeps whole episodes on disk it tells what `data show` tells of them, all there are now.
+
     Args:
         path: a run folder, or a checkpoint.
         output: the picture; storage.png beside the checkpoint where left out.
     """
+    if (episodes := directory_of_episodes(path)) is not None:
+        print(f"The storage keeps whole episodes in {episodes}:")
+        data_commands.show(episodes)
+        return
     inspection = inspect_storage(path)
     Console().print(storage_report(inspection))
     if inspection.episodes is not None:

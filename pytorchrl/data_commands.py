@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from pytorchrl.experiments import RunFolder, collect_demonstrations
-from pytorchrl.experiments.inspection import CheckpointDataset
+from pytorchrl.experiments.inspection import CheckpointDataset, directory_of_episodes
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.dataset_report import dataset_report, datasets_table
 from pytorchrl.logging.storage_report import counted
@@ -182,7 +182,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 def _opened(path: Path, names: dict[str, str], ends: Ends) -> Dataset:
     if path.suffix == RunFolder(path).checkpoint_file.suffix or RunFolder(path).checkpoint_file.is_file():
-        return CheckpointDataset(path)
+        episodes = directory_of_episodes(path)
+        return CheckpointDataset(path) if episodes is None else open_dataset(episodes)
     known = set(FlatNames.__dataclass_fields__)
     unknown = set(names) - known
     if unknown:

@@ -119,6 +119,27 @@ def inspect_storage(path: Path) -> Inspection:
         ) from error
 
 
+def directory_of_episodes(path: Path) -> Path | None:
+    """Where a checkpoint's storage keeps whole episodes on disk, which are a data set; None where it does not.
+
+    Args:
+        path: a run folder, or a checkpoint.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or it is damaged.
+    """
+    path = Path(path)
+    file = RunFolder(path).checkpoint_file if path.is_dir() else path
+    state = checkpoint.load(file)
+    try:
+        if "archive" not in state["scheme"]["storage"]:
+            return None
+        return Path(places.as_found(state["config"], file.parent)["storage"]["hyper_parameters"]["directory"])
+    except (KeyError, TypeError):
+        # What it lacks is told by whoever reads the storage.
+        return None
+
+
 class CheckpointDataset(Dataset):
     """What a checkpoint's storage holds, as a data set.
 

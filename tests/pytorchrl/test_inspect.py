@@ -288,3 +288,18 @@ def test_an_empty_storage_is_said_to_be_empty(
     inspection = inspect_storage(tmp_path / "run")
     assert isinstance(inspection, Inspection)
     assert inspection.episodes is None
+
+
+def test_whole_episodes_on_disk_are_told_of_as_the_data_set_that_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = prl.PersistentEpisodicBuffer.create_factory(1_000, tmp_path / "run" / "replay")
+    scheme = dqn_scheme(envs=COUNTER, storage=storage)
+    learner = prl.Learner(scheme, target_steps=200, log_dir=tmp_path / "run")
+    learner.run()
+    learner.close()
+    for arguments in (("inspect", tmp_path / "run"), ("data", "show", tmp_path / "run")):
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *map(str, arguments)])
+        main()
+        assert "episodes of" in capsys.readouterr().out
