@@ -20,6 +20,7 @@ from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation
 from pytorchrl.scheme.scheme import Scheme
+from storages.persistent.journalled_storage import JournalledStorage
 
 
 class Learner:
@@ -283,6 +284,9 @@ class Learner:
         self._interruption = Interruption()
         self._metrics: dict[str, float] = {}
         self._keep_checkpoints: int = config["keep_checkpoints"]
+        if isinstance(scheme.storage, JournalledStorage):
+            # A checkpoint is replaced only when the next is whole.
+            scheme.storage.states_kept = self._keep_checkpoints + 1
         self._checkpoint_every = config.get("checkpoint_every")
         self._seconds = 0.0
         self._settled_at = 0

@@ -291,7 +291,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             PersistenceError: it could not be written; what is in memory stays usable.
         """
         if not self.read_only:
-            self._flush(pin=False)
+            self._flush()
 
     def close(self) -> None:
         """Flush, and let others have the directory; what is in memory can still be drawn.
@@ -301,7 +301,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         """
         try:
             if self._directory.held:
-                self._flush(pin=False, last=True)
+                self._flush(last=True)
         finally:
             self._let_go()
 
@@ -313,12 +313,12 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     def state_dict(self) -> dict[str, Any]:
         """Where in the directory, and what stands beside it: the random generator, errors, what is in memory.
 
-        What it needs is kept until two later ones were asked for.
+        What it needs is kept until :attr:`states_kept` later ones were asked for.
 
         Raises:
             PersistenceError: not everything could be written, or the buffer is read only.
         """
-        state, live = self._flush(pin=True), self._directory.ledger.live
+        state, live = self._flush(pin=self.states_kept), self._directory.ledger.live
         count = self._directory.ledger.next - live if self._priorities is not None else 0
         return state | {"errors": torch.from_numpy(self._known.get(live, count)), "errors_first": live}
 
@@ -405,7 +405,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     def _state_beside_the_ring(self) -> dict[str, Any]:
         return super()._state_beside_the_ring() | self._directory.state() | {"memory": None}
 
-    def _flush(self, pin: bool, last: bool = False) -> dict[str, Any]:
+    def _flush(self, pin: int = 0, last: bool = False) -> dict[str, Any]:
         resident = self._resident
         self._directory.writable()
         if resident is None:

@@ -221,20 +221,20 @@ class Archive:
         """Where the next volume begins."""
         return volume.row + self._rows_taken(volume.rows)
 
-    def note(self, live: int, marks: Sequence[int], *, pin: bool) -> None:
+    def note(self, live: int, marks: Sequence[int], *, pin: int) -> None:
         """Record what has changed without a new volume.
 
         Args:
             live: number of the oldest live transition.
             marks: see :attr:`marks`.
-            pin: ask that what is live now is kept for a checkpoint; of those before, the last is kept, too.
+            pin: 0, or for how many checkpoints what was live is kept, from now on this one among them.
 
         Raises:
             OSError: it could not be written.
         """
         pinned = self._pinned
         if pin:
-            pinned = [*pinned[-1:], [self.record["record"] + 1, live]]
+            pinned = [*pinned, [self.record["record"] + 1, live]][-pin:]
         self._record(None, live, max(self.end, live), self.next_row, marks, pinned)
 
     def _record(

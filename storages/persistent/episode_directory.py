@@ -241,13 +241,13 @@ class EpisodeDirectory:
         shelving.settle(running.journal.written)
         running.release(shelving.unwritten())
 
-    def flush(self, state: State, known: KnownErrors | None, *, pin: bool, last: bool) -> dict[str, Any]:
+    def flush(self, state: State, known: KnownErrors | None, *, pin: int, last: bool) -> dict[str, Any]:
         """Commit what there is, and wait until it is on disk.
 
         Args:
             state: what is to be committed beside it.
             known: errors to be kept; None for none.
-            pin: keep what is needed to come back to this.
+            pin: 0, or how many states one can come back to, from now on this one among them.
             last: write what has ended to the archive, and make the journal small.
 
         Returns:
@@ -277,7 +277,7 @@ class EpisodeDirectory:
             running.journal.flush(running.ring, beside | {"marks": shelving.marks_on_disk()}, None, anew=True)
         if not pin:
             return beside
-        running.journal.flush(running.ring, beside, None, pin=True)
+        running.journal.flush(running.ring, beside, None, pin=pin)
         return beside | {"position": dict(running.journal.position), "archive": dict(archive.record)}
 
     def reset(self, state: State) -> None:

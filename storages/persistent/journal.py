@@ -175,7 +175,7 @@ class Journal:
         ring: Ring,
         state: dict[str, Any],
         priorities: Priorities | None,
-        pin: bool = False,
+        pin: int = 0,
         anew: bool = False,
     ) -> None:
         """Commit what there is, and wait until it is on disk.
@@ -184,8 +184,7 @@ class Journal:
             ring: the storage's.
             state: what stands beside the ring.
             priorities: the storage's, if it has any.
-            pin: whether a checkpoint will refer to this commit. The one pinned before stays pinned too, because a
-                checkpoint is replaced only when the next is whole.
+            pin: 0, or how many commits that checkpoints refer to stay usable, from now on this one among them.
             anew: whether to write all that is needed, into a new file, so that older ones go but for what checkpoints
                 refer to.
 
@@ -196,7 +195,9 @@ class Journal:
         self._settle()
         if not ring.layout:
             return
-        pinned = [*self._stands.pinned[-1:], [self._stands.commit + 1, ring.needed]] if pin else self._stands.pinned
+        pinned = self._stands.pinned
+        if pin:
+            pinned = [*pinned, [self._stands.commit + 1, ring.needed]][-pin:]
         self._write(self._taken(ring, state, priorities, pinned, ring.needed if anew else self.written), anew)
 
     def pin(self, position: Position) -> None:

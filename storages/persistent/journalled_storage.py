@@ -32,6 +32,8 @@ class JournalledStorage(Storage):
     """
 
     unchangeable = frozenset({"size", "directory", "commit_every", "durable"})
+    states_kept = 2
+    """With a directory, how many of the states that ``state_dict`` gave can be loaded: the newest."""
 
     def __init__(
         self,
@@ -133,7 +135,8 @@ class JournalledStorage(Storage):
     def pin(self, position: Position) -> None:
         """Keep what is needed to roll back to a commit, instead of what was pinned before.
 
-        ``state_dict`` pins the commit that it refers to, and keeps the one that it referred to before pinned.
+        ``state_dict`` pins the commit that it refers to, and keeps those pinned that it referred to before, as many as
+        :attr:`states_kept` says.
 
         Raises:
             PersistenceError: the directory does not have it.
@@ -171,7 +174,7 @@ class JournalledStorage(Storage):
             state, priorities = super().state_dict(), self._kept_priorities()
             return state if priorities is None else state | {"priorities": priorities.state_dict()}
         beside = self._state_beside_the_ring()
-        self._journal.flush(self._ring, beside, self._kept_priorities(), pin=True)
+        self._journal.flush(self._ring, beside, self._kept_priorities(), pin=self.states_kept)
         return {"position": dict(self._journal.position)} | beside
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -123,3 +123,22 @@ def test_a_resumed_run_saves_as_often_as_before(tmp_path: Path, monkeypatch: pyt
     assert sorted(checkpoints(tmp_path / "run")) == ["checkpoint-1.pt", "checkpoint-2.pt", "checkpoint.pt"]
     with pytest.raises(ValueError, match="checkpoint_every must be an int from 1, got 0"):
         resumed.run(checkpoint_every=0)
+
+
+@pytest.mark.parametrize("storage", [prl.ReplayBuffer, prl.PersistentEpisodicBuffer])
+def test_the_oldest_kept_checkpoint_is_gone_on_from_although_its_storage_on_disk_went_on(
+    storage: Any, tmp_path: Path
+) -> None:
+    factory = storage.create_factory(40, directory=tmp_path / "run" / "replay", commit_every=1)
+    learner = prl.Learner(dqn_scheme(storage=factory), 400, tmp_path / "run", keep_checkpoints=4)
+    learner.run(checkpoint_every=40)
+    learner.close()
+    kept = checkpoints(tmp_path / "run")
+    assert list(kept.values()) == [360, 320, 280, 400]
+    for name in ("checkpoint.pt", "checkpoint-1.pt", "checkpoint-2.pt"):
+        (tmp_path / "run" / name).unlink()
+    resumed = prl.Learner.resume(tmp_path / "run")
+    assert resumed.scheme.steps == 280
+    resumed.run()
+    resumed.close()
+    assert checkpoints(tmp_path / "run")["checkpoint.pt"] == 400
