@@ -7,14 +7,11 @@ Libraries that are not installed are left out (``pip install -c constraints.txt 
 """
 
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from math import floor, sqrt
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -27,6 +24,7 @@ import tyro
 from disk_content import cartpole, numbers, pong
 from disk_ours import DURABLE, IN_MEMORY, OURS, Keeper
 from disk_pickle import PickledList
+from machine import machine
 from replay_peers import PEERS_ON_DISK, load_peers
 from rich.console import Console
 from rounds import Goal, Rounds, in_turn
@@ -35,6 +33,7 @@ from training_cost import WITH, WITHOUT, block, learners
 PointName: TypeAlias = Literal["journal", "training", "reopening", "bytes"]
 
 _WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
+_PACKAGES = ("torch", "numpy", "numba", "zarr", "pfrl", "torchrl", "tensordict", "minari", "h5py", "pyarrow")
 _READ_AT_ONCE_BYTES = 1 << 20
 
 
@@ -91,12 +90,12 @@ def main(arguments: Arguments) -> None:
     if arguments.quick:
         sizes = _QUICK
     peers, remarks = load_peers(PEERS_ON_DISK)
-    machine = _machine()
-    console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
+    told = machine(*_PACKAGES)
+    console.print(", ".join(f"{name} {value}" for name, value in told.items()), highlight=False)
     for remark in remarks:
         console.print(remark, highlight=False)
 
-    figures: dict[str, Any] = {"machine": machine, "remarks": remarks}
+    figures: dict[str, Any] = {"machine": told, "remarks": remarks}
     for name in [arguments.only] if arguments.only else list(_POINTS):
         figures[name] = []
         for measured in _POINTS[name](peers, sizes, arguments.folder):
@@ -297,27 +296,6 @@ _POINTS: Mapping[PointName, Callable[[list[Keeper], Sizes, Path | None], Iterabl
     "reopening": _reopening,
     "bytes": _bytes,
 }
-
-
-def _machine() -> dict[str, str]:
-    """What the figures depend on besides the code."""
-    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    packages = ("torch", "numpy", "numba", "zarr", "pfrl", "torchrl", "tensordict", "minari", "h5py", "pyarrow")
-    return {
-        "torch threads": str(torch.get_num_threads()),
-        "cores": str(os.cpu_count()),
-        "load average": load,
-        "Python": platform.python_version(),
-        **dict(_versions(*packages)),
-    }
-
-
-def _versions(*packages: str) -> Iterable[tuple[str, str]]:
-    for package in packages:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            yield package, "not installed"
 
 
 if __name__ == "__main__":

@@ -7,12 +7,9 @@ are not installed are left out (``pip install -c constraints.txt -e ".[bench]"``
 """
 
 import json
-import os
-import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +20,7 @@ import torch
 import tyro
 from bare_gather import bare_gather
 from contest import Contest, Target, measure
+from machine import machine
 from replay_content import ACTION, FRAMES, OBSERVATION, SIDE, Content, rollout, stacks, states
 from replay_ours import Library, Ours
 from replay_peers import PEERS_IN_MEMORY, load_peers
@@ -32,6 +30,7 @@ from rich.table import Table
 PointName: TypeAlias = Literal["uniform", "prioritized", "n_step", "insert_1", "insert_256", "pixels", "gae"]
 
 _WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
+_PACKAGES = ("torch", "numpy", "numba", "cpprb", "tianshou", "torchrl", "tensordict", "stable-baselines3")
 _BARE, _BARE_AHEAD = "bare gather", "bare gather, asking ahead"
 _ONE_STEP, _WHOLE = "storages, 1 step", "storages, all of before_gradients"
 
@@ -91,12 +90,12 @@ def main(arguments: Arguments) -> None:
         console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
     sizes = _QUICK if arguments.quick else Sizes(repetitions=arguments.repetitions)
     peers, remarks = ([], []) if arguments.scaling else load_peers(PEERS_IN_MEMORY)
-    machine = _machine()
-    console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
+    told = machine(*_PACKAGES)
+    console.print(", ".join(f"{name} {value}" for name, value in told.items()), highlight=False)
     for remark in remarks:
         console.print(remark, highlight=False)
 
-    figures: dict[str, Any] = {"machine": machine, "remarks": remarks}
+    figures: dict[str, Any] = {"machine": told, "remarks": remarks}
     if arguments.scaling:
         costs = {transitions: _cost(transitions, sizes) for transitions in sizes.scaling}
         console.print(_scaling_table(costs, sizes))
@@ -227,26 +226,6 @@ def _scaling_table(costs: Mapping[int, Mapping[str, float]], sizes: Sizes) -> Ta
         cells = (f"{us:,.1f} ({us / smallest[name]:.2f})" for name, us in cost.items())
         table.add_row(f"{transitions:,}", *cells)
     return table
-
-
-def _machine() -> dict[str, str]:
-    """What the figures depend on besides the code."""
-    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-    return {
-        "torch threads": str(torch.get_num_threads()),
-        "cores": str(os.cpu_count()),
-        "load average": load,
-        "Python": platform.python_version(),
-        **dict(_versions("torch", "numpy", "numba", "cpprb", "tianshou", "torchrl", "tensordict", "stable-baselines3")),
-    }
-
-
-def _versions(*packages: str) -> Iterable[tuple[str, str]]:
-    for package in packages:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            yield package, "not installed"
 
 
 if __name__ == "__main__":
