@@ -48,14 +48,15 @@ class MetricsFile:
         _rewrite(path, keep=lambda record: (record.get("steps") or 0) <= steps)
 
 
-def read_metrics(path: Path) -> list[dict[str, float]]:
+def read_metrics(path: str | Path) -> list[dict[str, float]]:
     """All records of a ``metrics.jsonl``, nulls as NaN; a last line that was not finished is left out.
 
     Raises:
         ValueError: a line before the last is no JSON object.
     """
     return [
-        {name: math.nan if value is None else value for name, value in record.items()} for _, record in _records(path)
+        {name: math.nan if value is None else value for name, value in record.items()}
+        for _, record in _records(Path(path))
     ]
 
 

@@ -56,7 +56,7 @@ def test_a_scalar_of_numpy_or_torch_is_a_number_in_the_file(path: Path, value: f
 
 def test_counts_keep_all_their_digits(path: Path) -> None:
     written(path, {"steps": 2**53 + 1, "updates": int(np.int64(12))})
-    assert read_metrics(path) == [{"steps": 2**53 + 1, "updates": 12}]
+    assert read_metrics(str(path)) == [{"steps": 2**53 + 1, "updates": 12}]
 
 
 def test_the_records_of_an_earlier_run_stay(path: Path) -> None:
