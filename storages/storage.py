@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import torch
 
-from storages.core.fields import as_array, leaves
+from storages.core.fields import Path, as_array, leaves, nest
+from storages.core.inlet import Slice
 from storages.core.ring import Ring
 from storages.core.transfer import to_batch
 from storages.factory import Component
 from storages.schedule import Schedule, value_at
-from storages.transition import Batch, Leaf, Sample
+from storages.transition import Array, Batch, Leaf, Sample
 
 
 class Environments(Protocol):
@@ -115,9 +116,13 @@ class Storage(Component, ABC):
         Raises:
             SampleError: a field is missing, unknown, of another shape or dtype than in the first sample, or holds NaN
                 or infinity. Nothing of the sample was stored.
+            RuntimeError: it is a rollout that is full and was not reset.
+            DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
+            PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
-        self._before_change()
+        self._before_insertion(sample)
         self._ring.insert(sample)
+        self._after_insertion(1)
 
     def before_gradients(self) -> None:
         """Called before an update phase: returns and advantages are made here."""
@@ -186,20 +191,24 @@ class Storage(Component, ABC):
 
         Raises:
             SampleError: a field does not fit; the steps before the one that does not are stored.
+            ValueError: fields have different numbers of steps.
+            RuntimeError: as of :meth:`insert_transition`, and so are other errors; the steps before are stored.
         """
         arrays = {path: as_array(leaf, path, type(self).__name__) for path, leaf in leaves(data)}
         lengths = {path[0]: len(array) for path, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
-        for step in range(next(iter(lengths.values()), 0)):
-            self.insert_transition(
-                {
-                    key: {name: leaf[step] for name, leaf in value.items()}
-                    if isinstance(value, Mapping)
-                    else value[step]
-                    for key, value in data.items()
-                }
-            )
+        step, steps, together = 0, next(iter(lengths.values()), 0), None
+        while step < steps:
+            sample = nest({path: array[step] for path, array in arrays.items()})
+            stored = 0 if together is None else self._insert_some(together, step, sample)
+            if not stored:
+                self.insert_transition(sample)
+                stored = 1
+            if step == 0:
+                # The first may have fixed the layout.
+                together = self._slice_of(arrays)
+            step += stored
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """Replace one field's values in the steps from the ``start``-th oldest on; nothing else moves.
@@ -285,6 +294,29 @@ class Storage(Component, ABC):
 
     def _before_change(self) -> None:
         """What is stored, or what says how batches are made of it, is about to change."""
+
+    def _before_insertion(self, sample: Sample) -> None:
+        """A sample, maybe with others after it, is about to be stored; raises what refuses it."""
+        self._before_change()
+
+    def _after_insertion(self, steps: int) -> None:
+        """The newest steps were just stored, as many as are said."""
+
+    def _slice_of(self, arrays: Mapping[Path, Array]) -> Slice | None:
+        """Arrays (steps, E, ...) as steps that can be stored by one call; None where each has to be looked at."""
+        return self._ring.slice_of(arrays)
+
+    def _steps_at_once(self) -> int:
+        """How many steps can be stored by one call, at most."""
+        return self.size // 2
+
+    def _insert_some(self, together: Slice, step: int, sample: Sample) -> int:
+        """Store some of the steps from one on, whose sample is given; returns how many, 0 where it is not as usual."""
+        self._before_insertion(sample)
+        stored = self._ring.insert_slice(together, step, self._steps_at_once())
+        if stored:
+            self._after_insertion(stored)
+        return stored
 
     def _state_beside_the_ring(self) -> dict[str, Any]:
         """What a state holds beside transitions, and errors of each of them: few numbers, as JSON can keep them."""

@@ -116,7 +116,7 @@ class Columns:
     def inlet(self) -> Inlet:
         """The way of steps into all columns."""
         if self._inlet is None:
-            self._inlet = Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside)
+            self._inlet = Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside, self._rows)
         return self._inlet
 
     # Out

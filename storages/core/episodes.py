@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.episodes import OPEN, add_part, add_step, add_steps
+from storages.core.kernels.episodes import OPEN, add_part, add_steps
 from storages.core.ring import Ring
 
 
@@ -27,9 +27,9 @@ class EpisodeIndex:
             begun = np.full((ring.envs,), ring.oldest)
         add_steps(self._aside_numbers, ring.oldest, ring.steps, begun, self.first, self.last)
 
-    def inserted(self) -> None:
-        """Take up the step that was just inserted."""
-        add_step(self._aside_numbers, self._ring.steps - 1, self._ring.oldest, self.first, self.last)
+    def inserted(self, steps: int = 1) -> None:
+        """Take up the newest steps, which were just inserted; no more than half of what the ring holds."""
+        self.put(self._ring.steps - steps)
 
     def put(self, begin: int) -> None:
         """Take up the steps from one on, which were put into the ring behind what it still holds."""

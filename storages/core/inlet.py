@@ -1,6 +1,7 @@
 """The way of steps into a ring's columns: which arrays a step brings, and where each of them goes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,25 +12,37 @@ from storages.core.column import Column
 from storages.core.fields import Layout, Path, as_array, text
 from storages.core.frames import FrameColumn
 from storages.core.kernels.finite import all_finite
-from storages.core.kernels.insert import ASIDE, BROKEN_OFF, NO_PLACE, NOT_FINITE, STORED, insert_step
+from storages.core.kernels.insert import ASIDE, NO_PLACE, insert_steps
 from storages.core.kernels.memory import addresses_of, data_address
 from storages.transition import DONE, DONE2, IREW, OBS, OBS2, REW, TRUNC2, Array, Sample
+
+
+class Slice(NamedTuple):
+    """Many steps of the right shapes and dtypes."""
+
+    steps: int
+    arrays: Sequence[Array]
+    """(steps, E, ...), each in one piece."""
 
 
 class Inlet:
     """Stores steps in columns: one compiled call for all of them, and some more for stacked frames.
 
-    A step is taken with :meth:`take_usual` or :meth:`take`, then stored with :meth:`store`.
+    A step is taken with :meth:`take_usual` or :meth:`take`, then stored with :meth:`store`. Of many steps, a slice is
+    made once, then stored piece by piece.
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
         num_envs: environments in a step.
         columns: those that it stores in, by leaf.
         aside: where what episodes ended with goes.
+        rows: of the columns, for each environment; step ``t`` lies in row ``t % rows``.
     """
 
-    def __init__(self, layout: Layout, num_envs: int, columns: Iterable[tuple[Path, Column]], aside: Aside) -> None:
-        self._num_envs = num_envs
+    def __init__(
+        self, layout: Layout, num_envs: int, columns: Iterable[tuple[Path, Column]], aside: Aside, rows: int
+    ) -> None:
+        self._num_envs, self._rows = num_envs, rows
         self._aside = aside
         self._paths: list[Path] = []
         self._stacks: list[tuple[Path, FrameColumn, int]] = []
@@ -62,6 +75,7 @@ class Inlet:
         self._compiled = all(leaf.dtype != np.float16 for leaf in layout.values())
         self._taken: Sequence[Array] = ()
         self._sources = np.empty(len(self._paths), np.int64)
+        self._lengths = np.array([num_envs * layout[p].count * layout[p].dtype.itemsize for p in self._paths], np.int64)
         self._differs = np.empty(num_envs, np.bool_)
 
     def take_usual(self, sample: Sample) -> bool:
@@ -90,61 +104,91 @@ class Inlet:
         self._taken = [np.ascontiguousarray(arrays[path]) for path in self._paths]
         self._sources[:] = [data_address(array) for array in self._taken]
 
-    def store_usual(self, slot: int, following: int, ended: NDArray[np.bool_], *, check: bool) -> int:
+    def slice_of(self, arrays: Mapping[Path, Array], steps: int) -> Slice | None:
+        """Steps of the right shapes and dtypes; None where they cannot be stored by one call."""
+        if self._stacks or not self._compiled:
+            return None
+        return Slice(steps, [np.ascontiguousarray(arrays[path]) for path in self._paths])
+
+    def store_slice(
+        self, together: Slice, first: int, most: int, step: int, ended: NDArray[np.bool_], *, check: bool
+    ) -> int:
+        """Store steps of a slice, up to the first that :meth:`store_usual` would not store.
+
+        Args:
+            together: the slice.
+            first: position in it of the first to store.
+            most: how many to store at most.
+            step: number of that step.
+            ended: as of :meth:`store_usual`.
+            check: whether NaN and infinity are refused.
+
+        Returns:
+            How many were stored.
+        """
+        self._taken = together.arrays
+        self._sources[:] = [data_address(array) for array in self._taken]
+        self._sources += first * self._lengths
+        stored = self._store(min(most, together.steps - first), step, ended, True, check)
+        self._taken = ()
+        return stored
+
+    def store_usual(self, step: int, ended: NDArray[np.bool_], *, check: bool) -> bool:
         """Store what was taken, unless it does not continue the step before it or something is wrong with it.
 
         Args:
-            slot: the step's row.
-            following: the row after it.
+            step: its number.
             ended: (E,), which environments' episodes ended in the step before; written: in this one.
             check: whether NaN and infinity are refused.
 
         Returns:
-            What :func:`storages.core.kernels.insert.insert_step` says.
+            Whether it was stored.
         """
         if not self._stacks:
-            said = self._store(slot, following, ended, True, check)
+            stored = self._store(1, step, ended, True, check)
             self._taken = ()
-            return said
+            return stored == 1
         for path, column, source in self._stacks:
             begins, follows = self._sources[source : source + 2]
             if column.compare(begins, follows, self._differs) >= 0 or (self._differs & ~ended).any():
-                return BROKEN_OFF
+                return False
             checked = self._taken[source : source + 2] if check and must_be_finite(path, column.data.dtype) else ()
             if not all(all_finite(stacks.reshape(-1)) for stacks in checked):
-                return NOT_FINITE
+                return False
         starts = ended.copy()
-        said = self._store(slot, following, ended, True, check)
-        if said == STORED:
-            self._store_stacks(slot, following, starts, ended)
-        return said
+        if not self._store(1, step, ended, True, check):
+            return False
+        self._store_stacks(step, starts, ended)
+        return True
 
-    def store(self, slot: int, following: int, ended: NDArray[np.bool_], starts: NDArray[np.bool_]) -> None:
+    def store(self, step: int, ended: NDArray[np.bool_], starts: NDArray[np.bool_]) -> None:
         """Store what was taken, whatever it is.
 
         Args:
-            slot: the step's row.
-            following: the row after it.
+            step: its number.
             ended: (E,), written: which environments' episodes end with the step.
             starts: (E,), where it does not continue the step before it.
         """
-        self._store(slot, following, ended, False, False)
-        self._store_stacks(slot, following, starts, ended)
+        self._store(1, step, ended, False, False)
+        self._store_stacks(step, starts, ended)
 
-    def _store(self, slot: int, following: int, ended: NDArray[np.bool_], continues: bool, check: bool) -> int:
-        aside, envs = self._aside, self._num_envs
+    def _store(self, steps: int, step: int, ended: NDArray[np.bool_], continues: bool, check: bool) -> int:
+        """How many of the steps at ``_sources`` were stored, before one that could not be."""
+        aside, stored = self._aside, 0
         while True:
             if self._places != aside.places:
                 # They lie elsewhere now.
                 self._places = aside.places
                 for field, name in enumerate(self._names_aside):
                     self._fields[field, ASIDE] = 0 if name is None else data_address(aside.values(name))
-            said = insert_step(
+            more, said = insert_steps(
+                steps - stored,
+                step + stored,
+                self._rows,
+                self._lengths,
                 self._fields,
                 self._sources,
                 self._flags,
-                slot * envs,
-                following * envs,
                 ended,
                 self._numbers,
                 self._numbers_stride,
@@ -153,12 +197,13 @@ class Inlet:
                 continues,
                 check,
             )
+            stored += more
             if said != NO_PLACE:
-                return said
-            terminated, truncated = (self._taken[flag] for flag in self._flags[1:])
-            aside.make_room_for(int(np.count_nonzero(terminated | truncated)))
+                return stored
+            aside.make_room_for(self._num_envs)
 
-    def _store_stacks(self, slot: int, following: int, starts: NDArray[np.bool_], ended: NDArray[np.bool_]) -> None:
+    def _store_stacks(self, step: int, starts: NDArray[np.bool_], ended: NDArray[np.bool_]) -> None:
+        slot, following = step % self._rows, (step + 1) % self._rows
         for _, column, source in self._stacks:
             column.insert(slot, following, self._taken[source], self._sources[source + 1], starts)
         self._taken = ()

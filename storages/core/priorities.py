@@ -49,10 +49,7 @@ class Priorities:
         self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
-        # What an insertion needs, made once: the rows of a step and of the next, and their priorities.
-        self._offsets = np.arange(2 * ring.envs)
-        self._masses = np.zeros(2 * ring.envs)
-        self._initial_error = np.float32(np.nan)
+        self._initial_error, self._initial_mass = np.float32(np.nan), 0.0
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first."""
@@ -61,21 +58,24 @@ class Priorities:
 
     # What the storage tells
 
-    def inserted(self, initial_error: float) -> None:
-        """Give the newest step's transitions an error; the row that its next step will lie in holds none any more."""
-        ring, envs, starts = self._ring, self._ring.envs, self._starts
-        rows = self._offsets + (ring.steps - 1) * envs
-        rows %= self._leaves
-        error = np.float32(initial_error)
-        self._errors[rows[0] : rows[0] + envs] = error
-        if starts is not None:
-            self._tree.set(*self._of_starts(starts, rows, error))
+    def inserted(self, steps: int, initial_error: float) -> None:
+        """Give the transitions of the newest steps, half of what the ring holds at most, an error.
+
+        The row that the next step will lie in holds none any more.
+        """
+        ring, envs, error = self._ring, self._ring.envs, np.float32(initial_error)
+        if self._starts is not None:
+            assert steps == 1
+            self._insert_among(self._starts, error)
             return
         if error != self._initial_error:
-            self._initial_error = error
-            self._masses[:envs] = self.priority(np.array([error]))
-        drawn = (ring.steps - 1) % self._stride == 0
-        self._tree.set(rows, self._masses if drawn else 0.0)
+            self._initial_error, self._initial_mass = error, float(self.priority(np.array([error]))[0])
+        at_once = steps if self._stride == 1 else 1
+        for step in range(ring.steps - steps, ring.steps, at_once):
+            first, count = step * envs % self._leaves, at_once * envs
+            self._errors[first : first + count] = error
+            self._errors[: max(0, first + count - self._leaves)] = error
+            self._tree.set_stretch(first, count, self._initial_mass if step % self._stride == 0 else 0.0, envs)
 
     def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
         """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
@@ -240,18 +240,18 @@ class Priorities:
 
     # Inside
 
-    def _of_starts(
-        self, starts: EpisodeStarts, rows: NDArray[np.int64], error: np.float32
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Leaves and masses that a step changes where episodes are drawn: of its rows there are none at first."""
+    def _insert_among(self, starts: EpisodeStarts, error: np.float32) -> None:
+        """As :meth:`inserted`, where only starts of episodes have a priority: of its rows there are none at first."""
         envs = self._ring.envs
+        rows = (np.arange(2 * envs) + (self._ring.steps - 1) * envs) % self._leaves
+        self._errors[rows[:envs]] = error
         # What is left of an episode whose first step is gone keeps its error.
         self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
         self._errors[starts.added % self._leaves] = error
         drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
         if self._changed is not None:
             self._changed[drawn] = True
-        return np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn]))
+        self._tree.set(np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn])))
 
 
 def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:

@@ -26,11 +26,11 @@ from storages.core.fields import (
     SampleError,
     first_layout,
     fit,
+    nest,
     text,
 )
-from storages.core.inlet import must_be_finite
+from storages.core.inlet import Slice, must_be_finite
 from storages.core.kernels.finite import all_finite
-from storages.core.kernels.insert import STORED
 from storages.core.part import ENDED, Name, Part
 from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SUCCESSORS, TRUNC2, Array, Sample
 
@@ -136,6 +136,38 @@ class Ring:
             self._insert_any(sample)
         self.steps += 1
         self._columns.drop_computed()
+
+    def slice_of(self, arrays: Mapping[Path, Array]) -> Slice | None:
+        """Many steps (steps, E, ...) as :meth:`insert_slice` takes them; None where each has to be looked at."""
+        steps, num_envs = len(arrays[(DONE,)]), self.envs
+        if any(array.shape[:2] != (steps, num_envs) for array in arrays.values()):
+            return None
+        in_a_row = {path: array.reshape(steps * num_envs, *array.shape[2:]) for path, array in arrays.items()}
+        try:
+            fitting = fit(nest(in_a_row), self.layout, steps * num_envs, self.owner)
+        except SampleError:
+            # Which step does not fit is told when it is inserted.
+            return None
+        return self._columns.inlet().slice_of(fitting, steps)
+
+    def insert_slice(self, together: Slice, first: int, most: int) -> int:
+        """Store steps of a slice by one call.
+
+        Args:
+            together: the slice.
+            first: position in it of the first to store.
+            most: how many to store, at most.
+
+        Returns:
+            How many were stored; those before one that does not continue the step before it, or holds NaN or infinity.
+        """
+        stored = self._columns.inlet().store_slice(
+            together, first, most, self.steps, self._ended, check=not self.allow_nonfinite
+        )
+        self.steps += stored
+        if stored:
+            self._columns.drop_computed()
+        return stored
 
     def break_off(self) -> None:
         """Say that nothing continues the newest step, whatever comes next."""
@@ -415,8 +447,7 @@ class Ring:
         inlet = self._columns.inlet()
         if not inlet.take_usual(sample):
             return False
-        slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
-        return inlet.store_usual(slot, following, self._ended, check=not self.allow_nonfinite) == STORED
+        return inlet.store_usual(self.steps, self._ended, check=not self.allow_nonfinite)
 
     def _insert_any(self, sample: Sample) -> None:
         layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
@@ -425,13 +456,12 @@ class Ring:
         if not self.layout:
             self._make_columns(layout, num_envs)
         self._refuse_what_is_no_stack(arrays)
-        slot, following = self.steps % self.rows, (self.steps + 1) % self.rows
         starts = np.ones((num_envs,), np.bool_)
         if self.steps > self.first:
             starts = self._ended | self._keep_what_is_not_continued(arrays)
         inlet = self._columns.inlet()
         inlet.take(arrays)
-        inlet.store(slot, following, self._ended, starts)
+        inlet.store(self.steps, self._ended, starts)
 
     def _set_rows(self) -> None:
         depths = self._stacked_frames

@@ -145,23 +145,17 @@ class HERBuffer(EREBuffer):
                 f"arrays; goals of dict observations (her_function=None) are relabelled with either"
             )
 
-    def insert_transition(self, sample: Sample) -> None:
-        """Store one step, a transition for each environment.
-
-        Raises:
-            SampleError: the sample does not fit, or has no goals where there is no ``her_function``; nothing of it was
-                stored.
-        """
-        if self._episodes is None:
-            self._ring.init_columns(sample)
-            if self.her_function is None:
-                self._refuse_without_goals()
-        super().insert_transition(sample)
-
     def handle_end_of_episode(self) -> None:
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
         self._before_change()
         self._ring.break_off()
+
+    def _before_insertion(self, sample: Sample) -> None:
+        if self._episodes is None:
+            self._ring.init_columns(sample)
+            if self.her_function is None:
+                self._refuse_without_goals()
+        super()._before_insertion(sample)
 
     def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
         first = transitions if runs is None else runs.first

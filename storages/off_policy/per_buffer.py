@@ -18,7 +18,7 @@ from storages.off_policy.replay_buffer import Rows
 from storages.schedule import Schedule
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import EPISODE, ERRORS, INDICES, MASK, WEIGHTS, Batch, Sample
+from storages.transition import EPISODE, ERRORS, INDICES, MASK, WEIGHTS, Batch
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
 
@@ -96,16 +96,6 @@ class PERBuffer(NStepReplayBuffer):
 
     # What the learner calls
 
-    def insert_transition(self, sample: Sample) -> None:
-        """Store one step, a transition for each environment, with the priority of ``default_error``.
-
-        Raises:
-            SampleError: the sample does not fit; nothing of it was stored.
-        """
-        super().insert_transition(sample)
-        if self._priorities is not None:
-            self._priorities.inserted(self._initial_error(self._priorities))
-
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Priorities follow the errors in ``info``; those of transitions that were overwritten since are left out.
 
@@ -182,6 +172,11 @@ class PERBuffer(NStepReplayBuffer):
         return super().nbytes + (self._priorities.nbytes if self._priorities is not None else 0)
 
     # Inside
+
+    def _after_insertion(self, steps: int) -> None:
+        super()._after_insertion(steps)
+        if self._priorities is not None:
+            self._priorities.inserted(steps, self._initial_error(self._priorities))
 
     def _state_beside_the_ring(self) -> dict[str, Any]:
         summary = None if self._priorities is None else self._priorities.summary()

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
+from storages.core.fields import Path as FieldPath
 from storages.core.fields import leaves, nest
+from storages.core.inlet import Slice
 from storages.episodes import Episodes
 from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.episodic_replay import EpisodicReplay
@@ -26,7 +28,7 @@ from storages.persistent.recording import Recording, columns_of
 from storages.persistent.running import Running
 from storages.sequences import Sequences
 from storages.storage import Discounting, EmptyStorageError, Environments
-from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
+from storages.transition import OBS, OBS2, RHS, RHS2, Array, Leaf, Sample
 
 _STEPS_RUNNING = 1024
 """That there is room for at first."""
@@ -191,6 +193,10 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         for one in finished:
             self._add(running.recording(one), one)
         self._inserted += running.ring.envs
+
+    def _slice_of(self, arrays: Mapping[FieldPath, Array]) -> Slice | None:
+        # Which episodes a step shows to be finished is known step by step.
+        return None
 
     def add_episode(self, episode: Episode) -> None:
         """Store a whole episode; it is on disk with the next :meth:`flush`, or with a volume full of such.

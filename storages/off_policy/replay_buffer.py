@@ -13,6 +13,7 @@ from storages.core.ahead import Ahead
 from storages.core.episode_starts import EpisodeStarts
 from storages.core.episodes import EpisodeIndex
 from storages.core.fields import Path as Leaf
+from storages.core.inlet import Slice
 from storages.core.kernels.priorities import mean_of
 from storages.core.on_device import DeviceMemoryError, OnDevice
 from storages.core.packed_episodes import Packing, packing_of, put_together_packed
@@ -24,7 +25,7 @@ from storages.hyper_parameters import Count, CountOrZero
 from storages.persistent.journalled_storage import JournalledStorage
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import INDICES, WEIGHTS, Batch, Sample
+from storages.transition import INDICES, WEIGHTS, Array, Batch, Sample
 
 
 class Rows(NamedTuple):
@@ -115,25 +116,6 @@ class ReplayBuffer(JournalledStorage):
                 f"{cls.__name__}: size must be at least {needed} for {sequences} to begin anywhere, got {size}"
             )
 
-    def insert_transition(self, sample: Sample) -> None:
-        """Store one step, a transition for each environment.
-
-        Raises:
-            SampleError: the sample does not fit; nothing of it was stored.
-            DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
-            PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
-        """
-        if self.keep_on_device and self._on_device is None:
-            self._begin_on_device(sample)
-        super().insert_transition(sample)
-        self._inserted += self.num_envs
-        if self._episodes is not None:
-            self._episodes.inserted()
-            if self._starts is not None:
-                self._starts.inserted()
-        elif self._knows_episodes:
-            self._index_episodes()
-
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
     ) -> Iterator[Batch]:
@@ -216,6 +198,24 @@ class ReplayBuffer(JournalledStorage):
 
     def _before_change(self) -> None:
         self._ahead.take_back()
+
+    def _before_insertion(self, sample: Sample) -> None:
+        if self.keep_on_device and self._on_device is None:
+            self._begin_on_device(sample)
+        super()._before_insertion(sample)
+
+    def _after_insertion(self, steps: int) -> None:
+        self._inserted += steps * self._ring.envs
+        if self._episodes is not None:
+            self._episodes.inserted(steps)
+            if self._starts is not None:
+                self._starts.inserted()
+        elif self._knows_episodes:
+            self._index_episodes()
+
+    def _slice_of(self, arrays: Mapping[Leaf, Array]) -> Slice | None:
+        # Which episodes may be drawn is known step by step.
+        return super()._slice_of(arrays) if self._starts is None else None
 
     def _send(self, draw: Draw) -> Sent:
         """Make a batch; on another thread where there is a ``prefetch``: what changes what is read here waits."""

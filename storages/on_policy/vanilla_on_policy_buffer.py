@@ -54,19 +54,6 @@ class VanillaOnPolicyBuffer(Storage):
         if length is not None and size % length:
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
-    def insert_transition(self, sample: Sample) -> None:
-        """Store one step of the rollout; needs VAL beside what every storage needs.
-
-        Raises:
-            SampleError: the sample does not fit; nothing of it was stored.
-            RuntimeError: the rollout is full and was not reset.
-        """
-        if self._ring.live_steps == self.size:
-            raise RuntimeError(f"{type(self).__name__}: the rollout of {self.size} steps is full; call reset() first")
-        if VAL not in sample:
-            raise SampleError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
-        super().insert_transition(sample)
-
     def before_gradients(self) -> None:
         """Make RET and ADV of the rollout so far.
 
@@ -80,6 +67,16 @@ class VanillaOnPolicyBuffer(Storage):
         for key in (RET, ADV):
             self._ring.add_computed(key, (1,), np.dtype(np.float32))
         self._make_returns(self._ring.rollout(REW)[..., 0], values, next_values, self._ring.broken())
+
+    def _before_insertion(self, sample: Sample) -> None:
+        if self._ring.live_steps == self.size:
+            raise RuntimeError(f"{type(self).__name__}: the rollout of {self.size} steps is full; call reset() first")
+        if VAL not in sample:
+            raise SampleError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
+        super()._before_insertion(sample)
+
+    def _steps_at_once(self) -> int:
+        return self.size - self._ring.live_steps
 
     def _make_returns(
         self,

@@ -53,19 +53,13 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         self.c_bar = c_bar
         self.trace_lambda = trace_lambda
 
-    def insert_transition(self, sample: Sample) -> None:
-        """Store one step of the rollout; needs VAL and LOGP beside what every storage needs.
-
-        Raises:
-            SampleError: the sample does not fit; nothing of it was stored.
-            RuntimeError: the rollout is full and was not reset.
-        """
+    def _before_insertion(self, sample: Sample) -> None:
         if LOGP not in sample:
             raise SampleError(
                 f"{type(self).__name__}: a sample needs {LOGP}, which says what the policy that acted thought of its "
                 f"action; got {list(sample)}"
             )
-        super().insert_transition(sample)
+        super()._before_insertion(sample)
 
     def before_gradients(self) -> None:
         """Make RET and ADV of the rollout so far, as the current actor sees it.

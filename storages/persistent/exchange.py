@@ -78,8 +78,7 @@ def fill(
     transitions = 0
     for sample, steps in dealer.blocks():
         fitting = wanted.of(sample)
-        for step in range(steps):
-            storage.insert_transition(nest({path: array[step] for path, array in fitting.items()}))
+        storage.insert_data_slice(nest(fitting))
         transitions += steps * environments
     return Filled(dealer.begun, transitions, dealer.divided, dealer.left_out)
 

@@ -68,18 +68,6 @@ class JournalledStorage(Storage):
 
     # What the learner calls
 
-    def insert_transition(self, sample: Sample) -> None:
-        """Store one step, a transition for each environment.
-
-        Raises:
-            SampleError: the sample does not fit; nothing of it was stored.
-            PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
-        """
-        journal = self._journal
-        if journal is not None and self._ring.steps >= journal.due:
-            journal.commit_soon(self._ring, self._state_beside_the_ring(), self._kept_priorities())
-        super().insert_transition(sample)
-
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """As of every storage; committed at once."""
         if self._journal is not None:
@@ -209,6 +197,16 @@ class JournalledStorage(Storage):
             self.flush()
 
     # Inside
+
+    def _before_insertion(self, sample: Sample) -> None:
+        journal = self._journal
+        if journal is not None and self._ring.steps >= journal.due:
+            journal.commit_soon(self._ring, self._state_beside_the_ring(), self._kept_priorities())
+        super()._before_insertion(sample)
+
+    def _steps_at_once(self) -> int:
+        most = super()._steps_at_once()
+        return most if self._journal is None else min(most, self._journal.due - self._ring.steps)
 
     def _kept_priorities(self) -> Priorities | None:
         """The priorities that are kept, of storages that have any."""

@@ -1,4 +1,4 @@
-"""Putting a step into a ring, whatever its dtypes, in one call: compared with what is there, checked, and copied."""
+"""Putting steps into a ring, whatever their dtypes, in one call: compared with what is there, checked, and copied."""
 
 import numba
 import numpy as np
@@ -37,7 +37,71 @@ _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
 @numba.njit(cache=True, nogil=True)
-def insert_step(
+def insert_steps(
+    steps: int,
+    step: int,
+    rows: int,
+    lengths: NDArray[np.int64],
+    fields: NDArray[np.int64],
+    sources: NDArray[np.int64],
+    flags: NDArray[np.int64],
+    ended: NDArray[np.bool_],
+    numbers: int,
+    numbers_stride: int,
+    places: int,
+    queue: NDArray[np.int64],
+    continues: bool,
+    check: bool,
+) -> tuple[int, int]:
+    """Store steps, one after the other, up to the first that :func:`_insert_step` does not store.
+
+    Args:
+        steps: how many there are.
+        step: number of the first; step ``t`` lies in row ``t % rows`` of each environment.
+        rows: of each environment.
+        lengths: (sources,), bytes from a step to the next in each of ``sources``.
+        fields: (F, 7), see :data:`TARGET`.
+        sources: addresses of arrays (steps, E, ...), each in one piece; left at the step that was not
+            stored, or at the last.
+        flags: (3,), which sources are DONE, DONE2 and TRUNC2.
+        ended: (E,), which environments' episodes ended in the step before; written: in the last that was stored.
+        numbers: where the int32 lies that says what stands aside for row 0, negative where nothing does.
+        numbers_stride: bytes from row to row of these.
+        places: how many can stand aside; a power of two.
+        queue: (2,), see :data:`OLDEST`; written.
+        continues: whether the first has to begin with what the step before led to: with what lies in its row.
+        check: whether NaN and infinity are refused. What continues was checked when it was led to.
+
+    Returns:
+        How many were stored, and what became of the last: :data:`STORED` if that is all of them.
+    """
+    num_envs = ended.shape[0]
+    for number in range(steps):
+        if number > 0:
+            for source in range(sources.shape[0]):
+                sources[source] += lengths[source]
+        row, following = (step + number) % rows * num_envs, (step + number + 1) % rows * num_envs
+        said = _insert_step(
+            fields,
+            sources,
+            flags,
+            row,
+            following,
+            ended,
+            numbers,
+            numbers_stride,
+            places,
+            queue,
+            continues or number > 0,
+            check,
+        )
+        if said != STORED:
+            return number, said
+    return steps, STORED
+
+
+@numba.njit(cache=True, nogil=True)
+def _insert_step(
     fields: NDArray[np.int64],
     sources: NDArray[np.int64],
     flags: NDArray[np.int64],
@@ -55,19 +119,7 @@ def insert_step(
 
     What the step led to, where an episode ended with it, is put aside; the following row's places are taken back.
 
-    Args:
-        fields: (F, 7), see :data:`TARGET`.
-        sources: addresses of arrays (E, ...), each in one piece.
-        flags: (3,), which sources are DONE, DONE2 and TRUNC2.
-        row: of the step's first environment.
-        following_row: of the first environment in the step after it.
-        ended: (E,), which environments' episodes ended in the step before; written: in this one.
-        numbers: where the int32 lies that says what stands aside for row 0, negative where nothing does.
-        numbers_stride: bytes from row to row of these.
-        places: how many can stand aside; a power of two.
-        queue: (2,), see :data:`OLDEST`; written.
-        continues: whether the others have to begin with what that led to: with what lies in the step's row.
-        check: whether NaN and infinity are refused. What continues was checked when it was led to.
+    Args are those of :func:`insert_steps`, but for the rows of the first environment, of the step and of the next.
 
     Returns:
         :data:`STORED`, or one of the others, and nothing was stored.

@@ -138,6 +138,26 @@ class SumTree:
                 )
             raise _mass_error(wrong, float(values[wrong * step]))
 
+    def set_stretch(self, first: int, count: int, mass: float, cleared: int) -> None:
+        """Give leaves that follow each other one mass, and those after them none; numbers go round the leaves.
+
+        Args:
+            first: the first leaf, in [0, size).
+            count: how many get the mass.
+            mass: at least 0 and at most ``LARGEST_MASS``.
+            cleared: how many after them get none.
+
+        Raises:
+            ValueError: the mass is negative, NaN or above ``LARGEST_MASS``, or there are fewer leaves. Nothing was set.
+        """
+        if not 0.0 <= mass <= LARGEST_MASS:
+            raise _mass_error(first, mass)
+        if not 0 <= first < self.size or count < 0 or cleared < 0 or count + cleared > self.size:
+            raise ValueError(
+                f"SumTree: a stretch of {count} and {cleared} leaves from {first} on is not in {self.size} leaves"
+            )
+        _set_stretch(self._nodes, self._levels, self._blocks, self.size, first, count, mass, cleared)
+
     def mass(self, first: int = 0, last: int | None = None) -> float:
         """The sum of the masses of a window.
 
@@ -274,6 +294,25 @@ def _set_leaves(
             count += 1
     _update_sums(nodes, levels, groups, count, size)
     return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _set_stretch(
+    nodes: NDArray[np.float64],
+    levels: NDArray[np.uint64],
+    blocks: NDArray[np.uint64],
+    size: int,
+    first: int,
+    count: int,
+    mass: float,
+    cleared: int,
+) -> None:
+    leaves, masses = np.empty(count + cleared, np.int64), np.empty(count + cleared)
+    for i in range(count + cleared):
+        leaf = first + i
+        leaves[i] = leaf - size if leaf >= size else leaf
+        masses[i] = mass if i < count else 0.0
+    _set_leaves(nodes, levels, blocks, size, leaves, masses, 1)
 
 
 @numba.njit(cache=True, nogil=True)

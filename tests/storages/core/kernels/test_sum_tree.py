@@ -100,6 +100,17 @@ class TreeBesideAnArray(RuleBasedStateMachine):
         self.model[first : first + count] = mass
         self.count(count)
 
+    @rule(data=st.data(), mass=st.sampled_from([0.0, 1e-12, 3.0, 1e12]))
+    def set_a_stretch_that_goes_round(self, data: st.DataObject, mass: float) -> None:
+        size = len(self.model)
+        first = data.draw(st.integers(0, size - 1))
+        count = data.draw(st.integers(0, min(50, size)))
+        cleared = data.draw(st.integers(0, min(20, size - count)))
+        self.tree.set_stretch(first, count, mass, cleared)
+        self.model[np.arange(first, first + count) % size] = mass
+        self.model[np.arange(first + count, first + count + cleared) % size] = 0
+        self.count(count + cleared)
+
     @rule(seed=st.integers(0, 2**32 - 1), stratified=st.booleans(), count=st.integers(1, 60))
     def draw_from_all(self, seed: int, stratified: bool, count: int) -> None:
         self.draw(0, len(self.model), seed, stratified, count)
@@ -375,6 +386,17 @@ def test_a_leaf_that_is_not_there_is_refused_before_anything_is_set(leaf: int) -
     kept = copy.deepcopy(tree)
     with pytest.raises(IndexError, match=rf"leaf {leaf} \(position 1\) is not in \[0, 100\); nothing was set"):
         tree.set(np.array([4, leaf]), np.array([1.0, 2.0]))
+    assert_same_to_the_bit(tree, kept)
+
+
+@pytest.mark.parametrize("stretch", [(-1, 1, 0), (100, 1, 0), (3, -1, 0), (3, 1, -1), (3, 60, 41)])
+def test_a_stretch_that_is_not_there_is_refused_before_anything_is_set(stretch: tuple[int, int, int]) -> None:
+    tree = tree_of(100)
+    kept, (first, count, cleared) = copy.deepcopy(tree), stretch
+    with pytest.raises(ValueError, match=rf"a stretch of {count} and {cleared} leaves from {first} on is not in 100"):
+        tree.set_stretch(first, count, 1.0, cleared)
+    with pytest.raises(ValueError, match=r"mass nan .*nothing was set"):
+        tree.set_stretch(3, 2, math.nan, 1)
     assert_same_to_the_bit(tree, kept)
 
 
