@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from replay_content import FRAMES, Content
-from replay_ours import ALGORITHM, ALPHA, samples_of
+from replay_ours import ALGORITHM, ALPHA, samples_of, slices_of
 
 from storages import PERBuffer, PersistentEpisodicBuffer, ReplayBuffer, Storage
 
@@ -60,6 +60,7 @@ class Ours:
         storage_class: which.
         hyper_parameters: beside size and directory.
         on_disk: whether it has a directory.
+        steps_a_call: how many it is handed at once.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Ours:
     hyper_parameters: dict[str, Any]
     promise: str
     on_disk: bool = True
+    steps_a_call: int = 1
     opens: str = "in memory, all checksums compared"
     opens_lazily: bool = False
     share_of_storing: int = 1
@@ -80,11 +82,16 @@ class Ours:
         if self.storage_class is PERBuffer:
             # Priorities are kept from when they are first asked for.
             next(iter(storage.generate_batches(1, 1)))
-        following = cycle(samples[1:] + samples[:1])
+        if self.steps_a_call == 1:
+            following = cycle(samples[1:] + samples[:1])
+            insert, calls = storage.insert_transition, content.steps - 1
+        else:
+            following = cycle(slices_of(content, self.steps_a_call))
+            insert, calls = storage.insert_data_slice, content.steps // self.steps_a_call
 
         def call() -> Close:
-            for _ in range(content.steps - 1):
-                storage.insert_transition(next(following))
+            for _ in range(calls):
+                insert(next(following))
             storage.flush()
             close: Close = storage.close
             return close
@@ -120,5 +127,6 @@ OURS = (
     Ours("PERBuffer", PERBuffer, {"alpha": ALPHA}, f"{_PROMISE}; errors"),
     Ours("PersistentEpisodicBuffer", PersistentEpisodicBuffer, {}, f"{_PROMISE}; zarr"),
 )
+AT_ONCE = Ours("ReplayBuffer, 500 steps a call", ReplayBuffer, {}, _PROMISE, steps_a_call=500)
 DURABLE = Ours("ReplayBuffer, durable", ReplayBuffer, {"durable": True}, "the same, after a power cut, too")
 IN_MEMORY = Ours("ReplayBuffer without directory", ReplayBuffer, {}, "nothing", on_disk=False)

@@ -155,7 +155,18 @@ def _filled(storage_class: type[Storage], content: Content, **hyper_parameters: 
 
 def samples_of(content: Content) -> list[Mapping[str, np.ndarray]]:
     """What our storages are given, a sample for each step of the circle."""
-    fields = {
+    fields = _fields_of(content)
+    return [{key: array[step] for key, array in fields.items()} for step in range(len(content.observation))]
+
+
+def slices_of(content: Content, steps: int) -> list[Mapping[str, np.ndarray]]:
+    """The same, so many steps at a time."""
+    fields, firsts = _fields_of(content), range(0, len(content.observation), steps)
+    return [{key: array[first : first + steps] for key, array in fields.items()} for first in firsts]
+
+
+def _fields_of(content: Content) -> Mapping[str, np.ndarray]:
+    return {
         OBS: content.observation,
         DONE: content.starts,
         ACT: content.action,
@@ -164,7 +175,6 @@ def samples_of(content: Content) -> list[Mapping[str, np.ndarray]]:
         DONE2: content.terminated,
         TRUNC2: content.truncated,
     }
-    return [{key: array[step] for key, array in fields.items()} for step in range(len(content.observation))]
 
 
 def _sampling(storage: Storage, batch_size: int) -> Sampling:

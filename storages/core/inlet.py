@@ -1,10 +1,12 @@
 """The way of steps into a ring's columns: which arrays a step brings, and where each of them goes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from storages.core.aside import Aside
@@ -13,7 +15,7 @@ from storages.core.fields import Layout, Path, as_array, text
 from storages.core.frames import FrameColumn
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.insert import ASIDE, NO_PLACE, insert_steps
-from storages.core.kernels.memory import addresses_of, data_address
+from storages.core.kernels.memory import ADDRESS, DESCRIBED, KIND, LENGTHS, MOST_AXES, data_address, describe, kind_of
 from storages.transition import DONE, DONE2, IREW, OBS, OBS2, REW, TRUNC2, Array, Sample
 
 
@@ -65,44 +67,50 @@ class Inlet:
         self._flags = np.array([self._paths.index((key,)) for key in (DONE, DONE2, TRUNC2)], np.int64)
         self._numbers, self._numbers_stride = data_address(aside.numbers), aside.numbers.strides[1]
         self._places = 0
-        self._expected = [
-            (path[0], path[1] if len(path) > 1 else None, layout[path].dtype, (num_envs, *layout[path].shape))
-            for path in self._paths
-        ]
-        self._keys = len({path[0] for path in layout})
-        self._names = {key: sum(path[0] == key for path in layout) for key in (OBS, OBS2)}
-        # Compiled code knows no half precision.
-        self._compiled = all(leaf.dtype != np.float16 for leaf in layout.values())
+        self._keys, self._names = len({path[0] for path in layout}), [path[1:] for path in self._paths]
+        self._flat = self._keys == len(self._paths)
+        self._pick = itemgetter(*(path[0] for path in self._paths))
+        self._as_usual = (np.ndarray,) * len(self._paths)
+        self._leaves = {key: sum(path[0] == key for path in layout) for key, *name in layout if name}
+        # Compiled code knows no half precision, and not many axes.
+        self._compiled = all(leaf.dtype != np.float16 and len(leaf.shape) < MOST_AXES for leaf in layout.values())
         self._taken: Sequence[Array] = ()
-        self._sources = np.empty(len(self._paths), np.int64)
-        self._lengths = np.array([num_envs * layout[p].count * layout[p].dtype.itemsize for p in self._paths], np.int64)
+        self._sources = np.zeros((len(self._paths), DESCRIBED), np.int64)
+        self._expected = np.zeros_like(self._sources)
+        for expected, path in zip(self._expected, self._paths, strict=True):
+            leaf = layout[path]
+            expected[ADDRESS] = num_envs * leaf.count * leaf.dtype.itemsize
+            expected[KIND] = kind_of(leaf.dtype, 1 + len(leaf.shape), True)
+            expected[LENGTHS : LENGTHS + 1 + len(leaf.shape)] = num_envs, *leaf.shape
         self._differs = np.empty(num_envs, np.bool_)
 
     def take_usual(self, sample: Sample) -> bool:
-        """Take a sample of just the arrays that there should be; False where it has to be looked at more closely."""
+        """Take a sample of just the leaves that there should be, as arrays or tensors; False for any other."""
         if len(sample) != self._keys or not self._compiled:
             return False
-        arrays: list[Array] = []
-        for key, name, dtype, shape in self._expected:
-            leaf = sample.get(key)
-            if name is not None:
-                if not isinstance(leaf, Mapping) or len(leaf) != self._names[key]:
-                    return False
-                leaf = leaf.get(name)
-            if type(leaf) is not np.ndarray:
-                if not isinstance(leaf, torch.Tensor):
-                    return False
-                leaf = as_array(leaf, (key,), "")
-            if (leaf.dtype is not dtype and leaf.dtype != dtype) or leaf.shape != shape:
+        try:
+            arrays: tuple[Any, ...] = self._pick(sample)
+        except KeyError:
+            return False
+        if not self._flat:
+            if not all(isinstance(sample[key], Mapping) and len(sample[key]) == n for key, n in self._leaves.items()):
                 return False
-            arrays.append(leaf)
+            arrays = tuple(array.get(*name) if name else array for array, name in zip(arrays, self._names, strict=True))
+        if tuple(map(type, arrays)) != self._as_usual:
+            if not all(isinstance(array, np.ndarray | torch.Tensor) for array in arrays):
+                return False
+            arrays = tuple(as_array(array, path, "") for array, path in zip(arrays, self._paths, strict=True))
         self._taken = arrays
-        return addresses_of(self._sources, *arrays)
+        try:
+            describe(self._sources, *arrays)
+        except (NumbaError, NotImplementedError):
+            # Compiled code does not know one of the dtypes.
+            return False
+        return True
 
     def take(self, arrays: Mapping[Path, Array]) -> None:
         """Take arrays of the right shapes and dtypes."""
-        self._taken = [np.ascontiguousarray(arrays[path]) for path in self._paths]
-        self._sources[:] = [data_address(array) for array in self._taken]
+        self._set_sources([np.ascontiguousarray(arrays[path]) for path in self._paths])
 
     def slice_of(self, arrays: Mapping[Path, Array], steps: int) -> Slice | None:
         """Steps of the right shapes and dtypes; None where they cannot be stored by one call."""
@@ -126,9 +134,8 @@ class Inlet:
         Returns:
             How many were stored.
         """
-        self._taken = together.arrays
-        self._sources[:] = [data_address(array) for array in self._taken]
-        self._sources += first * self._lengths
+        self._set_sources(together.arrays)
+        self._sources[:, ADDRESS] += first * self._expected[:, ADDRESS]
         stored = self._store(min(most, together.steps - first), step, ended, True, check)
         self._taken = ()
         return stored
@@ -148,8 +155,10 @@ class Inlet:
             stored = self._store(1, step, ended, True, check)
             self._taken = ()
             return stored == 1
+        if (self._sources[:, KIND:] != self._expected[:, KIND:]).any():
+            return False
         for path, column, source in self._stacks:
-            begins, follows = self._sources[source : source + 2]
+            begins, follows = self._sources[source : source + 2, ADDRESS]
             if column.compare(begins, follows, self._differs) >= 0 or (self._differs & ~ended).any():
                 return False
             checked = self._taken[source : source + 2] if check and must_be_finite(path, column.data.dtype) else ()
@@ -172,6 +181,11 @@ class Inlet:
         self._store(1, step, ended, False, False)
         self._store_stacks(step, starts, ended)
 
+    def _set_sources(self, arrays: Sequence[Array]) -> None:
+        self._taken = arrays
+        self._sources[:] = self._expected
+        self._sources[:, ADDRESS] = [data_address(array) for array in arrays]
+
     def _store(self, steps: int, step: int, ended: NDArray[np.bool_], continues: bool, check: bool) -> int:
         """How many of the steps at ``_sources`` were stored, before one that could not be."""
         aside, stored = self._aside, 0
@@ -185,9 +199,9 @@ class Inlet:
                 steps - stored,
                 step + stored,
                 self._rows,
-                self._lengths,
                 self._fields,
                 self._sources,
+                self._expected,
                 self._flags,
                 ended,
                 self._numbers,
@@ -205,7 +219,7 @@ class Inlet:
     def _store_stacks(self, step: int, starts: NDArray[np.bool_], ended: NDArray[np.bool_]) -> None:
         slot, following = step % self._rows, (step + 1) % self._rows
         for _, column, source in self._stacks:
-            column.insert(slot, following, self._taken[source], self._sources[source + 1], starts)
+            column.insert(slot, following, self._taken[source], self._sources[source + 1, ADDRESS], starts)
         self._taken = ()
         if self._stacks and ended.any():
             envs = np.flatnonzero(ended)

@@ -5,6 +5,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.kernels.memory import (
+    ADDRESS,
+    DESCRIBED,
+    KIND,
     copy_bytes,
     int32s_at,
     int64s_at,
@@ -25,7 +28,7 @@ be finite; where place 0 aside lies, for those with a follower."""
 OLDEST, NEXT = range(2)
 """Of a queue of places: numbers of the oldest that is taken, and of the next to be taken."""
 
-STORED, BROKEN_OFF, NOT_FINITE, NO_PLACE = range(4)
+STORED, BROKEN_OFF, NOT_FINITE, NO_PLACE, UNLIKE = range(5)
 """What became of a step: only the first stored it."""
 
 LARGEST_NUMBER = 2**31 - 1
@@ -41,9 +44,9 @@ def insert_steps(
     steps: int,
     step: int,
     rows: int,
-    lengths: NDArray[np.int64],
     fields: NDArray[np.int64],
     sources: NDArray[np.int64],
+    expected: NDArray[np.int64],
     flags: NDArray[np.int64],
     ended: NDArray[np.bool_],
     numbers: int,
@@ -59,10 +62,11 @@ def insert_steps(
         steps: how many there are.
         step: number of the first; step ``t`` lies in row ``t % rows`` of each environment.
         rows: of each environment.
-        lengths: (sources,), bytes from a step to the next in each of ``sources``.
         fields: (F, 7), see :data:`TARGET`.
-        sources: addresses of arrays (steps, E, ...), each in one piece; left at the step that was not
-            stored, or at the last.
+        sources: (S, DESCRIBED), what :func:`storages.core.kernels.memory.describe` says of arrays (E, ...), of each
+            the first of ``steps`` that follow each other; addresses are left at the step that was not stored, or at
+            the last.
+        expected: (S, DESCRIBED), what it has to say, but in place of addresses the bytes from a step to the next.
         flags: (3,), which sources are DONE, DONE2 and TRUNC2.
         ended: (E,), which environments' episodes ended in the step before; written: in the last that was stored.
         numbers: where the int32 lies that says what stands aside for row 0, negative where nothing does.
@@ -76,10 +80,14 @@ def insert_steps(
         How many were stored, and what became of the last: :data:`STORED` if that is all of them.
     """
     num_envs = ended.shape[0]
+    for source in range(sources.shape[0]):
+        for column in range(KIND, DESCRIBED):
+            if sources[source, column] != expected[source, column]:
+                return 0, UNLIKE
     for number in range(steps):
         if number > 0:
             for source in range(sources.shape[0]):
-                sources[source] += lengths[source]
+                sources[source, ADDRESS] += expected[source, ADDRESS]
         row, following = (step + number) % rows * num_envs, (step + number + 1) % rows * num_envs
         said = _insert_step(
             fields,
@@ -125,7 +133,7 @@ def _insert_step(
         :data:`STORED`, or one of the others, and nothing was stored.
     """
     num_envs = ended.shape[0]
-    done, terminated, truncated = sources[flags[0]], sources[flags[1]], sources[flags[2]]
+    done, terminated, truncated = sources[flags[0], ADDRESS], sources[flags[1], ADDRESS], sources[flags[2], ADDRESS]
     something_ended, ends = False, 0
     for env in range(num_envs):
         if continues and load_byte(done + env) != ended[env]:
@@ -133,12 +141,12 @@ def _insert_step(
         something_ended |= ended[env]
         ends += load_byte(terminated + env) | load_byte(truncated + env)
     for field in range(fields.shape[0]):
-        follower, source = fields[field, FOLLOWER], sources[fields[field, SOURCE]]
+        follower, source = fields[field, FOLLOWER], sources[fields[field, SOURCE], ADDRESS]
         size = num_envs * fields[field, WIDTH]
         if follower >= 0:
             if continues and not _equal(fields, field, source, row, ended):
                 return BROKEN_OFF
-            if check and not _finite(sources[follower], size, fields[field, FLOAT_BYTES]):
+            if check and not _finite(sources[follower, ADDRESS], size, fields[field, FLOAT_BYTES]):
                 return NOT_FINITE
         known = continues and follower >= 0 and not something_ended
         if check and not known and not _finite(source, size, fields[field, FLOAT_BYTES]):
@@ -151,7 +159,7 @@ def _insert_step(
         return NO_PLACE
 
     for field in range(fields.shape[0]):
-        source = sources[fields[field, SOURCE]]
+        source = sources[fields[field, SOURCE], ADDRESS]
         if fields[field, FOLLOWER] < 0:
             _write(fields, field, source, row, num_envs)
             continue
@@ -163,7 +171,7 @@ def _insert_step(
                 if ended[env]:
                     target = fields[field, TARGET] + (row + env) * fields[field, STRIDE]
                     copy_bytes(target, source + env * width, width)
-        _write(fields, field, sources[fields[field, FOLLOWER]], following_row, num_envs)
+        _write(fields, field, sources[fields[field, FOLLOWER], ADDRESS], following_row, num_envs)
     if freed:
         for env in range(num_envs):
             store_int32(numbers + (following_row + env) * numbers_stride, np.int32(-1))
@@ -185,7 +193,8 @@ def _put_aside(fields: NDArray[np.int64], sources: NDArray[np.int64], env: int, 
     for field in range(fields.shape[0]):
         if fields[field, FOLLOWER] >= 0:
             width = fields[field, WIDTH]
-            copy_bytes(fields[field, ASIDE] + place * width, sources[fields[field, FOLLOWER]] + env * width, width)
+            follower = sources[fields[field, FOLLOWER], ADDRESS]
+            copy_bytes(fields[field, ASIDE] + place * width, follower + env * width, width)
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
