@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.column import Column, bytes_of
+from storages.core.column import Column
 from storages.core.columns import SUCCESSORS_OF, Columns
 from storages.core.fields import (
     Layout,
@@ -29,13 +29,14 @@ from storages.core.fields import (
     nest,
     text,
 )
-from storages.core.inlet import Slice, must_be_finite
-from storages.core.kernels.finite import all_finite
+from storages.core.inlet import Slice
+from storages.core.live_rows import LiveRows
 from storages.core.part import ENDED, Name, Part
+from storages.core.refusals import depths_of, refuse_nonfinite, refuse_nonfinite_replacement, refuse_what_is_no_stack
 from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SUCCESSORS, TRUNC2, Array, Sample
 
 
-class Ring:
+class Ring(LiveRows):
     """Columns of transitions for ``size`` steps of any number of environments.
 
     Args:
@@ -57,16 +58,9 @@ class Ring:
         in_records: bool = True,
         stacked_frames: int | Mapping[str, int] = 0,
     ) -> None:
-        self.size = size
+        super().__init__(size, num_envs)
         self.owner = owner
-        self.num_envs = num_envs
         self.allow_nonfinite = allow_nonfinite
-        self.rows = size + 1
-        """How many rows there are, live or not."""
-        self.first = 0
-        """Number of the oldest row since the last reset; rows before it are gone."""
-        self.steps = 0
-        """Number of the next row."""
         self.layout: Layout = {}
         self._in_records = in_records
         self._stacked_frames = stacked_frames
@@ -79,33 +73,6 @@ class Ring:
         """How many environments a step has, once that is known."""
         assert self.num_envs is not None
         return self.num_envs
-
-    # What is live
-
-    @property
-    def oldest(self) -> int:
-        """Number of the oldest live row."""
-        return max(self.first, self.steps - self.size)
-
-    @property
-    def live_steps(self) -> int:
-        """How many rows are live."""
-        return self.steps - self.oldest
-
-    @property
-    def live_transitions(self) -> int:
-        """How many transitions are live."""
-        return self.live_steps * (self.num_envs or 0)
-
-    @property
-    def start(self) -> int:
-        """Number of the oldest live transition."""
-        return self.oldest * self.envs
-
-    @property
-    def end(self) -> int:
-        """Number of the next transition."""
-        return self.steps * self.envs
 
     @property
     def nbytes(self) -> int:
@@ -221,12 +188,8 @@ class Ring:
                 f"{self.owner}: steps {start} to {start + len(values)} of {text(path)} are not all among the "
                 f"{self.live_steps} that are stored"
             )
-        if not self.allow_nonfinite and must_be_finite(path, values.dtype) and not _finite(values):
-            step, *position = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
-            raise SampleError(
-                f"{self.owner}: {text(path)} of environment {position[0]} is {values[(step, *position)]} at step "
-                f"{start + step}; nothing was replaced. allow_nonfinite=True would keep it"
-            )
+        if not self.allow_nonfinite:
+            refuse_nonfinite_replacement(path, values, start, self.owner)
         rows = (self.oldest + start + np.arange(len(values))) % self.rows
         column.data[rows] = values
         if not columns.is_computed(path):
@@ -363,7 +326,7 @@ class Ring:
             return
         layout = saved_layout(state)
         saved_depths = {tuple(leaf["path"]): leaf["depth"] for leaf in state["leaves"] if leaf["depth"] > 1}
-        if saved_depths != (depths := self._depths(layout)):
+        if saved_depths != (depths := depths_of(layout, self._stacked_frames, self.owner)):
             raise ValueError(f"{self.owner}: made for stacked frames {depths}, saved with {saved_depths}")
         self.steps, self.first = state["steps"], state["first"]
         self._make_columns(layout, state["num_envs"])
@@ -452,10 +415,11 @@ class Ring:
     def _insert_any(self, sample: Sample) -> None:
         layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
         arrays = fit(sample, layout, num_envs, self.owner)
-        self._refuse_nonfinite(arrays)
+        if not self.allow_nonfinite:
+            refuse_nonfinite(arrays, self.steps, self.owner)
         if not self.layout:
             self._make_columns(layout, num_envs)
-        self._refuse_what_is_no_stack(arrays)
+        refuse_what_is_no_stack(arrays, self._columns.stacked, self.steps, self.owner)
         starts = np.ones((num_envs,), np.bool_)
         if self.steps > self.first:
             starts = self._ended | self._keep_what_is_not_continued(arrays)
@@ -484,49 +448,11 @@ class Ring:
             raise SampleError(f"{self.owner}: made for {self.num_envs} environments, the sample holds {num_envs}")
         return layout, num_envs
 
-    def _depths(self, layout: Layout) -> dict[Path, int]:
-        """How many frames each leaf of the observation is a stack of, of those that are stacks.
-
-        Raises:
-            SampleError: there is no such leaf, or it does not have so many frames as its first axis.
-        """
-        frames = self._stacked_frames
-        if not frames:
-            return {}
-        observations = [path for path in layout if path[0] == OBS]
-        if isinstance(frames, Mapping):
-            depths: dict[Path, int] = {(OBS, name): depth for name, depth in frames.items()}
-        else:
-            depths = dict.fromkeys(observations, frames)
-        for path, depth in depths.items():
-            if path not in layout:
-                raise SampleError(
-                    f"{self.owner}: {text(path)} is to be a stack of {depth} frames, but the observation has only "
-                    f"{', '.join(map(text, observations))}"
-                )
-            if layout[path].shape[:1] != (depth,):
-                raise SampleError(
-                    f"{self.owner}: {text(path)} is to be a stack of {depth} frames, but its shape is "
-                    f"{layout[path].shape}; {_NO_STACKS}"
-                )
-        return depths
-
     def _make_columns(self, layout: Layout, num_envs: int) -> None:
-        stacked = frozenset(self._depths(layout))
+        stacked = frozenset(depths_of(layout, self._stacked_frames, self.owner))
         self.layout, self.num_envs = layout, num_envs
         self._columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
         self._ended = np.zeros((num_envs,), np.bool_)
-
-    def _refuse_what_is_no_stack(self, arrays: Mapping[Path, Array]) -> None:
-        for path, column in self._columns.stacked.items():
-            assert column.successor is not None
-            differs = (bytes_of(arrays[path][:, 1:]) != bytes_of(arrays[column.successor][:, :-1])).any(axis=1)
-            if differs.any():
-                raise SampleError(
-                    f"{self.owner}: {text(column.successor)} of environment {np.flatnonzero(differs)[0]} at step "
-                    f"{self.steps} is not {text(path)} moved on by one of its {column.depth} frames; nothing of this "
-                    f"step was stored. {_NO_STACKS}"
-                )
 
     def _keep_what_is_not_continued(self, arrays: Mapping[Path, Array]) -> NDArray[np.bool_]:
         """What the newest step led to is about to be overwritten by what this one begins with: keep it if they differ.
@@ -545,21 +471,6 @@ class Ring:
             self._columns.put_aside((self.steps - 1) % self.rows, slot, np.flatnonzero(differs))
         return differs
 
-    def _refuse_nonfinite(self, arrays: Mapping[Path, Array]) -> None:
-        if self.allow_nonfinite:
-            return
-        for path, array in arrays.items():
-            if must_be_finite(path, array.dtype) and not _finite(array):
-                position = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(array)))
-                raise SampleError(
-                    f"{self.owner}: {text(path)} of environment {position[0]} is {array[position]} at step "
-                    f"{self.steps} (position {position[1:]}); nothing of this step was stored. "
-                    f"allow_nonfinite=True would keep it"
-                )
-
-
-_NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
-
 
 def saved_layout(state: Mapping[str, Any]) -> Layout:
     """The layout of the ring that a state was saved of; empty where it had none yet."""
@@ -572,9 +483,3 @@ def saved_layout(state: Mapping[str, Any]) -> Layout:
 
 def _no_columns() -> Columns:
     return Columns({}, 0, 0, in_records=True)
-
-
-def _finite(array: Array) -> bool:
-    if array.dtype.itemsize < 4 or array.dtype.itemsize > 8:
-        return bool(np.isfinite(array).all())
-    return bool(all_finite(np.ascontiguousarray(array).ravel()))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, Stream, contents, map_leaves, replay_buffer
+from model import ALGORITHM, Stream, contents, environments, map_leaves, replay_buffer
 
 from storages import EmptyStorageError, ReplayBuffer, SampleError
 from storages.transition import ACT, DONE, DONE2, IREW, OBS, OBS2, REW, RHS2, TRUNC2
@@ -123,6 +123,30 @@ def test_a_sample_that_does_not_fit_is_refused_whole(case: str) -> None:
         storage.insert_transition(sample)
     assert contents(storage) == before
     storage.insert_transition(good(seed=4))
+    assert len(storage) == 8
+
+
+@pytest.mark.parametrize("key", [OBS, OBS2])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (lambda stacks: stacks[:, :, :1], r"had shape \(2, 3, 2, 1\) in the first sample, now it has \(2, 3, 1, 1\)"),
+        (lambda stacks: stacks[:1], r"had shape \(2, 3, 2, 1\) in the first sample, now it has \(1, 3, 2, 1\)"),
+        (lambda stacks: stacks.astype(np.float64), "had dtype uint8 in the first sample, now it has float64"),
+    ],
+)
+def test_stacks_that_do_not_fit_are_refused_before_their_frames_are_looked_at(
+    key: str, changed: Any, message: str
+) -> None:
+    storage = replay_buffer(5, envs=environments("frames", NUM_ENVS))
+    stream = Stream(NUM_ENVS, "frames", False, np.random.default_rng(0))
+    for _ in range(3):
+        storage.insert_transition(stream.step())
+    before, sample = contents(storage), stream.step()
+    with pytest.raises(SampleError, match=f"{key} {message}"):
+        storage.insert_transition(sample | {key: changed(sample[key])})
+    assert contents(storage) == before
+    storage.insert_transition(sample)
     assert len(storage) == 8
 
 
