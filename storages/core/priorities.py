@@ -49,7 +49,7 @@ class Priorities:
         self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
-        self._initial_error, self._initial_mass = np.float32(np.nan), 0.0
+        self._initial_error, self._initial_mass = np.nan, 0.0
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first."""
@@ -63,19 +63,21 @@ class Priorities:
 
         The row that the next step will lie in holds none any more.
         """
-        ring, envs, error = self._ring, self._ring.envs, np.float32(initial_error)
         if self._starts is not None:
             assert steps == 1
-            self._insert_among(self._starts, error)
+            self._insert_among(self._starts, np.float32(initial_error))
             return
-        if error != self._initial_error:
-            self._initial_error, self._initial_mass = error, float(self.priority(np.array([error]))[0])
-        at_once = steps if self._stride == 1 else 1
-        for step in range(ring.steps - steps, ring.steps, at_once):
+        if initial_error != self._initial_error:
+            self._initial_error = initial_error
+            self._initial_mass = float(self.priority(np.array([initial_error], np.float32))[0])
+        end, envs, stride = self._ring.steps, self._ring.envs, self._stride
+        at_once = steps if stride == 1 else 1
+        for step in range(end - steps, end, at_once):
             first, count = step * envs % self._leaves, at_once * envs
-            self._errors[first : first + count] = error
-            self._errors[: max(0, first + count - self._leaves)] = error
-            self._tree.set_stretch(first, count, self._initial_mass if step % self._stride == 0 else 0.0, envs)
+            self._errors[first : first + count] = initial_error
+            if first + count > self._leaves:
+                self._errors[: first + count - self._leaves] = initial_error
+            self._tree.set_stretch(first, count, 0.0 if step % stride else self._initial_mass, envs)
 
     def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
         """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
@@ -130,7 +132,7 @@ class Priorities:
     def rescale(self, epsilon: float, alpha: float) -> None:
         """Make all priorities anew with another ``epsilon`` and ``alpha``."""
         self.epsilon, self.alpha = epsilon, alpha
-        self._initial_error = np.float32(np.nan)
+        self._initial_error = np.nan
         live = self.drawn % self._leaves
         masses = np.zeros(self._leaves)
         masses[live] = self.priority(self._errors[live])

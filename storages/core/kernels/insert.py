@@ -188,7 +188,7 @@ def _insert_step(
     return STORED
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _put_aside(fields: NDArray[np.int64], sources: NDArray[np.int64], env: int, place: int) -> None:
     for field in range(fields.shape[0]):
         if fields[field, FOLLOWER] >= 0:
@@ -197,7 +197,7 @@ def _put_aside(fields: NDArray[np.int64], sources: NDArray[np.int64], env: int, 
             copy_bytes(fields[field, ASIDE] + place * width, follower + env * width, width)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: NDArray[np.bool_]) -> bool:
     width, stride = fields[field, WIDTH], fields[field, STRIDE]
     target, words = fields[field, TARGET] + row * stride, width // 4
@@ -213,7 +213,7 @@ def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: 
     return True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
     # All bits of the exponent are set in NaN and infinity, and in nothing else.
     not_finite = np.int32(0)
@@ -226,7 +226,7 @@ def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
     return bool(not_finite == 0)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _write(fields: NDArray[np.int64], field: int, source: int, row: int, num_envs: int) -> None:
     width, stride = fields[field, WIDTH], fields[field, STRIDE]
     target = fields[field, TARGET] + row * stride

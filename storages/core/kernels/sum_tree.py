@@ -30,6 +30,7 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _TWO, _FOUR, _FAN_OUT, _SHIFT = np.uint64(2), np.uint64(4), np.uint64(8), np.uint64(3)
 _CACHE_LINE, _ITEM_BYTES = 64, 8
 _NO_MASS = -2
+_OF_A_STRETCH = -1
 
 
 class SumTree:
@@ -156,7 +157,8 @@ class SumTree:
             raise ValueError(
                 f"SumTree: a stretch of {count} and {cleared} leaves from {first} on is not in {self.size} leaves"
             )
-        _set_stretch(self._nodes, self._levels, self._blocks, self.size, first, count, mass, cleared)
+        self._stretch[0], self._stretch[1], self._stretch[2], self._mass[0] = first, count, cleared, mass
+        _set_leaves(self._nodes, self._levels, self._blocks, self.size, self._stretch, self._mass, _OF_A_STRETCH)
 
     def mass(self, first: int = 0, last: int | None = None) -> float:
         """The sum of the masses of a window.
@@ -225,6 +227,8 @@ class SumTree:
         self._levels = _layout(size)
         self._blocks = blocks_above(size, int(self._levels[-1]))
         self._nodes = _aligned_zeros(int(self._blocks[-1]))
+        # Handed to compiled code; made once, because that takes as long as the call.
+        self._stretch, self._mass = np.zeros(3, np.int64), np.zeros(1)
         self._root = int(self._levels[-2])
         self._extremes = int(self._blocks[-2])
         self._fill(0.0)
@@ -276,7 +280,13 @@ def _set_leaves(
     masses: NDArray[np.float64],
     step: int,
 ) -> int:
-    """Set leaf ``i`` to mass ``i * step``; or set none and return the first position that is wrong. -1 if none is."""
+    """Set leaf ``i`` to mass ``i * step``; or set none and return the first position that is wrong. -1 if none is.
+
+    Where ``step`` is ``_OF_A_STRETCH``, ``leaves`` are a first one, how many from there on get the mass, and how many
+    after them none. A function of its own would take a second more to compile, with all that it calls.
+    """
+    if step == _OF_A_STRETCH:
+        leaves, masses, step = *_expanded(leaves, masses[0], size), 1
     for i in range(leaves.shape[0]):
         # A NaN passes no comparison.
         if not (0 <= leaves[i] < size and 0.0 <= masses[i * step] <= LARGEST_MASS):
@@ -296,23 +306,15 @@ def _set_leaves(
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
-def _set_stretch(
-    nodes: NDArray[np.float64],
-    levels: NDArray[np.uint64],
-    blocks: NDArray[np.uint64],
-    size: int,
-    first: int,
-    count: int,
-    mass: float,
-    cleared: int,
-) -> None:
-    leaves, masses = np.empty(count + cleared, np.int64), np.empty(count + cleared)
+@numba.njit(cache=True, nogil=True, inline="always")
+def _expanded(stretch: NDArray[np.int64], mass: float, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    first, count, cleared = stretch
+    leaves, masses = np.empty(count + cleared, np.int64), np.zeros(count + cleared)
     for i in range(count + cleared):
-        leaf = first + i
-        leaves[i] = leaf - size if leaf >= size else leaf
-        masses[i] = mass if i < count else 0.0
-    _set_leaves(nodes, levels, blocks, size, leaves, masses, 1)
+        leaves[i] = first + i if first + i < size else first + i - size
+        if i < count:
+            masses[i] = mass
+    return leaves, masses
 
 
 @numba.njit(cache=True, nogil=True)
