@@ -27,7 +27,7 @@ class EpisodeIndex:
             begun = np.full((ring.envs,), ring.oldest)
         add_steps(self._aside_numbers, ring.oldest, ring.steps, begun, self.first, self.last)
 
-    def inserted(self, steps: int = 1) -> None:
+    def inserted(self, steps: int) -> None:
         """Take up the newest steps, which were just inserted; no more than half of what the ring holds."""
         self.put(self._ring.steps - steps)
 

@@ -14,7 +14,7 @@ from storages.core.column import Column
 from storages.core.fields import Layout, Path, as_array, text
 from storages.core.frames import FrameColumn
 from storages.core.kernels.finite import all_finite
-from storages.core.kernels.insert import ASIDE, NO_PLACE, insert_steps
+from storages.core.kernels.insert import ASIDE, insert_steps
 from storages.core.kernels.memory import ADDRESS, DESCRIBED, KIND, LENGTHS, MOST_AXES, data_address, describe, kind_of
 from storages.transition import DONE, DONE2, IREW, OBS, OBS2, REW, TRUNC2, Array, Sample
 
@@ -212,9 +212,9 @@ class Inlet:
                 check,
             )
             stored += more
-            if said != NO_PLACE:
+            if said >= 0:
                 return stored
-            aside.make_room_for(self._num_envs)
+            aside.make_room_for(-said)
 
     def _store_stacks(self, step: int, starts: NDArray[np.bool_], ended: NDArray[np.bool_]) -> None:
         slot, following = step % self._rows, (step + 1) % self._rows

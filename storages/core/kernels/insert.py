@@ -28,8 +28,8 @@ be finite; where place 0 aside lies, for those with a follower."""
 OLDEST, NEXT = range(2)
 """Of a queue of places: numbers of the oldest that is taken, and of the next to be taken."""
 
-STORED, BROKEN_OFF, NOT_FINITE, NO_PLACE, UNLIKE = range(5)
-"""What became of a step: only the first stored it."""
+STORED, BROKEN_OFF, NOT_FINITE, UNLIKE = range(4)
+"""What became of a step: only the first stored it. Less than that is how many ends there is no place for, negative."""
 
 LARGEST_NUMBER = 2**31 - 1
 """Numbers of places go round after it; places are a power of two, so the place is the same."""
@@ -77,7 +77,7 @@ def insert_steps(
         check: whether NaN and infinity are refused. What continues was checked when it was led to.
 
     Returns:
-        How many were stored, and what became of the last: :data:`STORED` if that is all of them.
+        How many were stored, and what became of the next, see :data:`STORED`; that, too, if there is none.
     """
     num_envs = ended.shape[0]
     for source in range(sources.shape[0]):
@@ -130,7 +130,7 @@ def _insert_step(
     Args are those of :func:`insert_steps`, but for the rows of the first environment, of the step and of the next.
 
     Returns:
-        :data:`STORED`, or one of the others, and nothing was stored.
+        See :data:`STORED`.
     """
     num_envs = ended.shape[0]
     done, terminated, truncated = sources[flags[0], ADDRESS], sources[flags[1], ADDRESS], sources[flags[2], ADDRESS]
@@ -156,7 +156,7 @@ def _insert_step(
         for env in range(num_envs):
             freed += load_int32(numbers + (following_row + env) * numbers_stride) >= 0
     if queue[NEXT] - queue[OLDEST] - freed + ends > places:
-        return NO_PLACE
+        return -ends
 
     for field in range(fields.shape[0]):
         source = sources[fields[field, SOURCE], ADDRESS]
