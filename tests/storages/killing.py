@@ -23,7 +23,8 @@ from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
 
 NUM_ENVS, WIDTH, SIZE = 8, 500, 60
 COMMIT_EVERY = (1, 2, 9, 40)
-FLUSH_EVERY, CHECKPOINT_EVERY = 23, 97
+UPDATE_EVERY, FLUSH_EVERY, CHECKPOINT_EVERY = 5, 23, 97
+SLICE_STEPS = UPDATE_EVERY - 1
 LONGEST_SECONDS = {"opens": 0.04, "inserts": 0.15, "checkpoints": 0.003, "goes back": 0.04}
 """After which it is killed while it does this; in turn."""
 LEFT_OPEN_STEPS = 5
@@ -77,8 +78,13 @@ def update(storage: Any, step: int) -> list[Any]:
 
 def go_on(storage: Any, step: int) -> None:
     storage.insert_transition(sample(step))
-    if step % 3 == 0:
+    if step % UPDATE_EVERY == 0:
         update(storage, step)
+
+
+def go_on_by_a_slice(storage: Any, step: int) -> None:
+    samples = [sample(step + later) for later in range(SLICE_STEPS)]
+    storage.insert_data_slice({key: np.stack([one[key] for one in samples]) for key in samples[0]})
 
 
 # What is killed
@@ -90,19 +96,22 @@ def insert_until_killed(folder: Path, commit_every: int, goes_back: bool, told: 
     saved = checkpoint_in(folder)
     if goes_back:
         storage.load_state_dict(saved["storage"])
-        told["inserted"] = told["flushed"] = saved["step"]
+        told["begun"] = told["inserted"] = told["flushed"] = saved["step"]
     elif saved["step"] is not None:
         storage.pin(saved["storage"]["position"])
     told["goes on"] = 1
     step = storage.ring.steps
     while True:
-        go_on(storage, step)
-        step += 1
+        # Every other time, what comes between two updates comes at once.
+        at_once = SLICE_STEPS if step % (2 * UPDATE_EVERY) == 1 else 1
+        told["begun"] = step + at_once
+        (go_on_by_a_slice if at_once > 1 else go_on)(storage, step)
+        before, step = step, step + at_once
         told["inserted"] = step
-        if step % FLUSH_EVERY == 0:
+        if step // FLUSH_EVERY > before // FLUSH_EVERY:
             storage.flush()
             told["flushed"] = step
-        if step % CHECKPOINT_EVERY == 0:
+        if step // CHECKPOINT_EVERY > before // CHECKPOINT_EVERY:
             told["checkpoints"] = 1
             save_checkpoint(folder, step, storage.state_dict())
             told["checkpoints"] = 0
@@ -208,8 +217,8 @@ class Kills:
         has_checkpoint = self.twin.saved["step"] is not None
         goes_back = has_checkpoint and (doing == "goes back" or bool(self._random.random() < 0.25))
         commit_every = int(self._random.choice(COMMIT_EVERY))
-        told = Told("inserted", "flushed", "opened", "goes on", "checkpoints")
-        told["inserted"] = told["flushed"] = self.twin.steps
+        told = Told("begun", "inserted", "flushed", "opened", "goes on", "checkpoints")
+        told["begun"] = told["inserted"] = told["flushed"] = self.twin.steps
         live_until_killed(
             lambda: insert_until_killed(self._folder, commit_every, goes_back, told),
             {
@@ -243,7 +252,7 @@ class Kills:
             left.load_state_dict(saved["storage"])
         else:
             inserted, flushed = told["inserted"], told["flushed"]
-            assert flushed <= steps <= inserted + 1, (flushed, steps, inserted)
+            assert flushed <= steps <= told["begun"], (flushed, steps, told["begun"])
             assert inserted - steps <= commit_every, (inserted, steps, commit_every)
             self.figures["most missing"] = max(self.figures["most missing"], inserted - steps)
         if goes_back and told["opened"]:
