@@ -22,7 +22,7 @@ class Arguments:
     """A gymnasium id with discrete actions."""
     seed: int = 1
     """All randomness of the run follows from it."""
-    target_steps: int = 40_000
+    target_steps: int = 60_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128,)
     """Units of the hidden layers before the memory."""
@@ -30,13 +30,15 @@ class Arguments:
     """What the Q-function remembers with; None for nothing."""
     memory_size: int = 128
     """Features that the memory makes."""
-    sequence_length: int = 16
+    sequence_length: int = 32
     """Steps of the sequences that are learnt from."""
-    burn_in: int = 4
+    burn_in: int = 8
     """Steps before them that warm the memory up."""
     n_step: int = 3
     """Rewards in a return."""
-    lr: float = 1e-3
+    reward_scale: float = 0.1
+    """What rewards are multiplied by in training, so that values stay near 1, where networks begin."""
+    lr: float = 2e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
     """Discount factor."""
@@ -44,7 +46,7 @@ class Arguments:
     """Transitions that the replay buffer keeps."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
-    update_every: int = 2
+    update_every: int = 4
     """Environment steps between updates."""
     mini_batch_size: int = 16
     """Sequences of an update (transitions, without a memory)."""
@@ -64,7 +66,9 @@ class Arguments:
 
 def train(arguments: Arguments) -> prl.Learner:
     """Compose, train, and return the learner that did."""
-    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
+    scaled = ("ScaleReward", {"factor": arguments.reward_scale})
+    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1, wrappers=[scaled])
+    test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)
     actor = prl.OffPolicyActor.create_factory(
         hidden_sizes=arguments.hidden_sizes, memory=arguments.memory, memory_size=arguments.memory_size
     )
@@ -84,7 +88,7 @@ def train(arguments: Arguments) -> prl.Learner:
         target_update_interval=1,
         test_every=arguments.test_every,
     )
-    scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
+    scheme = prl.Scheme(algorithm, actor, storage, envs, test_envs, device=arguments.device, seed=arguments.seed)
     name = f"dqn-memory-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)
