@@ -22,7 +22,7 @@ class Arguments:
     """A gymnasium id with discrete actions."""
     seed: int = 1
     """All randomness of the run follows from it."""
-    target_steps: int = 60_000
+    target_steps: int = 80_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128,)
     """Units of the hidden layers before the memory."""
@@ -42,7 +42,7 @@ class Arguments:
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
     """Discount factor."""
-    buffer_size: int = 50_000
+    buffer_size: int = 80_000
     """Transitions that the replay buffer keeps."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
