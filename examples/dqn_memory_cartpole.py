@@ -37,7 +37,7 @@ class Arguments:
     n_step: int = 3
     """Rewards in a return."""
     reward_scale: float = 0.1
-    """What rewards are multiplied by in training, so that values stay near 1, where networks begin."""
+    """What rewards are multiplied by in training; values, 1 / (1 - gamma) times as large, are found sooner."""
     lr: float = 2e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
