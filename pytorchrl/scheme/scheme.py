@@ -179,6 +179,9 @@ class Scheme:
         every = self.algorithm.update_every
         if every is None:
             return int(len(self.storage) == self.storage.capacity)
+        if not len(self.storage):
+            # A storage of whole episodes has nothing to learn from before the first has ended.
+            return 0
         start = self.algorithm.start_steps
         return max(0, after - start) // every - max(0, before - start) // every
 

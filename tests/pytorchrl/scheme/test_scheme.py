@@ -70,6 +70,22 @@ def test_the_collector_stores_what_happened_and_never_joins_two_episodes(end: st
     assert stored[ACT].dtype == torch.int64
 
 
+def test_updates_wait_for_the_first_episode_where_only_whole_ones_are_learnt_from(tmp_path: Path) -> None:
+    scheme = dqn_scheme(
+        envs=prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 30}),
+        algorithm={"start_steps": 10, "update_every": 2},
+        storage=prl.PersistentEpisodicBuffer.create_factory(None, tmp_path / "episodes"),
+    )
+    steps_of_updates = []
+    while scheme.steps < 80:
+        _, due = scheme.collect(80)
+        for _ in range(due):
+            assert list(scheme.update())
+            steps_of_updates.append(scheme.steps)
+    assert steps_of_updates == list(range(60, 81, 2))
+    scheme.close()
+
+
 @pytest.mark.parametrize(("num_envs", "update_every", "expected"), [(1, 4, 15), (4, 1, 60), (3, 7, 8), (8, 8, 7)])
 def test_update_phases_come_as_often_as_update_every_says(num_envs: int, update_every: int, expected: int) -> None:
     scheme = dqn_scheme(
