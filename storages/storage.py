@@ -190,9 +190,10 @@ class Storage(Component, ABC):
         Where the slice does not continue what is stored, the two are kept apart: no transition joins them.
 
         Raises:
+            ValueError: fields have different numbers of steps; nothing was stored.
             SampleError: a field does not fit; the steps before the one that does not are stored.
-            ValueError: fields have different numbers of steps.
-            RuntimeError: as of :meth:`insert_transition`, and so are other errors; the steps before are stored.
+            RuntimeError: as of :meth:`insert_transition`, and so are the other errors there; the steps before the one
+                that is refused are stored.
         """
         arrays = {path: as_array(leaf, path, type(self).__name__) for path, leaf in leaves(data)}
         lengths = {path[0]: len(array) for path, array in arrays.items()}
