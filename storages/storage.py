@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import torch
 
-from storages.core.fields import Path, as_array, leaves, nest
+from storages.core.fields import Path, as_array, leaves, nest, text
 from storages.core.inlet import Slice
 from storages.core.ring import Ring
 from storages.core.transfer import to_batch
@@ -196,7 +196,7 @@ class Storage(Component, ABC):
                 that is refused are stored.
         """
         arrays = {path: as_array(leaf, path, type(self).__name__) for path, leaf in leaves(data)}
-        lengths = {path[0]: len(array) for path, array in arrays.items()}
+        lengths = {text(path): len(array) if array.ndim else 0 for path, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
         step, steps, together = 0, next(iter(lengths.values()), 0), None

@@ -1,5 +1,6 @@
 """Many steps inserted by one call are what they are one after the other: in every storage, to the last bit."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,18 @@ def test_a_slice_that_does_not_fit_is_refused_by_the_name_of_the_field(
     with pytest.raises(SampleError, match=message):
         storage.insert_data_slice(change(together([stream.step() for _ in range(4)])))
     assert contents(storage) == before
+
+
+@pytest.mark.parametrize("field", ["a", "b"])
+def test_a_slice_of_which_one_leaf_is_shorter_is_refused_by_its_name(field: str) -> None:
+    stream, storage = Stream(2, "dict", False, np.random.default_rng(4)), made("plain", None)
+    data = together([stream.step() for _ in range(4)])
+    shorter = data | {OBS: data[OBS] | {field: data[OBS][field][:3]}}
+    with pytest.raises(ValueError, match=re.escape(f"\"Observation['{field}']\": 3")):
+        storage.insert_data_slice(shorter)
+    with pytest.raises(ValueError, match=r"as many steps, got .*'Reward': 0"):
+        storage.insert_data_slice(data | {REW: np.array(1, np.float32)})
+    assert not len(storage)
 
 
 def test_a_slice_of_nothing_stores_nothing() -> None:
