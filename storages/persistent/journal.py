@@ -164,11 +164,12 @@ class Journal:
             return
         commit = self._taken(ring, state, priorities, self._stands.pinned, self.written)
         at_a_time = min(self._at_most // 2, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step))
+        # Before the thread begins: where it fails at once, it says that the next commit is due now.
+        self.due = ring.steps + max(1, at_a_time)
         if self._failed or self._at_most == 1:
             self._write(commit)
         else:
             self._writing = self._writer.submit(self._write, commit)
-        self.due = ring.steps + max(1, at_a_time)
 
     def flush(
         self,

@@ -117,6 +117,34 @@ def test_an_error_of_the_thread_is_raised_by_the_next_insertion(
     pair.close()
 
 
+def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
+    pair.insert(1)
+    pair.kept.flush()
+
+    def fails(log: Segments, block: Any, anew: bool) -> int:
+        raise OSError(28, "No space left on device")
+
+    def submit_and_wait(write: Any, commit: Any) -> Any:
+        writing = submit(write, commit)
+        writing.exception()
+        return writing
+
+    submit = pair.kept._journal._writer.submit
+    with monkeypatch.context() as patched:
+        patched.setattr(Segments, "append", fails)
+        patched.setattr(pair.kept._journal._writer, "submit", submit_and_wait)
+        pair.insert(1)
+        with pytest.raises(RuntimeError, match="No space left on device"):
+            pair.kept.insert_transition(pair._stream.step())
+    pair.insert(1)
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
 @pytest.mark.parametrize("way", ["plain", "recency"])
 def test_an_interruption_in_the_middle_of_a_commit_takes_nothing_from_the_next(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
