@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -83,15 +83,17 @@ class Ours:
             # Priorities are kept from when they are first asked for.
             next(iter(storage.generate_batches(1, 1)))
         if self.steps_a_call == 1:
-            following = cycle(samples[1:] + samples[:1])
-            insert, calls = storage.insert_transition, content.steps - 1
+            handed = islice(cycle(samples[1:] + samples[:1]), content.steps - 1)
+            insert = storage.insert_transition
         else:
-            following = cycle(slices_of(content, self.steps_a_call))
-            insert, calls = storage.insert_data_slice, content.steps // self.steps_a_call
+            calls, rest = divmod(content.steps - 1, self.steps_a_call)
+            slices = cycle(slices_of(content, self.steps_a_call))
+            handed = chain(islice(slices, calls), [{key: array[:rest] for key, array in next(slices).items()}])
+            insert = storage.insert_data_slice
 
         def call() -> Close:
-            for _ in range(calls):
-                insert(next(following))
+            for steps in handed:
+                insert(steps)
             storage.flush()
             close: Close = storage.close
             return close

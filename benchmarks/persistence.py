@@ -124,13 +124,8 @@ def _journal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable
             "a killed process finds again",
             {keeper.name: keeper.promise for keeper in keepers},
         )
-        # What one environment gives a step at a time takes longer to hand over than to write, whoever writes it.
-        many_at_a_time = [*OURS, AT_ONCE] if environments > 1 else [AT_ONCE]
-        for name, times, keepers in (
-            ("PFRL", _AT_LEAST_TIMES_PFRL, many_at_a_time),
-            ("torchrl", _AT_LEAST_TIMES_TORCHRL, [*OURS, AT_ONCE]),
-        ):
-            for ours in (keeper.name for keeper in keepers if name in measured.rows):
+        for name, times in (("PFRL", _AT_LEAST_TIMES_PFRL), ("torchrl", _AT_LEAST_TIMES_TORCHRL)):
+            for ours in (keeper.name for keeper in (*OURS, AT_ONCE) if name in measured.rows):
                 ratio = measured.ratio(name, ours)
                 target = f"{ours}: at least {times:g}x the rate of {name}"
                 measured.goals.append(Goal(target, f"{ratio:.1f}x", ratio >= times))

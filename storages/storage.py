@@ -308,7 +308,7 @@ class Storage(Component, ABC):
         return self._ring.slice_of(arrays)
 
     def _steps_at_once(self) -> int:
-        """How many steps can be stored by one call, at most."""
+        """How many steps can be stored by one call, at most; so few that what follows them finds the one before."""
         return self.size // 2
 
     def _insert_some(self, together: Slice, step: int, sample: Sample) -> int:

@@ -27,10 +27,6 @@ class EpisodeIndex:
             begun = np.full((ring.envs,), ring.oldest)
         add_steps(self._aside_numbers, ring.oldest, ring.steps, begun, self.first, self.last)
 
-    def inserted(self, steps: int) -> None:
-        """Take up the newest steps, which were just inserted; no more than half of what the ring holds."""
-        self.put(self._ring.steps - steps)
-
     def put(self, begin: int) -> None:
         """Take up the steps from one on, which were put into the ring behind what it still holds."""
         add_part(self._aside_numbers, begin, self._ring.steps, self._ring.oldest, self.first, self.last)

@@ -44,7 +44,7 @@ class Inlet:
     def __init__(
         self, layout: Layout, num_envs: int, columns: Iterable[tuple[Path, Column]], aside: Aside, rows: int
     ) -> None:
-        self._num_envs, self._rows = num_envs, rows
+        self._rows = rows
         self._aside = aside
         self._paths: list[Path] = []
         self._stacks: list[tuple[Path, FrameColumn, int]] = []

@@ -207,7 +207,7 @@ class ReplayBuffer(JournalledStorage):
     def _after_insertion(self, steps: int) -> None:
         self._inserted += steps * self._ring.envs
         if self._episodes is not None:
-            self._episodes.inserted(steps)
+            self._episodes.put(self._ring.steps - steps)
             if self._starts is not None:
                 self._starts.inserted()
         elif self._knows_episodes:

@@ -28,8 +28,8 @@ be finite; where place 0 aside lies, for those with a follower."""
 OLDEST, NEXT = range(2)
 """Of a queue of places: numbers of the oldest that is taken, and of the next to be taken."""
 
-STORED, BROKEN_OFF, NOT_FINITE, UNLIKE = range(4)
-"""What became of a step: only the first stored it. Less than that is how many ends there is no place for, negative."""
+STORED, NOT_AS_USUAL = range(2)
+"""What became of a step. Where it is less, nothing was stored, and it is minus the number of ends that lack a place."""
 
 LARGEST_NUMBER = 2**31 - 1
 """Numbers of places go round after it; places are a power of two, so the place is the same."""
@@ -83,7 +83,7 @@ def insert_steps(
     for source in range(sources.shape[0]):
         for column in range(KIND, DESCRIBED):
             if sources[source, column] != expected[source, column]:
-                return 0, UNLIKE
+                return 0, NOT_AS_USUAL
     for number in range(steps):
         if number > 0:
             for source in range(sources.shape[0]):
@@ -137,7 +137,7 @@ def _insert_step(
     something_ended, ends = False, 0
     for env in range(num_envs):
         if continues and load_byte(done + env) != ended[env]:
-            return BROKEN_OFF
+            return NOT_AS_USUAL
         something_ended |= ended[env]
         ends += load_byte(terminated + env) | load_byte(truncated + env)
     for field in range(fields.shape[0]):
@@ -145,12 +145,12 @@ def _insert_step(
         size = num_envs * fields[field, WIDTH]
         if follower >= 0:
             if continues and not _equal(fields, field, source, row, ended):
-                return BROKEN_OFF
+                return NOT_AS_USUAL
             if check and not _finite(sources[follower, ADDRESS], size, fields[field, FLOAT_BYTES]):
-                return NOT_FINITE
+                return NOT_AS_USUAL
         known = continues and follower >= 0 and not something_ended
         if check and not known and not _finite(source, size, fields[field, FLOAT_BYTES]):
-            return NOT_FINITE
+            return NOT_AS_USUAL
     freed = 0
     if queue[NEXT] > queue[OLDEST]:
         for env in range(num_envs):

@@ -91,6 +91,10 @@ def test_a_commit_of_every_step_is_on_disk_before_the_next_step(tmp_path: Path) 
     pair.close()
 
 
+def fails_for_want_of_space(log: Segments, block: Any, anew: bool) -> int:
+    raise OSError(28, "No space left on device")
+
+
 def test_an_error_of_the_thread_is_raised_by_the_next_insertion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,13 +102,10 @@ def test_an_error_of_the_thread_is_raised_by_the_next_insertion(
     pair.insert(1)
     pair.kept.flush()
 
-    def fails(log: Segments, block: Any, anew: bool) -> int:
-        raise OSError(28, "No space left on device")
-
     pair.insert(501)
     pair.kept._journal.wait()
     with monkeypatch.context() as patched:
-        patched.setattr(Segments, "append", fails)
+        patched.setattr(Segments, "append", fails_for_want_of_space)
         pair.insert(500)
         pair.kept._journal._writing.exception()
         before = len(pair.kept)
@@ -124,9 +125,6 @@ def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_th
     pair.insert(1)
     pair.kept.flush()
 
-    def fails(log: Segments, block: Any, anew: bool) -> int:
-        raise OSError(28, "No space left on device")
-
     def submit_and_wait(write: Any, commit: Any) -> Any:
         writing = submit(write, commit)
         writing.exception()
@@ -134,7 +132,7 @@ def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_th
 
     submit = pair.kept._journal._writer.submit
     with monkeypatch.context() as patched:
-        patched.setattr(Segments, "append", fails)
+        patched.setattr(Segments, "append", fails_for_want_of_space)
         patched.setattr(pair.kept._journal._writer, "submit", submit_and_wait)
         pair.insert(1)
         with pytest.raises(RuntimeError, match="No space left on device"):
