@@ -1,7 +1,6 @@
 """The benchmark of data that is larger than memory: every kind of batch is measured, within the limit."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,6 @@ def test_a_quick_run_measures_every_kind_of_batch(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=300,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert finished.returncode == 0, finished.stderr
     figures = json.loads(measured.read_text())

@@ -1,7 +1,6 @@
 """The benchmark of persistence: every point of it can be measured, of ours and of every library that is installed."""
 
 import json
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -23,7 +22,6 @@ def test_a_quick_run_measures_all_that_is_installed(point: str, tmp_path: Path) 
         capture_output=True,
         text=True,
         timeout=300,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert finished.returncode == 0, finished.stderr
     installed = {package for package in PEERS.values() if find_spec(package) is not None}

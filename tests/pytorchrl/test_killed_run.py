@@ -54,7 +54,7 @@ def live(case: str, folder: Path, kill_at: int | str | None = None, random: Any 
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     with process:
         assert process.stdin is not None

@@ -35,7 +35,7 @@ def test_a_full_disk_is_said_and_what_was_committed_opens_again(kind: str, tmp_p
         [*ALONE, "sh", "-c", f'{MOUNT} && exec "$@"', tmp_path / "disk", *script],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         timeout=120,
     )
     assert finished.returncode == 0, finished.stderr

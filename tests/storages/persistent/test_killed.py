@@ -17,7 +17,7 @@ def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: 
         [sys.executable, killing.__file__, str(tmp_path), str(KILLS), "0"],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         timeout=60 + 3 * KILLS,
     )
     assert finished.returncode == 0, finished.stderr

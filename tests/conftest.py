@@ -1,0 +1,9 @@
+"""What holds for all tests: one thread of arithmetic a process, as pytest runs as many processes as there are cores.
+
+With more, the threads of one process wait at every matrix product for a core that another process has, and what takes
+seconds takes minutes. Processes that tests start inherit it; it is therefore said before torch is imported.
+"""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
