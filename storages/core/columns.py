@@ -6,6 +6,7 @@ transition is one place in memory instead of ten. What is read as a whole, colum
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -63,7 +64,6 @@ class Columns:
         self.aside = Aside(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
         for path, column in self.chained():
             self.aside.add(text(path), column.width)
-        self._inlet: Inlet | None = None
         self._plans: dict[frozenset[Path] | None, _Plan] = {}
         self._places_of_plans = self.aside.places
 
@@ -113,11 +113,10 @@ class Columns:
 
     # In
 
+    @cached_property
     def inlet(self) -> Inlet:
         """The way of steps into all columns."""
-        if self._inlet is None:
-            self._inlet = Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside, self._rows)
-        return self._inlet
+        return Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside, self._rows)
 
     # Out
 

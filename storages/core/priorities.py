@@ -17,6 +17,7 @@ from storages.core.ring import Ring
 
 InitialError: TypeAlias = float | Literal["largest"]
 _LARGEST_BEFORE_ANY = 1.0
+_MOST_WAITING = 1_000
 
 
 class Chosen(NamedTuple):
@@ -50,6 +51,8 @@ class Priorities:
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
         self._initial_error, self._initial_mass = np.nan, 0.0
+        self._waiting, self._most_waiting = 0, min(_MOST_WAITING, max(1, ring.size // 2))
+        """How many of the newest steps the tree has not learnt of."""
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first."""
@@ -61,26 +64,38 @@ class Priorities:
     def inserted(self, steps: int, initial_error: float) -> None:
         """Give the transitions of the newest steps, half of what the ring holds at most, an error.
 
-        The row that the next step will lie in holds none any more.
+        The row that the next step will lie in holds none any more. The tree learns of many steps at once, as soon as it
+        is asked for anything.
         """
         if self._starts is not None:
             assert steps == 1
             self._insert_among(self._starts, np.float32(initial_error))
             return
         if initial_error != self._initial_error:
+            self._catch_up(steps)
             self._initial_error = initial_error
             self._initial_mass = float(self.priority(np.array([initial_error], np.float32))[0])
-        end, envs, stride = self._ring.steps, self._ring.envs, self._stride
-        at_once = steps if stride == 1 else 1
-        for step in range(end - steps, end, at_once):
+        self._waiting += steps
+        if self._waiting >= self._most_waiting:
+            self._catch_up()
+
+    def _catch_up(self, newer: int = 0) -> None:
+        """Let the tree learn of the steps that it has not learnt of, but for so many newer ones."""
+        waiting, self._waiting = self._waiting, 0
+        if not waiting:
+            return
+        end, envs, stride = self._ring.steps - newer, self._ring.envs, self._stride
+        at_once = waiting if stride == 1 else 1
+        for step in range(end - waiting, end, at_once):
             first, count = step * envs % self._leaves, at_once * envs
-            self._errors[first : first + count] = initial_error
+            self._errors[first : first + count] = self._initial_error
             if first + count > self._leaves:
-                self._errors[: first + count - self._leaves] = initial_error
+                self._errors[: first + count - self._leaves] = self._initial_error
             self._tree.set_stretch(first, count, 0.0 if step % stride else self._initial_mass, envs)
 
     def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
         """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
+        self._catch_up()
         transitions = np.arange(first, first + len(errors))
         rows = transitions % self._leaves
         masses = self.priority(errors)
@@ -94,6 +109,7 @@ class Priorities:
 
     def errors_of(self, first: int, end: int) -> NDArray[np.float32]:
         """Of the transitions [first, end), which must be live."""
+        self._catch_up()
         return self._errors[np.arange(first, end) % self._leaves]
 
     def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
@@ -102,6 +118,7 @@ class Priorities:
         Raises:
             ValueError: an error is not finite. Nothing was changed.
         """
+        self._catch_up()
         if self._starts is not None:
             drawn = self._starts.among(transitions)
             transitions, errors = transitions[drawn], errors[drawn]
@@ -121,16 +138,19 @@ class Priorities:
 
     def fill(self, error: float) -> None:
         """Give all live transitions the same error."""
+        self._waiting = 0
         self._errors.fill(error)
         self._changed = None
         self.rescale(self.epsilon, self.alpha)
 
     def reset(self) -> None:
         """Forget all transitions."""
+        self._waiting = 0
         self._tree.clear()
 
     def rescale(self, epsilon: float, alpha: float) -> None:
         """Make all priorities anew with another ``epsilon`` and ``alpha``."""
+        self._catch_up()
         self.epsilon, self.alpha = epsilon, alpha
         self._initial_error = np.nan
         live = self.drawn % self._leaves
@@ -155,6 +175,7 @@ class Priorities:
 
         None where none of them has any: all errors were zero, and so is epsilon, or no episode is whole yet.
         """
+        self._catch_up()
         if (first, end) == (self._ring.start, self._ring.end):
             # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
             end = first + self._leaves
@@ -180,16 +201,19 @@ class Priorities:
     @property
     def smallest(self) -> float:
         """The smallest priority that is not zero."""
+        self._catch_up()
         return self._tree.minimum
 
     @property
     def largest(self) -> float:
         """The largest priority."""
+        self._catch_up()
         return self._tree.maximum
 
     @property
     def mean(self) -> float:
         """Over all live transitions, or all episodes; 0 where no episode is whole yet."""
+        self._catch_up()
         number = self._ring.live_transitions if self._starts is None else len(self._starts.numbers)
         return self._tree.total / max(1, number)
 
@@ -210,6 +234,7 @@ class Priorities:
 
     def errors(self, first: int) -> NDArray[np.float32]:
         """(steps, E): the errors of all transitions from step ``first`` on."""
+        self._catch_up()
         envs = self._ring.envs
         live = np.arange(first * envs, self._ring.end) % self._leaves
         return self._errors[live].reshape(-1, envs)
@@ -224,6 +249,7 @@ class Priorities:
             How many transitions after the oldest live one each changed one is, and its error; None instead of the
             numbers where the errors are those of all live transitions: of the first call, at the latest.
         """
+        self._catch_up()
         start, changed = self._ring.start, self._changed
         self._changed = np.zeros(self._leaves, np.bool_)
         if changed is None or everything:
@@ -235,6 +261,7 @@ class Priorities:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved; the ring must be already."""
+        self._waiting = 0
         live = np.arange(self._ring.start, self._ring.end) % self._leaves
         self._errors[live] = state["errors"].numpy()
         self.largest_error = state["largest_error"]

@@ -98,10 +98,11 @@ class Ring(LiveRows):
         Raises:
             SampleError: the sample does not fit the first one, or holds NaN or infinity. Nothing was stored.
         """
+        steps, check = self.steps, not self.allow_nonfinite
         # As a rule a step continues the one before it, and all that is to be done is done by one compiled call.
-        if not self._insert_usual(sample):
+        if steps == self.first or not self._columns.inlet.store_usual(sample, steps, self._ended, check=check):
             self._insert_any(sample)
-        self.steps += 1
+        self.steps = steps + 1
         self._columns.drop_computed()
 
     def slice_of(self, arrays: Mapping[Path, Array]) -> Slice | None:
@@ -115,7 +116,7 @@ class Ring(LiveRows):
         except SampleError:
             # Which step does not fit is told when it is inserted.
             return None
-        return self._columns.inlet().slice_of(fitting, steps)
+        return self._columns.inlet.slice_of(fitting, steps)
 
     def insert_slice(self, together: Slice, first: int, most: int) -> int:
         """Store steps of a slice by one call.
@@ -128,7 +129,7 @@ class Ring(LiveRows):
         Returns:
             How many were stored; those before one that does not continue the step before it, or holds NaN or infinity.
         """
-        stored = self._columns.inlet().store_slice(
+        stored = self._columns.inlet.store_slice(
             together, first, most, self.steps, self._ended, check=not self.allow_nonfinite
         )
         self.steps += stored
@@ -403,15 +404,6 @@ class Ring(LiveRows):
 
     # Inside
 
-    def _insert_usual(self, sample: Sample) -> bool:
-        """Store a step that looks like the ones before it and continues the last; False for any other."""
-        if self.steps == self.first:
-            return False
-        inlet = self._columns.inlet()
-        if not inlet.take_usual(sample):
-            return False
-        return inlet.store_usual(self.steps, self._ended, check=not self.allow_nonfinite)
-
     def _insert_any(self, sample: Sample) -> None:
         layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
         arrays = fit(sample, layout, num_envs, self.owner)
@@ -423,9 +415,7 @@ class Ring(LiveRows):
         starts = np.ones((num_envs,), np.bool_)
         if self.steps > self.first:
             starts = self._ended | self._keep_what_is_not_continued(arrays)
-        inlet = self._columns.inlet()
-        inlet.take(arrays)
-        inlet.store(self.steps, self._ended, starts)
+        self._columns.inlet.store(arrays, self.steps, self._ended, starts)
 
     def _set_rows(self) -> None:
         depths = self._stacked_frames

@@ -9,6 +9,8 @@ from storages.core.kernels.memory import (
     DESCRIBED,
     KIND,
     copy_bytes,
+    describe,
+    flags_at,
     int32s_at,
     int64s_at,
     load_byte,
@@ -18,18 +20,46 @@ from storages.core.kernels.memory import (
     store_byte,
     store_int32,
     store_int64,
+    table_at,
 )
 
 TARGET, STRIDE, WIDTH, SOURCE, FOLLOWER, FLOAT_BYTES, ASIDE = range(7)
 """Columns of ``fields``: where row 0 lies, bytes from row to row, bytes of a value; which source has the values of the
 step and which, or -1, those of the row after it; how long its floating-point numbers are, 0 where it has none that must
 be finite; where place 0 aside lies, for those with a follower."""
+FIELD_COLUMNS = ASIDE + 1
 
 OLDEST, NEXT = range(2)
 """Of a queue of places: numbers of the oldest that is taken, and of the next to be taken."""
 
-STORED, NOT_AS_USUAL = range(2)
+STORED, NOT_AS_USUAL, NO_ARRAYS = range(3)
 """What became of a step. Where it is less, nothing was stored, and it is minus the number of ends that lack a place."""
+
+(
+    FIELDS,
+    FIELD_COUNT,
+    SOURCES,
+    EXPECTED,
+    SOURCE_COUNT,
+    ARRAY_TYPE,
+    DONE_SOURCE,
+    TERMINATED_SOURCE,
+    TRUNCATED_SOURCE,
+    ROWS,
+    ENVS,
+    ENDED,
+    NUMBERS,
+    NUMBERS_STRIDE,
+    QUEUE,
+    PLACES,
+    SAID,
+) = range(17)
+"""Of a way in: addresses of ``fields``, (F, 7), see :data:`TARGET`; of ``sources`` and ``expected``, (S, DESCRIBED);
+``id(numpy.ndarray)``; which sources are flags; rows of each environment, environments; the address of ``ended``, (E,);
+where the int32 lies that says what stands aside for row 0, negative where nothing does, and bytes from row to row of
+these; the address of ``queue``, see :data:`OLDEST`, and how many can stand aside, a power of two. Written: what became
+of the first step that was not stored, or of the last."""
+WAY_IN = SAID + 1
 
 LARGEST_NUMBER = 2**31 - 1
 """Numbers of places go round after it; places are a power of two, so the place is the same."""
@@ -40,86 +70,60 @@ _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
 @numba.njit(cache=True, nogil=True)
-def insert_steps(
-    steps: int,
-    step: int,
-    rows: int,
-    fields: NDArray[np.int64],
-    sources: NDArray[np.int64],
-    expected: NDArray[np.int64],
-    flags: NDArray[np.int64],
-    ended: NDArray[np.bool_],
-    numbers: int,
-    numbers_stride: int,
-    places: int,
-    queue: NDArray[np.int64],
-    continues: bool,
-    check: bool,
-) -> tuple[int, int]:
+def insert_steps(way_in: int, arrays: int, steps: int, step: int, continues: bool, check: bool) -> int:
     """Store steps, one after the other, up to the first that :func:`_insert_step` does not store.
 
+    All that is the same from call to call is passed as one address: unpacking as many arrays would take longer than
+    what is done with them.
+
     Args:
+        way_in: address of (WAY_IN,) int64, see :data:`FIELDS`; the arrays meant there are those of the caller.
+
+            ``sources`` is what :func:`storages.core.kernels.memory.describe` says of arrays (E, ...), of each the first
+            of ``steps`` that follow each other; addresses are left at the step that was not stored, or at the last.
+            ``expected`` is what that has to say, but in place of addresses the bytes from a step to the next.
+            ``ended`` says which environments' episodes ended in the step before; written: in the last that was stored.
+        arrays: ``id`` of a tuple of the arrays, of which ``sources`` is made; 0 where it is made already.
         steps: how many there are.
         step: number of the first; step ``t`` lies in row ``t % rows`` of each environment.
-        rows: of each environment.
-        fields: (F, 7), see :data:`TARGET`.
-        sources: (S, DESCRIBED), what :func:`storages.core.kernels.memory.describe` says of arrays (E, ...), of each
-            the first of ``steps`` that follow each other; addresses are left at the step that was not stored, or at
-            the last.
-        expected: (S, DESCRIBED), what it has to say, but in place of addresses the bytes from a step to the next.
-        flags: (3,), which sources are DONE, DONE2 and TRUNC2.
-        ended: (E,), which environments' episodes ended in the step before; written: in the last that was stored.
-        numbers: where the int32 lies that says what stands aside for row 0, negative where nothing does.
-        numbers_stride: bytes from row to row of these.
-        places: how many can stand aside; a power of two.
-        queue: (2,), see :data:`OLDEST`; written.
         continues: whether the first has to begin with what the step before led to: with what lies in its row.
         check: whether NaN and infinity are refused. What continues was checked when it was led to.
 
     Returns:
-        How many were stored, and what became of the next, see :data:`STORED`; that, too, if there is none.
+        How many were stored.
     """
-    num_envs = ended.shape[0]
+    way = int64s_at(way_in, WAY_IN)
+    fields = table_at(way[FIELDS], way[FIELD_COUNT], FIELD_COLUMNS)
+    sources = table_at(way[SOURCES], way[SOURCE_COUNT], DESCRIBED)
+    expected = table_at(way[EXPECTED], way[SOURCE_COUNT], DESCRIBED)
+    ended, queue = flags_at(way[ENDED], way[ENVS]), int64s_at(way[QUEUE], 2)
+    if arrays != 0 and not describe(sources, arrays, way[ARRAY_TYPE]):
+        way[SAID] = NO_ARRAYS
+        return 0
+    way[SAID] = NOT_AS_USUAL
     for source in range(sources.shape[0]):
         for column in range(KIND, DESCRIBED):
             if sources[source, column] != expected[source, column]:
-                return 0, NOT_AS_USUAL
+                return 0
     for number in range(steps):
         if number > 0:
             for source in range(sources.shape[0]):
                 sources[source, ADDRESS] += expected[source, ADDRESS]
-        row, following = (step + number) % rows * num_envs, (step + number + 1) % rows * num_envs
-        said = _insert_step(
-            fields,
-            sources,
-            flags,
-            row,
-            following,
-            ended,
-            numbers,
-            numbers_stride,
-            places,
-            queue,
-            continues or number > 0,
-            check,
-        )
+        said = _insert_step(way, fields, sources, ended, queue, step + number, continues or number > 0, check)
+        way[SAID] = said
         if said != STORED:
-            return number, said
-    return steps, STORED
+            return number
+    return steps
 
 
 @numba.njit(cache=True, nogil=True)
 def _insert_step(
+    way: NDArray[np.int64],
     fields: NDArray[np.int64],
     sources: NDArray[np.int64],
-    flags: NDArray[np.int64],
-    row: int,
-    following_row: int,
     ended: NDArray[np.bool_],
-    numbers: int,
-    numbers_stride: int,
-    places: int,
     queue: NDArray[np.int64],
+    step: int,
     continues: bool,
     check: bool,
 ) -> int:
@@ -127,13 +131,16 @@ def _insert_step(
 
     What the step led to, where an episode ended with it, is put aside; the following row's places are taken back.
 
-    Args are those of :func:`insert_steps`, but for the rows of the first environment, of the step and of the next.
+    Args are those of :func:`insert_steps`.
 
     Returns:
         See :data:`STORED`.
     """
-    num_envs = ended.shape[0]
-    done, terminated, truncated = sources[flags[0], ADDRESS], sources[flags[1], ADDRESS], sources[flags[2], ADDRESS]
+    num_envs, rows = way[ENVS], way[ROWS]
+    row, following_row = step % rows * num_envs, (step + 1) % rows * num_envs
+    numbers, numbers_stride, places = way[NUMBERS], way[NUMBERS_STRIDE], way[PLACES]
+    done = sources[way[DONE_SOURCE], ADDRESS]
+    terminated, truncated = sources[way[TERMINATED_SOURCE], ADDRESS], sources[way[TRUNCATED_SOURCE], ADDRESS]
     something_ended, ends = False, 0
     for env in range(num_envs):
         if continues and load_byte(done + env) != ended[env]:

@@ -5,6 +5,7 @@ passed one by one, the calls alone would take longer than the copying. Addresses
 holds on to.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,16 +15,27 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.numpy_support import as_dtype, carray
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-_READ, _KEEP_IN_ALL_CACHES, _DATA = 0, 3, 1
+_READ, _KEEP_IN_ALL_CACHES, _OF_DATA = 0, 3, 1
 
 ADDRESS, KIND, LENGTHS = range(3)
 """What is said of an array: where it begins, of which kind it is, and, from there on, how long its axes are."""
 MOST_AXES = 6
 DESCRIBED = LENGTHS + MOST_AXES
 """How many numbers that takes."""
+
+# Bytes after which things are in what CPython and NumPy keep of a tuple, an array, and a dtype. All of it is part of
+# their binary interface: PyTupleObject, PyArrayObject_fields and PyArray_Descr of their C headers.
+_HEAD = object.__basicsize__
+_TYPE = _HEAD - 8
+_FIRST_OF_TUPLE = tuple.__basicsize__
+_DATA, _AXES, _SHAPE, _DTYPE, _FLAGS = (_HEAD + 8 * word for word in (0, 1, 2, 5, 6))
+_ORDER, _NUMBER = _HEAD + 10, _HEAD + 12
+_PLAIN = np.int32(0x0001 | 0x0100)
+"""In C's order, in one piece; aligned."""
+_OTHER_ORDER = ord(">" if sys.byteorder == "little" else "<")
 
 
 @intrinsic
@@ -33,7 +45,7 @@ def _prefetch_at(typing_context: Any, address: Any) -> Any:
         byte_pointer, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte_pointer, integer, integer, integer])
         function = builder.module.declare_intrinsic("llvm.prefetch", [byte_pointer], function_type)
-        options = [integer(option) for option in (_READ, _KEEP_IN_ALL_CACHES, _DATA)]
+        options = [integer(option) for option in (_READ, _KEEP_IN_ALL_CACHES, _OF_DATA)]
         builder.call(function, [builder.inttoptr(arguments[0], byte_pointer), *options])
         return context.get_dummy_value()
 
@@ -61,29 +73,6 @@ def _address_of(typing_context: Any, array: Any) -> Any:
         return builder.ptrtoint(made.data, ir.IntType(64))
 
     return types.int64(array), generate
-
-
-@intrinsic
-def _describe(typing_context: Any, target: Any, arrays: Any) -> Any:
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        index = ir.IntType(64)
-        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        for position, array_type in enumerate(signature.args[1]):
-            value = builder.extract_value(arguments[1], position)
-            made = context.make_array(array_type)(context, builder, value)
-            nothing = ir.Constant(index, 0)
-            lengths = [
-                builder.extract_value(made.shape, axis) if axis < array_type.ndim else nothing
-                for axis in range(MOST_AXES)
-            ]
-            kind = kind_of(as_dtype(array_type.dtype), array_type.ndim, array_type.layout == "C")
-            said = [builder.ptrtoint(made.data, index), ir.Constant(index, kind), *lengths]
-            for column, number in enumerate(said):
-                builder.store(number, builder.gep(to, [ir.Constant(index, position * DESCRIBED + column)]))
-        return context.get_dummy_value()
-
-    return types.void(target, arrays), generate
 
 
 @intrinsic
@@ -140,7 +129,6 @@ store_int32: Callable[[int, int | np.signedinteger], None] = _storer(types.int32
 store_int64: Callable[[int, int], None] = _storer(types.int64, ir.IntType(64))
 store_float32: Callable[[int, float], None] = _storer(types.float32, ir.FloatType())
 _pointer: Callable[[int], Any] = _pointer_to  # type: ignore[assignment]
-_write: Callable[[NDArray[np.int64], tuple[NDArray[Any], ...]], None] = _describe  # type: ignore[assignment]
 
 
 def data_address(array: NDArray[Any]) -> int:
@@ -148,23 +136,40 @@ def data_address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def kind_of(dtype: np.dtype[Any], axes: int, in_one_piece: bool) -> int:
-    """A number that tells apart arrays of different dtypes or numbers of axes, and those in one piece, in C's order."""
-    return (dtype.num * (2 * MOST_AXES) + min(axes, 2 * MOST_AXES - 1)) * 2 + in_one_piece
+def kind_of(dtype: np.dtype[Any], axes: int) -> int:
+    """A number that tells apart arrays of different dtypes or numbers of axes; in one piece, in C's order."""
+    return dtype.num * 2 * MOST_AXES + min(axes, 2 * MOST_AXES - 1)
 
 
-@numba.njit(cache=True)
-def describe(described: NDArray[np.int64], *arrays: NDArray[Any]) -> None:
+@numba.njit(cache=True, nogil=True)
+def describe(described: NDArray[np.int64], arrays: int, array_type: int) -> bool:
     """Write where arrays of any dtypes begin, of which kind they are, and how long their axes.
 
-    Compiled anew for other dtypes, and then ten times as fast as asking each array in Python.
+    Their own memory is read, as NumPy's C interface lays it out, so that all of them cost what one would if it were
+    passed to compiled code.
 
     Args:
         described: (arrays, DESCRIBED), written: address, :func:`kind_of`, and the length of each axis, of
-            ``MOST_AXES`` at most, 0 where there are fewer.
-        arrays: any number of them.
+            ``MOST_AXES`` at most, 0 where there are fewer. The kind is -1 of what is not in one piece, in C's order,
+            aligned, with the bytes of a number in this machine's order.
+        arrays: ``id`` of a tuple of as many arrays, which the caller holds.
+        array_type: ``id(numpy.ndarray)``.
+
+    Returns:
+        Whether they are arrays, and nothing else; what was written means nothing otherwise.
     """
-    _write(described, arrays)
+    for position in range(described.shape[0]):
+        array = load_int64(arrays + _FIRST_OF_TUPLE + 8 * position)
+        if load_int64(array + _TYPE) != array_type:
+            return False
+        axes, lengths, dtype = load_int32(array + _AXES), load_int64(array + _SHAPE), load_int64(array + _DTYPE)
+        plain = load_int32(array + _FLAGS) & _PLAIN == _PLAIN and load_byte(dtype + _ORDER) != _OTHER_ORDER
+        described[position, ADDRESS] = load_int64(array + _DATA)
+        kind = load_int32(dtype + _NUMBER) * 2 * MOST_AXES + min(axes, 2 * MOST_AXES - 1)
+        described[position, KIND] = kind if plain else -1
+        for axis in range(MOST_AXES):
+            described[position, LENGTHS + axis] = load_int64(lengths + 8 * axis) if axis < axes else 0
+    return True
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -178,4 +183,18 @@ def int32s_at(address: int, count: int) -> NDArray[np.int32]:
 def int64s_at(address: int, count: int) -> NDArray[np.int64]:
     """As :func:`int32s_at`, of int64."""
     array: NDArray[np.int64] = carray(_pointer(address), count, np.int64)
+    return array
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def table_at(address: int, rows: int, columns: int) -> NDArray[np.int64]:
+    """As :func:`int64s_at`, (rows, columns)."""
+    array: NDArray[np.int64] = carray(_pointer(address), (rows, columns), np.int64)
+    return array
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def flags_at(address: int, count: int) -> NDArray[np.bool_]:
+    """As :func:`int64s_at`, of bool."""
+    array: NDArray[np.bool_] = carray(_pointer(address), count, np.bool_)
     return array
