@@ -120,6 +120,7 @@ class Storage(Component, ABC):
             DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
+        self._before_change()
         self._before_insertion(sample)
         self._ring.insert(sample)
         self._after_insertion(1)
@@ -276,7 +277,7 @@ class Storage(Component, ABC):
     @property
     def num_envs(self) -> int:
         """Transitions in a step; 0 before it is known."""
-        return self._ring.num_envs or 0
+        return self._ring.envs
 
     @property
     def nbytes(self) -> int:
@@ -298,7 +299,6 @@ class Storage(Component, ABC):
 
     def _before_insertion(self, sample: Sample) -> None:
         """A sample, maybe with others after it, is about to be stored; raises what refuses it."""
-        self._before_change()
 
     def _after_insertion(self, steps: int) -> None:
         """The newest steps were just stored, as many as are said."""
@@ -313,6 +313,7 @@ class Storage(Component, ABC):
 
     def _insert_some(self, together: Slice, step: int, sample: Sample) -> int:
         """Store some of the steps from one on, whose sample is given; returns how many, 0 where it is not as usual."""
+        self._before_change()
         self._before_insertion(sample)
         stored = self._ring.insert_slice(together, step, self._steps_at_once())
         if stored:

@@ -86,12 +86,13 @@ class Aside:
 
     def saved(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.uint8]]]:
         """Numbers of slots, oldest first, counted from 0, and what stands aside for them in that order."""
-        numbers = self.numbers[slots]
-        taken = numbers >= 0
-        counted = numbers.copy()
-        counted[taken] = np.arange(np.count_nonzero(taken), dtype=np.int32)
-        places = numbers[taken] % self.places
-        return counted, {name: values[places] for name, values in self._values.items()}
+        numbers = np.ascontiguousarray(self.numbers[slots])
+        taken = np.flatnonzero(numbers >= 0)
+        # As a rule there are few, or none.
+        flat = numbers.reshape(-1)
+        places = flat[taken] & (self.places - 1)
+        flat[taken] = np.arange(len(taken), dtype=np.int32)
+        return numbers, {name: values[places] for name, values in self._values.items()}
 
     def append(
         self, slots: NDArray[np.int64], numbers: NDArray[np.int32], values: dict[str, NDArray[np.uint8]]

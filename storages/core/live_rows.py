@@ -12,18 +12,14 @@ class LiveRows:
     def __init__(self, size: int, num_envs: int | None) -> None:
         self.size = size
         self.num_envs = num_envs
+        self.envs = num_envs or 0
+        """As much, 0 as long as it is not known."""
         self.rows = size + 1
         """How many rows there are, live or not."""
         self.first = 0
         """Number of the oldest row since the last reset; rows before it are gone."""
         self.steps = 0
         """Number of the next row."""
-
-    @property
-    def envs(self) -> int:
-        """How many environments a step has, once that is known."""
-        assert self.num_envs is not None
-        return self.num_envs
 
     @property
     def oldest(self) -> int:
@@ -38,7 +34,7 @@ class LiveRows:
     @property
     def live_transitions(self) -> int:
         """How many transitions are live."""
-        return self.live_steps * (self.num_envs or 0)
+        return self.live_steps * self.envs
 
     @property
     def start(self) -> int:

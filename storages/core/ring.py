@@ -69,12 +69,6 @@ class Ring(LiveRows):
         self._set_rows()
 
     @property
-    def envs(self) -> int:
-        """How many environments a step has, once that is known."""
-        assert self.num_envs is not None
-        return self.num_envs
-
-    @property
     def nbytes(self) -> int:
         """Bytes that the columns, and what stands aside of them, take."""
         return self._columns.nbytes
@@ -440,7 +434,7 @@ class Ring(LiveRows):
 
     def _make_columns(self, layout: Layout, num_envs: int) -> None:
         stacked = frozenset(depths_of(layout, self._stacked_frames, self.owner))
-        self.layout, self.num_envs = layout, num_envs
+        self.layout, self.num_envs, self.envs = layout, num_envs, num_envs
         self._columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
         self._ended = np.zeros((num_envs,), np.bool_)
 

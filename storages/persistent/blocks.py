@@ -30,7 +30,7 @@ _HEADER = struct.Struct("<8sI4xQQQQQ")
 _CHECKSUM = struct.Struct("<I4x")
 _HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 _ALIGNED = 8
-_WRITTEN_AT_ONCE_BYTES = 1 << 20
+_IN_ONE_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,19 @@ class Block:
     steps: int
     facts: dict[str, Any]
     arrays: dict[Name, Pieces]
+
+    @property
+    def small(self) -> bool:
+        """Whether it costs next to nothing to copy it."""
+        return sum(piece.nbytes for pieces in self.arrays.values() for piece in pieces) <= _IN_ONE_PIECE_BYTES
+
+
+class Image(NamedTuple):
+    """A block as it is written."""
+
+    commit: int
+    data: bytes
+    checksum: int
 
 
 class Found(NamedTuple):
@@ -74,31 +87,34 @@ class Flaw(NamedTuple):
     """Number after the last."""
 
 
-def write(file: int, block: Block) -> tuple[int, int]:
+def image_of(block: Block) -> Image:
+    """A block in memory, a copy of all that it holds."""
+    header, text = _beginning(block)
+    content = b"".join([text, *_bytes_of_arrays(block)])
+    checksum = zlib.crc32(content)
+    return Image(block.commit, b"".join([header, content, _CHECKSUM.pack(checksum)]), checksum)
+
+
+def write(file: int, block: Block | Image) -> tuple[int, int]:
     """Write a block at a file's end; returns how many bytes it has, and its checksum.
 
     Raises:
         OSError: not all of it could be written.
     """
-    listed = [[*name, *_described(pieces)] for name, pieces in block.arrays.items()]
-    text = json.dumps({"facts": block.facts, "arrays": listed}, default=_plain, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNED)
-    arrays_bytes = sum(_aligned(sum(piece.nbytes for piece in pieces)) for pieces in block.arrays.values())
-    header = _HEADER.pack(_MAGIC, FORMAT, block.commit, block.first, block.steps, len(text), arrays_bytes)
-    output = _Output(file)
-    output.write(header + _CHECKSUM.pack(zlib.crc32(header)))
-    output.checksum = 0
-    output.write(text)
-    for pieces in block.arrays.values():
-        length = 0
-        for piece in pieces:
-            output.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
-            length += piece.nbytes
-        output.write(bytes(_aligned(length) - length))
-    checksum = output.checksum
-    output.write(_CHECKSUM.pack(checksum))
-    output.flush()
-    return _HEADER_BYTES + len(text) + arrays_bytes + _CHECKSUM.size, checksum
+    if isinstance(block, Block) and block.small:
+        block = image_of(block)
+    if isinstance(block, Image):
+        _write_all(file, memoryview(block.data))
+        return len(block.data), block.checksum
+    header, text = _beginning(block)
+    _write_all(file, memoryview(header + text))
+    length, checksum = len(header) + len(text), zlib.crc32(text)
+    for data in _bytes_of_arrays(block):
+        checksum = zlib.crc32(data, checksum)
+        length += len(data)
+        _write_all(file, memoryview(data))
+    _write_all(file, memoryview(_CHECKSUM.pack(checksum)))
+    return length + _CHECKSUM.size, checksum
 
 
 def read(path: Path) -> Iterator[Found | Flaw]:
@@ -158,8 +174,25 @@ def _arrays(data: mmap.mmap, offset: int, listed: list[Any]) -> dict[Name, Piece
     return arrays
 
 
-def _described(pieces: Pieces) -> tuple[str, list[int]]:
-    return pieces[0].dtype.str, [sum(len(piece) for piece in pieces), *pieces[0].shape[1:]]
+def _beginning(block: Block) -> tuple[bytes, bytes]:
+    """Header and text."""
+    listed, arrays_bytes = [], 0
+    for (role, leaf), pieces in block.arrays.items():
+        listed.append((role, leaf, pieces[0].dtype.str, [sum(map(len, pieces)), *pieces[0].shape[1:]]))
+        arrays_bytes += _aligned(sum(piece.nbytes for piece in pieces))
+    text = json.dumps({"facts": block.facts, "arrays": listed}, default=_plain, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _ALIGNED)
+    header = _HEADER.pack(_MAGIC, FORMAT, block.commit, block.first, block.steps, len(text), arrays_bytes)
+    return header + _CHECKSUM.pack(zlib.crc32(header)), text
+
+
+def _bytes_of_arrays(block: Block) -> "Iterator[bytes | memoryview[int]]":
+    for pieces in block.arrays.values():
+        length = 0
+        for piece in pieces:
+            yield np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
+            length += piece.nbytes
+        yield bytes(-length % _ALIGNED)
 
 
 def _aligned(length: int) -> int:
@@ -170,29 +203,6 @@ def _plain(number: Any) -> Any:
     if isinstance(number, np.generic):
         return number.item()
     raise TypeError(f"{number!r} is not plain data")
-
-
-class _Output:
-    """A file that gets few large pieces instead of many small ones."""
-
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self._held = bytearray()
-        self.checksum = 0
-
-    def write(self, data: "bytes | memoryview[int]") -> None:
-        self.checksum = zlib.crc32(data, self.checksum)
-        if len(data) > _WRITTEN_AT_ONCE_BYTES:
-            self.flush()
-            _write_all(self._file, memoryview(data))
-            return
-        self._held += data
-        if len(self._held) > _WRITTEN_AT_ONCE_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        held, self._held = self._held, bytearray()
-        _write_all(self._file, memoryview(held))
 
 
 def _write_all(file: int, data: "memoryview[int]") -> None:

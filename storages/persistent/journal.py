@@ -10,14 +10,15 @@ on their way at a time, and it overwrites the oldest.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from storages.core.part import ERRORS, Name, Part
+from storages.core.fields import Layout
+from storages.core.part import ERRORS, Name
 from storages.core.priorities import Priorities
 from storages.core.ring import Ring
-from storages.persistent.blocks import Block
+from storages.persistent.blocks import Block, Image, image_of
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
@@ -38,12 +39,29 @@ class Position(TypedDict):
     checksum: int
 
 
+@dataclass(frozen=True)
 class _Commit:
-    """What is to be written, taken from the storage at one instant."""
+    """What is to be written, taken from the storage at one instant.
 
-    def __init__(self, ring: Ring, part: Part, facts: dict[str, Any], changes: Block | None) -> None:
-        self.manifest = Manifest.of(ring)
-        self.part, self.facts, self.changes = part, facts, changes
+    What is small was copied then, so that the thread has nothing to do but to write it: what else it did would hold up
+    the storage's own thread for longer than that takes to do it.
+    """
+
+    number: int
+    manifest: Manifest
+    steps: Block | Image
+    first: int
+    """Number of the first step."""
+    end: int
+    """Number after the last."""
+    needed: int
+    """The oldest step that it needs."""
+    pinned: list[list[int]]
+    anew: bool
+    """Whether it begins a file."""
+    errors: Block | Image | None
+    all_errors: bool
+    """Whether they are those of all live transitions, and begin a file."""
 
 
 class Journal:
@@ -81,6 +99,8 @@ class Journal:
         except BaseException:
             self._lock.release()
             raise
+        self._manifest_layout: Layout | None = None
+        self._manifest_now: Manifest | None = None
         self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
         self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
         self._writer = ThreadPoolExecutor(1, "journal")
@@ -162,7 +182,7 @@ class Journal:
         self._wait()
         if not ring.layout:
             return
-        commit = self._taken(ring, state, priorities, self._stands.pinned, self.written)
+        commit = self._taken(ring, state, priorities, self._stands.pinned, everything=False)
         at_a_time = min(self._at_most // 2, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step))
         # Before the thread begins: where it fails at once, it says that the next commit is due now.
         self.due = ring.steps + max(1, at_a_time)
@@ -199,7 +219,7 @@ class Journal:
         pinned = self._stands.pinned
         if pin:
             pinned = [*pinned, [self._stands.commit + 1, ring.needed]][-pin:]
-        self._write(self._taken(ring, state, priorities, pinned, ring.needed if anew else self.written), anew)
+        self._write(self._taken(ring, state, priorities, pinned, everything=anew))
 
     def pin(self, position: Position) -> None:
         """Keep what a commit needs, and no longer what those pinned before need; written with the next commit.
@@ -241,44 +261,52 @@ class Journal:
     # Inside
 
     def _taken(
-        self, ring: Ring, state: dict[str, Any], priorities: Priorities | None, pinned: list[list[int]], first: int
+        self,
+        ring: Ring,
+        state: dict[str, Any],
+        priorities: Priorities | None,
+        pinned: list[list[int]],
+        everything: bool,
     ) -> _Commit:
-        part = ring.part(max(first, ring.needed))
-        facts = {
-            "state": state,
-            "pinned": pinned,
-            "begins": part.begins,
-            "since": part.since,
-            "needed": ring.needed,
-        }
-        changes = None
+        """What is not on disk, or all that is needed; nothing may be on its way."""
+        number, needed, manifest = self._stands.commit + 1, ring.needed, self._manifest_of(ring)
+        part = ring.part(needed if everything else max(self.written, needed))
+        end = self._steps.end
+        anew = everything or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
+        facts = {"state": state, "pinned": pinned, "begins": part.begins, "since": part.since, "needed": needed}
+        if anew:
+            facts["storage"] = manifest.facts()
+        arrays, errors, all_errors = part.arrays, None, False
         if priorities is not None:
-            part = replace(part, arrays=part.arrays | {Name(ERRORS): (priorities.errors(part.first),)})
-            anew = self._errors.end.offset > max(SEGMENT_BYTES, 4 * self._all_errors_bytes)
-            offsets, errors = priorities.changes(everything=anew or self._errors_on_their_way)
-            self._errors_on_their_way = True
-            arrays = {} if offsets is None else {Name(OFFSETS): (offsets,)}
-            changes = Block(0, part.first, part.steps, {"start": ring.start}, arrays | {Name(ERRORS): (errors,)})
-        return _Commit(ring, part, facts, changes)
+            arrays = arrays | {Name(ERRORS): (priorities.errors(part.first),)}
+            many = self._errors.end.offset > max(SEGMENT_BYTES, 4 * self._all_errors_bytes)
+            offsets, changed = priorities.changes(everything=many or self._errors_on_their_way)
+            self._errors_on_their_way, all_errors = True, offsets is None
+            named = {} if offsets is None else {Name(OFFSETS): (offsets,)}
+            errors = _to_write(
+                Block(number, part.first, part.steps, {"start": ring.start}, named | {Name(ERRORS): (changed,)})
+            )
+        steps = _to_write(Block(number, part.first, part.steps, facts, arrays))
+        return _Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
 
-    def _write(self, commit: _Commit, anew: bool = False) -> None:
+    def _manifest_of(self, ring: Ring) -> Manifest:
+        if self._manifest_layout is not ring.layout:
+            self._manifest_layout, self._manifest_now = ring.layout, Manifest.of(ring)
+        assert self._manifest_now is not None
+        return self._manifest_now
+
+    def _write(self, commit: _Commit) -> None:
         """Called by one thread at a time."""
-        number, errors_end = self._stands.commit + 1, self._errors.end
-        part, facts, changes = commit.part, commit.facts, commit.changes
-        everything = changes is not None and Name(OFFSETS) not in changes.arrays
+        errors_end = self._errors.end
         try:
-            if commit.manifest != self._manifest:
+            if commit.manifest is not self._manifest and commit.manifest != self._manifest:
                 commit.manifest.write(self.directory, self._durable)
-                self._manifest = commit.manifest
-            if changes is not None:
-                self._errors.append(replace(changes, commit=number), anew=everything)
-                if everything:
+            self._manifest = commit.manifest
+            if commit.errors is not None:
+                self._errors.append(commit.errors, anew=commit.all_errors)
+                if commit.all_errors:
                     self._all_errors_bytes = self._errors.end.offset
-            end = self._steps.end
-            anew = anew or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
-            if anew:
-                facts = facts | {"storage": commit.manifest.facts()}
-            checksum = self._steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew)
+            checksum = self._steps.append(commit.steps, commit.anew)
         except BaseException as error:
             self._failed, self.due = True, 0
             self._errors.end = errors_end
@@ -288,7 +316,7 @@ class Journal:
             safe = (
                 "What was committed there is gone, but in memory still"
                 if isinstance(error, FileNotFoundError)
-                else f"Steps before {self.written} are safe there, those from {self.written} to {part.steps} are in "
+                else f"Steps before {self.written} are safe there, those from {self.written} to {commit.end} are in "
                 f"memory alone; make room, or give permission, and insert or flush() again"
             )
             raise PersistenceError(
@@ -296,12 +324,12 @@ class Journal:
                 f"get_all_buffer_data()) takes it to a storage with another directory"
             ) from error
         self._failed = self._errors_on_their_way = False
-        self.written = part.steps
-        self._stands.commit, self._stands.checksum, self._stands.pinned = number, checksum, facts["pinned"]
-        if anew:
-            self._stands.segments.append((number, part.first))
-        if anew or everything:
-            self._drop_what_nobody_needs(facts["needed"])
+        self.written = commit.end
+        self._stands.commit, self._stands.checksum, self._stands.pinned = commit.number, checksum, commit.pinned
+        if commit.anew:
+            self._stands.segments.append((commit.number, commit.first))
+        if commit.anew or commit.all_errors:
+            self._drop_what_nobody_needs(commit.needed)
 
     def _drop_what_nobody_needs(self, needed: int) -> None:
         segments, errors = self._stands.segments, self._errors.numbers()
@@ -357,6 +385,10 @@ class Journal:
         except PersistenceError:
             # It will be tried again, and said again.
             assert self._failed
+
+
+def _to_write(block: Block) -> Block | Image:
+    return image_of(block) if block.small else block
 
 
 def _claimed(directory: Path, owner: str, durable: bool) -> Lock:

@@ -202,7 +202,6 @@ class JournalledStorage(Storage):
         journal = self._journal
         if journal is not None and self._ring.steps >= journal.due:
             journal.commit_soon(self._ring, self._state_beside_the_ring(), self._kept_priorities())
-        super()._before_insertion(sample)
 
     def _steps_at_once(self) -> int:
         most = super()._steps_at_once()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storages.persistent import blocks
-from storages.persistent.blocks import Block, Flaw, Found
+from storages.persistent.blocks import Block, Flaw, Found, Image
 from storages.persistent.errors import DamageError
 
 _DIGITS = 12
@@ -85,7 +85,7 @@ class Segments:
 
     # In
 
-    def append(self, block: Block, anew: bool) -> int:
+    def append(self, block: Block | Image, anew: bool) -> int:
         """Write a block, into a new file where ``anew``; returns its checksum.
 
         Raises:
