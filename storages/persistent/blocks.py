@@ -30,7 +30,8 @@ _HEADER = struct.Struct("<8sI4xQQQQQ")
 _CHECKSUM = struct.Struct("<I4x")
 _HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 _ALIGNED = 8
-_IN_ONE_PIECE_BYTES = 1 << 20
+IN_ONE_PIECE_BYTES = 1 << 20
+"""Of arrays that are less, a block is copied and written at once."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Block:
     @property
     def small(self) -> bool:
         """Whether it costs next to nothing to copy it."""
-        return sum(piece.nbytes for pieces in self.arrays.values() for piece in pieces) <= _IN_ONE_PIECE_BYTES
+        return sum(piece.nbytes for pieces in self.arrays.values() for piece in pieces) <= IN_ONE_PIECE_BYTES
 
 
 class Image(NamedTuple):

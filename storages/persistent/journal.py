@@ -5,14 +5,15 @@ which is a commit, and, where there are priorities, of the errors that updates g
 same commit. A commit holds the steps since the one before, and everything else of the storage that is not a matter of
 single transitions, so that all blocks up to any one of them are the storage as it was then.
 
-What is committed is read from the ring while the next steps come in: at most half as many steps as the ring holds are
-on their way at a time, and it overwrites the oldest.
+What is committed is read from the ring while the next steps come in: at most two thirds as many steps as the ring holds
+are on their way at a time, and it overwrites the oldest; they are waited for when as many as it holds are not on disk.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from storages.core.fields import Layout
 from storages.core.part import ERRORS, Name
@@ -23,7 +24,8 @@ from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import OFFSETS, Recovered, recover
-from storages.persistent.segments import Segments, sync_directory
+from storages.persistent.segments import Place, Segments, sync_directory
+from storages.persistent.writer import Writer
 
 STEPS_SUFFIX, ERRORS_SUFFIX = "steps", "errors"
 SEGMENT_BYTES = 64 << 20
@@ -62,6 +64,15 @@ class _Commit:
     errors: Block | Image | None
     all_errors: bool
     """Whether they are those of all live transitions, and begin a file."""
+
+
+class _Begun(NamedTuple):
+    """A commit that is being written."""
+
+    commit: _Commit
+    checksum: int
+    blocks: list[tuple[Segments, Place, Image]]
+    """Where each ended before, and what goes there."""
 
 
 class Journal:
@@ -103,8 +114,12 @@ class Journal:
         self._manifest_now: Manifest | None = None
         self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
         self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
-        self._writer = ThreadPoolExecutor(1, "journal")
+        self._writer = Writer(self._be_due)
+        self._executor = ThreadPoolExecutor(1, "large commits")
+        self._begun: _Begun | None = None
+        """What ``_writer`` writes: whatever it can, small and into files that go on."""
         self._writing: Future[None] | None = None
+        """Anything else that is being written."""
         self._failed = False
         """Whether the last commit could not be written."""
         self._errors_on_their_way = False
@@ -113,7 +128,9 @@ class Journal:
         self.cut_bytes = 0
         """Of a commit that was being written when the last process that wrote here was killed."""
         self.due = 0
-        """Before which step the next commit is to be made."""
+        """Before which step to call :meth:`commit_soon`."""
+        self._next_commit = 0
+        """Before which step a commit is to be made."""
         self.written = 0
         """The number after the newest step that is on disk."""
         self._stands = Recovered()
@@ -161,7 +178,8 @@ class Journal:
             raise PersistenceError(f"{self._owner}: {self.directory} cannot be read or written: {error}") from error
         if until is None:
             self.cut_bytes = cut
-        self.written, self.due, self._failed, self._errors_on_their_way = ring.steps, 0, False, True
+        self.written, self._failed, self._errors_on_their_way = ring.steps, False, True
+        self.due = self._next_commit = 0
         return self._stands.state
 
     # What is committed
@@ -172,8 +190,8 @@ class Journal:
         self._wait()
         return {"commit": self._stands.commit, "checksum": self._stands.checksum}
 
-    def commit_soon(self, ring: Ring, state: dict[str, Any], priorities: Priorities | None) -> None:
-        """Have a commit written while the storage goes on; waits for the one before.
+    def commit_soon(self, ring: Ring, state: Callable[[], dict[str, Any]], priorities: Priorities | None) -> None:
+        """Wait for the commit that is being written and, if it is time, have the next one written.
 
         Raises:
             PersistenceError: that one, or this one, could not be written.
@@ -182,14 +200,22 @@ class Journal:
         self._wait()
         if not ring.layout:
             return
-        commit = self._taken(ring, state, priorities, self._stands.pinned, everything=False)
-        at_a_time = min(self._at_most // 2, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step))
+        if ring.steps < self._next_commit:
+            self.due = self._next_commit
+            return
+        commit = self._taken(ring, state(), priorities, self._stands.pinned, everything=False)
+        # The more steps in a commit, the less each costs; the fewer, the longer the disk may take until it is waited
+        # for, which is when as many are not there as may be missing.
+        most, largest = self._at_most, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
+        steps = max(1, min(most * 2 // 3, largest))
         # Before the thread begins: where it fails at once, it says that the next commit is due now.
-        self.due = ring.steps + max(1, at_a_time)
-        if self._failed or self._at_most == 1:
+        self._next_commit = ring.steps + steps
+        self.due = min(self._next_commit, commit.first + most)
+        if self._failed or most == 1:
             self._write(commit)
-        else:
-            self._writing = self._writer.submit(self._write, commit)
+            self.due = self._next_commit
+        elif not self._begin(commit):
+            self._writing = self._executor.submit(self._write, commit)
 
     def flush(
         self,
@@ -233,7 +259,7 @@ class Journal:
 
     def changed(self) -> None:
         """Say that what is on disk already is something else now; the next commit holds everything."""
-        self.written = self.due = 0
+        self.written = self.due = self._next_commit = 0
 
     def wait(self) -> None:
         """Let what is on its way reach the disk, or fail; what failed is tried again with the next commit."""
@@ -241,7 +267,8 @@ class Journal:
 
     def close(self) -> None:
         """Let others have the directory; commits nothing."""
-        self._writer.shutdown()
+        self._executor.shutdown()
+        self._writer.close()
         self._steps.close()
         self._errors.close()
         self._lock.release()
@@ -295,6 +322,46 @@ class Journal:
         assert self._manifest_now is not None
         return self._manifest_now
 
+    def _begin(self, commit: _Commit) -> bool:
+        """Have a commit written that is written without the interpreter; False where it is not such a one."""
+        steps, errors = commit.steps, commit.errors
+        if self._durable or commit.anew or commit.all_errors or commit.manifest is not self._manifest:
+            return False
+        if isinstance(steps, Block) or isinstance(errors, Block):
+            return False
+        # In the order in which they have to be there.
+        blocks = ([] if errors is None else [(self._errors, errors)]) + [(self._steps, steps)]
+        try:
+            self._writer.start()
+            pieces = [(log.file_at_end(), image.data) for log, image in blocks]
+        except OSError:
+            # Said where it is tried again.
+            return False
+        self._begun = _Begun(commit, steps.checksum, [(log, log.end, image) for log, image in blocks])
+        self._writer.begin(pieces)
+        return True
+
+    def _finish(self, begun: _Begun) -> None:
+        """Wait for a commit that was begun; what was not written whole is written anew.
+
+        Raises:
+            PersistenceError: it could not be written.
+        """
+        if self._writer.finish() and all(log.note_appended(image) for log, _, image in begun.blocks):
+            self._note_written(begun.commit, begun.checksum)
+            self._begun = None
+            return
+        for log, end, _ in begun.blocks:
+            log.take_back(end)
+        try:
+            self._write(begun.commit)
+        finally:
+            self._begun = None
+
+    def _be_due(self) -> None:
+        """Have the next insertion find out what went wrong; called by any thread."""
+        self.due = self._next_commit = 0
+
     def _write(self, commit: _Commit) -> None:
         """Called by one thread at a time."""
         errors_end = self._errors.end
@@ -308,7 +375,8 @@ class Journal:
                     self._all_errors_bytes = self._errors.end.offset
             checksum = self._steps.append(commit.steps, commit.anew)
         except BaseException as error:
-            self._failed, self.due = True, 0
+            self._failed = True
+            self._be_due()
             self._errors.end = errors_end
             self._errors.close()
             if not isinstance(error, OSError):
@@ -323,6 +391,9 @@ class Journal:
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
                 f"get_all_buffer_data()) takes it to a storage with another directory"
             ) from error
+        self._note_written(commit, checksum)
+
+    def _note_written(self, commit: _Commit, checksum: int) -> None:
         self._failed = self._errors_on_their_way = False
         self.written = commit.end
         self._stands.commit, self._stands.checksum, self._stands.pinned = commit.number, checksum, commit.pinned
@@ -373,6 +444,8 @@ class Journal:
             )
 
     def _wait(self) -> None:
+        if self._begun is not None:
+            self._finish(self._begun)
         if self._writing is not None:
             # Whoever interrupts this, by Ctrl-C, finds it still being written.
             wait([self._writing])

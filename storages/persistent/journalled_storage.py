@@ -201,7 +201,7 @@ class JournalledStorage(Storage):
     def _before_insertion(self, sample: Sample) -> None:
         journal = self._journal
         if journal is not None and self._ring.steps >= journal.due:
-            journal.commit_soon(self._ring, self._state_beside_the_ring(), self._kept_priorities())
+            journal.commit_soon(self._ring, self._state_beside_the_ring, self._kept_priorities())
 
     def _steps_at_once(self) -> int:
         most = super()._steps_at_once()

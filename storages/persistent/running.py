@@ -94,7 +94,7 @@ class Running:
         """
         ring = self.ring
         if ring.steps >= self.journal.due:
-            self.journal.commit_soon(ring, state(), None)
+            self.journal.commit_soon(ring, state, None)
         if ring.live_steps == ring.size:
             self.make_room(2 * ring.size)
             ring = self.ring

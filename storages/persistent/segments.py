@@ -105,6 +105,29 @@ class Segments:
         self.end = Place(place.segment, place.offset + length)
         return checksum
 
+    def file_at_end(self) -> int:
+        """The file that goes on, opened to append, for a block that does not begin another and is written elsewhere.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        assert self.end.segment
+        return self._opened(self.end)
+
+    def note_appended(self, block: Image) -> bool:
+        """Say that a block was written whole to :meth:`file_at_end`; returns whether it can be found there."""
+        assert self._file is not None
+        if os.fstat(self._file).st_nlink == 0:
+            return False
+        self.end = Place(self.end.segment, self.end.offset + len(block.data))
+        return True
+
+    def take_back(self, end: Place) -> None:
+        """Be as when it ended there, in the file that it ends in."""
+        if self._file is not None:
+            self._undo(self._file, end)
+        self.end = end
+
     def _opened(self, place: Place) -> int:
         if place == self.end and self._file is not None:
             return self._file

@@ -1,5 +1,6 @@
 """Storages that are kept in a directory, beside the same ones that are not, and streams of what happens to them."""
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from model import ALGORITHM, Stream, contents, environments, equal
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.episodes import Episodes
-from storages.persistent import journal
+from storages.persistent import blocks, journal
 from storages.transition import ERRORS, MASK
 
 SIZE = 12
@@ -98,6 +99,32 @@ def _updated(storage: Storage, random: np.random.Generator) -> Iterator[Any]:
         shape = batch[MASK].shape if MASK in batch else (6, 1)
         storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=shape))})
         yield batch
+
+
+@contextmanager
+def files_no_longer_than(size_bytes: int) -> Iterator[None]:
+    """A disk that is full: files may grow to so many bytes and no further."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def longest_file_bytes(directory: Path) -> int:
+    return max(path.stat().st_size for path in directory.iterdir())
+
+
+@contextmanager
+def large_commits() -> Iterator[None]:
+    """All commits are put together and written by a thread that runs Python, as otherwise only those of 1 MiB."""
+    before = blocks.IN_ONE_PIECE_BYTES
+    blocks.IN_ONE_PIECE_BYTES = -1
+    try:
+        yield
+    finally:
+        blocks.IN_ONE_PIECE_BYTES = before
 
 
 @contextmanager

@@ -2,22 +2,26 @@
 
 import copy
 import os
+import select
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from directories import Pair, small_segments
+from directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
 from model import contents
 
-from storages.persistent import PersistenceError, blocks, journal, segments
+from storages.persistent import PersistenceError, blocks, journal, segments, writer
 from storages.persistent.journal import Journal
 from storages.persistent.segments import Segments
 
 
 @pytest.fixture
 def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Commits made by the thread get no further until this is set."""
+    """Large commits get no further until this is set, and all are."""
+    monkeypatch.setattr(blocks, "IN_ONE_PIECE_BYTES", -1)
     go_on, append = threading.Event(), Segments.append
 
     def waits(log: Segments, block: Any, anew: bool) -> int:
@@ -36,19 +40,19 @@ def test_what_is_inserted_while_a_commit_is_on_its_way_does_not_reach_into_it(
 ) -> None:
     pair = Pair(way, tmp_path, kind, commit_every=12)
     pair.kept._journal.wait()
-    pair.insert(1)
     held_up.set()
+    pair.insert(5)
     for _ in range(5):
-        pair.insert(6)
+        pair.insert(4)
         pair.kept._journal.wait()
         held_up.clear()
-        # The seventh begins a commit, five more overwrite the oldest; an eighth commit would have to wait.
+        # This begins a commit, three more overwrite the oldest; the next one would wait.
         pair.insert(1)
-        committed = contents(pair.twin), pair.twin.ring.steps - 1
-        pair.insert(5)
+        committed = pair.twin.ring.steps - 1
+        pair.insert(3)
         held_up.set()
         pair.kept._journal.wait()
-        assert pair.kept._journal.written == committed[1]
+        assert pair.kept._journal.written == committed
     pair.reopen()
     pair.assert_same()
     pair.close()
@@ -91,51 +95,70 @@ def test_a_commit_of_every_step_is_on_disk_before_the_next_step(tmp_path: Path) 
     pair.close()
 
 
-def fails_for_want_of_space(log: Segments, block: Any, anew: bool) -> int:
-    raise OSError(28, "No space left on device")
+@contextmanager
+def commits(size: str) -> Iterator[None]:
+    with large_commits() if size == "large" else nullcontext():
+        yield
 
 
-def test_an_error_of_the_thread_is_raised_by_the_next_insertion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def let_it_be_done(journal: Journal) -> None:
+    """Until what was begun is written, or has failed; nobody has heard of it then."""
+    if journal._writing is not None:
+        journal._writing.exception()
+    else:
+        assert journal._begun is not None
+        select.select([journal._writer._pipes.reports], [], [])  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_an_error_of_the_thread_is_raised_by_the_next_insertion(size: str, tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
-    pair.insert(1)
-    pair.kept.flush()
-
-    pair.insert(501)
-    pair.kept._journal.wait()
-    with monkeypatch.context() as patched:
-        patched.setattr(Segments, "append", fails_for_want_of_space)
-        pair.insert(500)
-        pair.kept._journal._writing.exception()
-        before = len(pair.kept)
-        with pytest.raises(RuntimeError, match="No space left on device"):
-            pair.kept.insert_transition(pair._stream.step())
-        assert len(pair.kept) == before
+    with commits(size):
+        pair.insert(2)
+        pair.kept._journal.wait()
+        pair.kept._journal._writer.start()
+        with files_no_longer_than(longest_file_bytes(tmp_path) + 10):
+            before = pair.kept._journal._next_commit
+            while pair.kept._journal._next_commit == before:
+                pair.insert(1)
+            let_it_be_done(pair.kept._journal)
+            before = len(pair.kept)
+            with pytest.raises(PersistenceError, match="File too large"):
+                pair.kept.insert_transition(pair._stream.step())
+            assert len(pair.kept) == before
     pair.insert(1)
     pair.reopen()
     pair.assert_same()
     pair.close()
 
 
+@pytest.mark.parametrize("size", ["small", "large"])
 def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
-    pair.insert(1)
+    pair.insert(2)
     pair.kept.flush()
+    journal = pair.kept._journal
+    journal._writer.start()
+    submit, begin = journal._executor.submit, journal._writer.begin
 
     def submit_and_wait(write: Any, commit: Any) -> Any:
         writing = submit(write, commit)
         writing.exception()
         return writing
 
-    submit = pair.kept._journal._writer.submit
-    with monkeypatch.context() as patched:
-        patched.setattr(Segments, "append", fails_for_want_of_space)
-        patched.setattr(pair.kept._journal._writer, "submit", submit_and_wait)
-        pair.insert(1)
-        with pytest.raises(RuntimeError, match="No space left on device"):
+    def begin_and_wait(pieces: Any) -> None:
+        begin(pieces)
+        let_it_be_done(journal)
+
+    monkeypatch.setattr(journal._executor, "submit", submit_and_wait)
+    monkeypatch.setattr(journal._writer, "begin", begin_and_wait)
+    with commits(size), files_no_longer_than(longest_file_bytes(tmp_path) + 10):
+        before = journal._next_commit
+        while journal._next_commit == before:
+            pair.insert(1)
+        with pytest.raises(PersistenceError, match="File too large"):
             pair.kept.insert_transition(pair._stream.step())
     pair.insert(1)
     pair.reopen()
@@ -190,6 +213,78 @@ def test_an_interrupted_wait_leaves_the_commit_to_the_thread(
 
 def _interrupted(_: Any) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("way", ["plain", "priority"])
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (writer.kernel, "give_order"),
+        (writer.kernel, "take_report"),
+        (Segments, "note_appended"),
+        (Segments, "file_at_end"),
+        (Journal, "_note_written"),
+    ],
+)
+def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
+    owner: Any, name: str, done: bool, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair(way, tmp_path, commit_every=4)
+    pair.insert(6)
+    pair.update()
+    for _ in range(3):
+        called = getattr(owner, name)
+
+        def interrupted(*given: Any, called: Callable[..., Any] = called) -> Any:
+            if done:
+                called(*given)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, interrupted)
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+                for _ in range(20):
+                    sample = pair._stream.step()
+                    pair.kept.insert_transition(sample)
+                    pair.twin.insert_transition(sample)
+        for storage in (pair.kept, pair.twin):
+            storage.insert_transition(sample)
+        pair.insert(5)
+        pair.update()
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
+
+
+@pytest.mark.parametrize("way", ["plain", "priority"])
+def test_a_small_commit_whose_file_was_deleted_is_missed(way: str, tmp_path: Path) -> None:
+    pair = Pair(way, tmp_path, commit_every=4)
+    pair.insert(6)
+    pair.kept._journal.wait()
+    for path in tmp_path.glob("*.steps"):
+        path.unlink()
+    with pytest.raises(PersistenceError, match="is gone, but in memory still"):
+        pair.insert(20)
+    with pytest.raises(PersistenceError):
+        pair.kept.close()
+
+
+def test_a_forked_process_leaves_the_thread_to_its_parent(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path, commit_every=4)
+    pair.insert(11)
+    assert pair.kept._journal._writer._pipes is not None
+    child = os.fork()
+    if child == 0:
+        try:
+            pair.kept.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    pair.insert(20)
+    pair.reopen()
+    pair.assert_same()
+    pair.close()
 
 
 def test_errors_that_are_told_anew_make_room_although_no_step_is_inserted(tmp_path: Path) -> None:

@@ -3,33 +3,19 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from directories import SIZE, Pair, made, small_segments
+from directories import SIZE, Pair, files_no_longer_than, longest_file_bytes, made, small_segments
 from model import Stream, contents, environments
 
 from storages import ReplayBuffer, SampleError
 from storages.persistent import DamageError, PersistenceError, blocks
-
-
-@contextmanager
-def files_no_longer_than(size_bytes: int) -> Iterator[None]:
-    """A disk that is full: files may grow to so many bytes and no further."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def insert_until_refused(storage: Any, stream: Stream) -> list[Any]:
@@ -58,7 +44,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost_once_there_is_room_again(
     pair.update()
     pair.kept.flush()
     safe = pair.kept.ring.steps
-    with files_no_longer_than(max(path.stat().st_size for path in directory.iterdir()) + 100):
+    with files_no_longer_than(longest_file_bytes(directory) + 100):
         for sample in insert_until_refused(pair.kept, pair._stream):
             pair.twin.insert_transition(sample)
         with pytest.raises(PersistenceError, match=f"Steps before {safe} are safe there, .*make room") as refused:
@@ -84,6 +70,7 @@ def test_wherever_a_write_fails_the_next_one_succeeds(
     pair.insert(20)
     pair.kept.flush()
     write, room = os.write, [written]
+    monkeypatch.setattr(blocks, "IN_ONE_PIECE_BYTES", -1)
 
     def full(file: int, data: Any) -> int:
         if not room[0]:
