@@ -113,9 +113,13 @@ class Ours:
 
         return call
 
+    @property
+    def keeps_episodes(self) -> bool:
+        """Whether what it keeps are whole episodes."""
+        return self.storage_class is PersistentEpisodicBuffer
+
     def _made(self, content: Content, folder: Path) -> Storage:
-        whole_episodes = self.storage_class is PersistentEpisodicBuffer
-        size = content.transitions if whole_episodes else content.steps
+        size = content.transitions if self.keeps_episodes else content.steps
         stacked = FRAMES if content.observation.ndim > 4 else 0
         envs = SimpleNamespace(num_envs=content.environments, stacked_frames=stacked)
         where = {"directory": folder} if self.on_disk else {}

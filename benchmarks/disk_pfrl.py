@@ -1,8 +1,12 @@
-"""PFRL's persistent replay buffer: a pickle of each transition in one file, an index of them in another."""
+"""PFRL's persistent replay buffers: a pickle of each transition in one file, an index of them in another.
+
+The episodic one keeps all transitions a second time, as lists of episodes.
+"""
 
 import contextlib
 import io
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ from replay_content import Content
 
 with contextlib.redirect_stderr(io.StringIO()):
     # It imports gym, which speaks of its successor.
-    from pfrl.replay_buffers import PersistentReplayBuffer
+    from pfrl.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer
 
 
 class _Peer:
@@ -66,4 +70,41 @@ def _transitions(content: Content) -> Iterator[dict[str, Any]]:
         yield circle[place % len(circle)]
 
 
-PEERS: list[Keeper] = [_Peer()]
+class _EpisodicPeer(_Peer):
+    name = "PFRL, episodes"
+    promise = "episodes that have ended; two writes for each transition, two for each episode"
+
+    def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
+        buffer = self._made(content, folder)
+        following = _transitions(content)
+        steps, environments = content.done.shape[:2]
+        ends = [
+            int(env) if content.done[step, env, 0] else None for step in range(steps) for env in range(environments)
+        ]
+
+        def call() -> Close:
+            for transition, ended in zip(following, cycle(ends)):
+                buffer.append(**transition)
+                if ended is not None:
+                    buffer.stop_current_episode(env_id=ended)
+            return lambda: _close(buffer)
+
+        return call
+
+    def opening(self, content: Content, folder: Path) -> Callable[[], Opened]:
+        def call() -> Opened:
+            buffer = self._made(content, folder)
+            return Opened(len(buffer), lambda: None, lambda: _close(buffer))
+
+        return call
+
+    def _made(self, content: Content, folder: Path) -> Any:
+        return PersistentEpisodicReplayBuffer(str(folder), content.transitions)
+
+
+def _close(buffer: Any) -> None:
+    buffer.memory.close()
+    buffer.episodic_memory.close()
+
+
+PEERS: list[Keeper] = [_Peer(), _EpisodicPeer()]

@@ -125,9 +125,11 @@ def _journal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable
             {keeper.name: keeper.promise for keeper in keepers},
         )
         for name, times in (("PFRL", _AT_LEAST_TIMES_PFRL), ("torchrl", _AT_LEAST_TIMES_TORCHRL)):
-            for ours in (keeper.name for keeper in (*OURS, AT_ONCE) if name in measured.rows):
-                ratio = measured.ratio(name, ours)
-                target = f"{ours}: at least {times:g}x the rate of {name}"
+            for ours in (keeper for keeper in (*OURS, AT_ONCE) if name in measured.rows):
+                # Episodes are put beside episodes.
+                peer = f"{name}, episodes" if ours.keeps_episodes and f"{name}, episodes" in measured.rows else name
+                ratio = measured.ratio(peer, ours.name)
+                target = f"{ours.name}: at least {times:g}x the rate of {peer}"
                 measured.goals.append(Goal(target, f"{ratio:.1f}x", ratio >= times))
         yield measured
 

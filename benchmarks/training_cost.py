@@ -52,8 +52,8 @@ def block(learner: prl.Learner, steps: int) -> Callable[[], float]:
 
 
 def _scheme(start_steps: int, block_steps: int, directory: Path | None) -> prl.Scheme:
-    # Half of commit_every steps are committed at a time, so that every block holds a commit.
-    storage = prl.ReplayBuffer.create_factory(size=100_000, directory=directory, commit_every=2 * block_steps)
+    # Two thirds of commit_every steps are committed at a time, so that every block holds a commit.
+    storage = prl.ReplayBuffer.create_factory(size=100_000, directory=directory, commit_every=3 * block_steps // 2)
     return prl.Scheme(
         prl.SAC.create_factory(
             lr_pi=3e-4, lr_q=1e-3, lr_alpha=3e-4, start_steps=start_steps, mini_batch_size=256, test_every=0

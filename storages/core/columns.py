@@ -60,7 +60,8 @@ class Columns:
             self._columns[path] = FrameColumn(layout[path], rows, num_envs, _successor_of(path, layout))
         self.stacked = {path: column for path, column in self._columns.items() if isinstance(column, FrameColumn)}
         """The columns of stacked frames."""
-        self._computed: dict[Path, Column] = {}
+        self.computed: dict[Path, Column] = {}
+        """The columns of fields that were computed from the others."""
         self.aside = Aside(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
         for path, column in self.chained():
             self.aside.add(text(path), column.width)
@@ -70,14 +71,14 @@ class Columns:
     # What there is
 
     def __contains__(self, path: Path) -> bool:
-        return path in self._columns or path in self._computed
+        return path in self._columns or path in self.computed
 
     def __getitem__(self, path: Path) -> Column:
-        return self._computed[path] if path in self._computed else self._columns[path]
+        return self.computed[path] if path in self.computed else self._columns[path]
 
     def paths(self) -> list[Path]:
         """Of all columns."""
-        return [*self._columns, *self._computed]
+        return [*self._columns, *self.computed]
 
     def inserted(self) -> Iterable[tuple[Path, Column]]:
         """The columns that samples fill."""
@@ -90,26 +91,26 @@ class Columns:
     @property
     def nbytes(self) -> int:
         """Bytes of all memory."""
-        columns = (*self._columns.values(), *self._computed.values())
+        columns = (*self._columns.values(), *self.computed.values())
         return self._records.nbytes + self.aside.nbytes + sum(column.nbytes for column in columns)
 
     # What is computed from the others
 
     def add_computed(self, path: Path, layout: LeafLayout) -> None:
         """Make room for a field that is computed from the others."""
-        if path not in self._computed:
+        if path not in self.computed:
             data = np.zeros((self._rows, self._num_envs, *layout.shape), layout.dtype)
-            self._computed[path] = Column(layout, data, None, own=True)
+            self.computed[path] = Column(layout, data, None, own=True)
             self._plans = {}
 
     def is_computed(self, path: Path) -> bool:
         """Whether a field was computed from what is stored now."""
-        return path in self._computed
+        return path in self.computed
 
     def drop_computed(self) -> None:
         """What is stored has changed."""
-        if self._computed:
-            self._computed, self._plans = {}, {}
+        if self.computed:
+            self.computed, self._plans = {}, {}
 
     # In
 
@@ -266,7 +267,7 @@ class Columns:
             "arguments": self._arguments,
             "records": self._records,
             "apart": {path: column for path, column in self._columns.items() if column.own},
-            "computed": self._computed,
+            "computed": self.computed,
             "aside": {name: value for name, value in self.aside.__dict__.items() if name != "numbers"},
         }
 
@@ -275,7 +276,7 @@ class Columns:
         self._records[...] = state["records"]
         self._columns.update(state["apart"])
         self.stacked = {path: column for path, column in self._columns.items() if isinstance(column, FrameColumn)}
-        self._computed = state["computed"]
+        self.computed = state["computed"]
         self.aside.__dict__.update(state["aside"])
 
     def _field(self, leaf: LeafLayout, offset: int) -> Array:

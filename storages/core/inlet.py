@@ -92,7 +92,14 @@ class Inlet:
         Returns:
             Whether it was stored. What is wrong with it otherwise, if anything is, has to be found out.
         """
-        arrays = self._arrays_of(sample)
+        if len(sample) != self._keys or not self._compiled:
+            return False
+        try:
+            arrays: Any = self._pick(sample)
+        except KeyError:
+            return False
+        if not self._flat:
+            arrays = self._leaves_of(sample, arrays)
         if arrays is None:
             return False
         if self._stacks:
@@ -164,19 +171,11 @@ class Inlet:
         way[kernel.QUEUE] = data_address(self._aside.queue)
         return way
 
-    def _arrays_of(self, sample: Sample) -> tuple[Any, ...] | None:
-        """The leaves of a sample of just those that there should be; None for any other."""
-        if len(sample) != self._keys or not self._compiled:
-            return None
-        try:
-            arrays: tuple[Any, ...] = self._pick(sample)
-        except KeyError:
-            return None
-        if self._flat:
-            return arrays
+    def _leaves_of(self, sample: Sample, values: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The leaves of fields, of which some are dicts of just those that there should be; None for any others."""
         if not all(isinstance(sample[key], Mapping) and len(sample[key]) == n for key, n in self._leaves.items()):
             return None
-        return tuple(array.get(*name) if name else array for array, name in zip(arrays, self._names, strict=True))
+        return tuple(value.get(*name) if name else value for value, name in zip(values, self._names, strict=True))
 
     def _plain(self, arrays: Sequence[Any]) -> tuple[Array, ...] | None:
         """Arrays in place of tensors, and of what extends arrays; None where something cannot be one."""

@@ -18,6 +18,7 @@ from storages.core.ring import Ring
 InitialError: TypeAlias = float | Literal["largest"]
 _LARGEST_BEFORE_ANY = 1.0
 _MOST_WAITING = 1_000
+_NONE = np.empty(0, np.int64)
 
 
 class Chosen(NamedTuple):
@@ -58,6 +59,7 @@ class Priorities:
         """The largest error that any update gave, 1 before the first."""
         self._changed: NDArray[np.bool_] | None = None
         """(leaves,): whose errors changed since they were last asked for; None as long as nobody asks."""
+        self._any_changed = False
 
     # What the storage tells
 
@@ -133,7 +135,7 @@ class Priorities:
             )
         self._tree.set(rows[:live], self._power(magnitudes[:live]))
         if self._changed is not None:
-            self._changed[rows[:live]] = True
+            self._changed[rows[:live]] = self._any_changed = True
         self.largest_error = max(self.largest_error, largest)
 
     def fill(self, error: float) -> None:
@@ -251,10 +253,11 @@ class Priorities:
         """
         self._catch_up()
         start, changed = self._ring.start, self._changed
-        self._changed = np.zeros(self._leaves, np.bool_)
         if changed is None or everything:
+            self._changed, self._any_changed = np.zeros(self._leaves, np.bool_), False
             return None, self.errors(self._ring.oldest).ravel()
-        leaves = np.flatnonzero(changed)
+        leaves = np.flatnonzero(changed) if self._any_changed else _NONE
+        changed[leaves], self._any_changed = False, False
         offsets = (leaves - start) % self._leaves
         live = offsets < self._ring.live_transitions
         return offsets[live].astype(np.uint32), self._errors[leaves[live]]
@@ -279,7 +282,7 @@ class Priorities:
         self._errors[starts.added % self._leaves] = error
         drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
         if self._changed is not None:
-            self._changed[drawn] = True
+            self._changed[drawn] = self._any_changed = True
         self._tree.set(np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn])))
 
 

@@ -97,7 +97,8 @@ class Ring(LiveRows):
         if steps == self.first or not self._columns.inlet.store_usual(sample, steps, self._ended, check=check):
             self._insert_any(sample)
         self.steps = steps + 1
-        self._columns.drop_computed()
+        if self._columns.computed:
+            self._columns.drop_computed()
 
     def slice_of(self, arrays: Mapping[Path, Array]) -> Slice | None:
         """Many steps (steps, E, ...) as :meth:`insert_slice` takes them; None where each has to be looked at."""

@@ -1,9 +1,9 @@
 r"""On disk: what a storage was told stays, whatever becomes of the process.
 
-Every storage of replay takes ``directory=``. What is inserted into it is committed there by a thread of its own, half
-of ``commit_every`` steps at a time, while the ring that batches are made of stays in memory. The same storage made with
-the same directory again is what it was at the last commit: content, order, priorities, counters and random generator,
-so that the next batch is the same batch. What is promised:
+Every storage of replay takes ``directory=``. What is inserted into it is committed there by a thread of its own, two
+thirds of ``commit_every`` steps at a time, while the ring that batches are made of stays in memory. The same storage
+made with the same directory again is what it was at the last commit: content, order, priorities, counters and random
+generator, so that the next batch is the same batch. What is promised:
 
 - A commit is there as a whole or not at all. A process may be killed at any instant: what was committed is there, what
   was half written is never read, and at most ``commit_every`` steps are missing. An insertion waits rather than break

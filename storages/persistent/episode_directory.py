@@ -205,10 +205,13 @@ class EpisodeDirectory:
     def advance(self, state: State) -> int:
         """Have what can be written, before more comes; returns how many of the oldest episodes are not live any more.
 
+        To be called where :meth:`writable` has just been.
+
         Raises:
             PersistenceError: something could not be written; it will be tried again.
         """
-        running, shelving = self.writable(), self._shelves
+        running, shelving = self.running, self._shelves
+        assert running is not None
         written = shelving.advance(running.journal.written)
         while shelving.is_full:
             running.journal.flush(running.ring, state(), None)

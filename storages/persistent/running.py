@@ -19,6 +19,7 @@ from storages.persistent.recording import Recording
 from storages.transition import DONE, Sample
 
 State = Callable[[], dict[str, Any]]
+_UNKNOWN = -1
 _SEGMENT_BYTES = 4 << 20
 """Of the journal's files: what they hold is soon in the archive."""
 
@@ -69,6 +70,8 @@ class Running:
         self._begun: NDArray[np.int64] = np.zeros(0, np.int64)
         self._too_long_at = 0
         """Number of steps before which no episode that runs can have become too long."""
+        self._put_aside = _UNKNOWN
+        """What had been put aside of the ring after the newest step."""
 
     def recover(self) -> dict[str, Any] | None:
         """Hold what the journal holds; returns what stands beside it, None where there is nothing."""
@@ -77,7 +80,7 @@ class Running:
     def roll_back(self, position: Position) -> dict[str, Any] | None:
         """As :meth:`recover`, as of a commit."""
         state = self.journal.roll_back(self.ring, position)
-        self._begun, self._too_long_at = np.zeros(0, np.int64), 0
+        self._begun, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
         return state
 
     def go_on_from(self, marks: Sequence[int]) -> list[Finished]:
@@ -98,13 +101,14 @@ class Running:
         if ring.live_steps == ring.size:
             self.make_room(2 * ring.size)
             ring = self.ring
-        put_aside = ring.columns.aside.following
         ring.insert(sample)
         if not len(self._begun):
             self._begun = np.full(ring.envs, ring.first)
         # Where nothing was put aside, no episode ended, and none was broken off: as a rule.
-        finished = self._shown() if ring.columns.aside.following != put_aside else []
-        return finished + self.cut()
+        put_aside = ring.columns.aside.following
+        finished = self._shown() if put_aside != self._put_aside else []
+        self._put_aside = put_aside
+        return finished if self.longest is None else finished + self.cut()
 
     def _shown(self) -> list[Finished]:
         """Finish what the newest step shows to be finished."""
@@ -129,7 +133,7 @@ class Running:
         resized.allow_nonfinite = self.ring.allow_nonfinite
         if self.ring.steps:
             resized.put(self.ring.part(self.ring.needed))
-        self.ring = resized
+        self.ring, self._put_aside = resized, _UNKNOWN
 
     def _finish(self, which: NDArray[np.bool_], end: int) -> list[Finished]:
         if not which.any():
@@ -157,6 +161,7 @@ class Running:
         self.ring.reset()
         self.journal.changed()
         self._begun, self._too_long_at = np.full(len(self._begun), self.ring.steps), 0
+        self._put_aside = _UNKNOWN
 
     @property
     def begun(self) -> NDArray[np.int64]:

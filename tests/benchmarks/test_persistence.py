@@ -10,7 +10,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {"journal": 2, "training": 1, "reopening": 1, "bytes": 2}
-PEERS = {"PFRL": "pfrl", "torchrl": "torchrl", "Minari, HDF5": "minari", "Minari, Arrow": "minari"}
+PEERS = {
+    "PFRL": "pfrl",
+    "PFRL, episodes": "pfrl",
+    "torchrl": "torchrl",
+    "Minari, HDF5": "minari",
+    "Minari, Arrow": "minari",
+}
 
 
 @pytest.mark.parametrize("point", TABLES)

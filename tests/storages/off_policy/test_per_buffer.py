@@ -7,8 +7,8 @@ import pytest
 import torch
 from model import ALGORITHM, Stream
 
-from storages import LinearSchedule, PERBuffer
-from storages.transition import ERRORS, INDICES, WEIGHTS
+from storages import LinearSchedule, PERBuffer, Sequences
+from storages.transition import ERRORS, INDICES, MASK, WEIGHTS
 
 
 def filled(size: int = 20, steps: int = 50, num_envs: int = 2, **hyper_parameters: Any) -> tuple[PERBuffer, Stream]:
@@ -82,6 +82,47 @@ def test_new_transitions_may_have_the_largest_error_so_far() -> None:
     storage.insert_transition(stream.step())
     priorities = np.concatenate([np.linspace(1, 5, 40)[2:39], [0.5, 5.0, 5.0]])
     assert_distribution(drawn(storage), first + 2, priorities / priorities.sum())
+
+
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_priorities_do_not_depend_on_when_they_are_asked_for(size: int, stride: int) -> None:
+    if size < stride:
+        pytest.skip("no sequence fits")
+    sequences = None if stride == 1 else Sequences(length=stride, overlap=0)
+    often, seldom = (
+        filled(size, steps=0, alpha=0.7, default_error="largest", sequences=sequences)[0] for _ in range(2)
+    )
+    stream, random = Stream(2, "vector", False, np.random.default_rng(0)), np.random.default_rng(1)
+    for _ in range(60):
+        for _ in range(random.integers(1, 2 * size + 2)):
+            sample = stream.step()
+            for storage in (often, seldom):
+                storage.insert_transition(sample)
+            if often.ring.live_steps >= stride:
+                assert often._choose(1, 1, 1).transitions.shape == (1,)
+        if often.ring.live_steps < stride:
+            continue
+        seed, error = int(random.integers(1_000)), random.exponential()
+        both = []
+        for storage in (often, seldom):
+            storage.seed(seed)
+            (batch,) = storage.generate_batches(1, 8)
+            shape = batch[MASK].shape if MASK in batch else batch[INDICES].shape
+            info = storage.after_gradients(batch, {ERRORS: torch.full(shape, error)})
+            both.append([batch[INDICES].tolist(), batch[WEIGHTS].tolist(), info["storage/mean_priority"]])
+        assert both[0] == both[1]
+
+
+def test_a_default_error_that_changes_holds_for_later_transitions_alone() -> None:
+    storage, stream = filled(steps=0, num_envs=1, default_error=1.0)
+    storage.insert_transition(stream.step())
+    drawn(storage, 1_000)
+    for error, steps in ((1.0, 4), (3.0, 3), (2.0, 2)):
+        storage.update_storage_parameter("default_error", error)
+        for _ in range(steps):
+            storage.insert_transition(stream.step())
+    assert_distribution(drawn(storage), 0, np.array([1.0] * 5 + [3.0] * 3 + [2.0] * 2) / 18)
 
 
 def test_an_error_that_comes_late_lands_on_no_other_transition() -> None:
