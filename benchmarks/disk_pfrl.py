@@ -72,7 +72,8 @@ def _transitions(content: Content) -> Iterator[dict[str, Any]]:
 
 class _EpisodicPeer(_Peer):
     name = "PFRL, episodes"
-    promise = "episodes that have ended; two writes for each transition, two for each episode"
+    promise = "episodes that have ended; each transition twice"
+    share_of_storing = 2  # so that few belong to episodes that have not ended, which it does not write
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
         buffer = self._made(content, folder)

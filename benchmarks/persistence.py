@@ -120,7 +120,7 @@ def _journal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable
             f"(Minari is handed whole episodes)",
             "transitions/s",
             lambda seconds: f"{1 / seconds:,.0f}",
-            in_turn(work, sizes.repetitions),
+            in_turn(work, 2 * sizes.repetitions - 1),
             "a killed process finds again",
             {keeper.name: keeper.promise for keeper in keepers},
         )
