@@ -39,7 +39,7 @@ class Keeper(Protocol):
     share_of_storing: int
     """How many times fewer transitions it is given to store, where as many would take minutes."""
     share_of_filling: int
-    """As much, of what it is to open."""
+    """As much, of what it is to open; 0 where that is not measured."""
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
         """Stores all transitions into a folder that is not there, a step at a time, until the disk has them."""

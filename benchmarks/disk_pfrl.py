@@ -74,6 +74,7 @@ class _EpisodicPeer(_Peer):
     name = "PFRL, episodes"
     promise = "episodes that have ended; each transition twice"
     share_of_storing = 2  # so that few belong to episodes that have not ended, which it does not write
+    share_of_filling = 0
 
     def storing(self, content: Content, folder: Path) -> Callable[[], Close]:
         buffer = self._made(content, folder)
@@ -88,24 +89,17 @@ class _EpisodicPeer(_Peer):
                 buffer.append(**transition)
                 if ended is not None:
                     buffer.stop_current_episode(env_id=ended)
-            return lambda: _close(buffer)
 
-        return call
+            def close() -> None:
+                buffer.memory.close()
+                buffer.episodic_memory.close()
 
-    def opening(self, content: Content, folder: Path) -> Callable[[], Opened]:
-        def call() -> Opened:
-            buffer = self._made(content, folder)
-            return Opened(len(buffer), lambda: None, lambda: _close(buffer))
+            return close
 
         return call
 
     def _made(self, content: Content, folder: Path) -> Any:
         return PersistentEpisodicReplayBuffer(str(folder), content.transitions)
-
-
-def _close(buffer: Any) -> None:
-    buffer.memory.close()
-    buffer.episodic_memory.close()
 
 
 PEERS: list[Keeper] = [_Peer(), _EpisodicPeer()]

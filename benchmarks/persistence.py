@@ -187,7 +187,7 @@ def _reopening(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterab
         ours = [keeper for keeper in OURS if keeper.name != "PERBuffer"]
         work: dict[str, Callable[[], float]] = {}
         remarks = {}
-        for number, keeper in enumerate([*ours, *peers]):
+        for number, keeper in enumerate([*ours, *_filled(peers)]):
             kept = Path(temporary) / str(number)
             content = numbers(sizes.reopened // keeper.share_of_filling)
             keeper.fill(content, kept)
@@ -257,6 +257,10 @@ def _reading(folder: Path) -> Callable[[], float]:
 # Bytes on disk
 
 
+def _filled(peers: list[Keeper]) -> list[Keeper]:
+    return [peer for peer in peers if peer.share_of_filling]
+
+
 def _bytes(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable[Rounds]:
     pickled = PickledList()
     ours = [keeper for keeper in OURS if keeper.name != "PERBuffer"]
@@ -264,10 +268,10 @@ def _bytes(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable[R
         ("CartPole-v1", cartpole, sizes.cartpole),
         ("frames as of Pong, in stacks of 4", pong, sizes.frames),
     ):
-        shares = {keeper.share_of_filling for keeper in [*ours, *peers]}
+        shares = {keeper.share_of_filling for keeper in [*ours, *_filled(peers)]}
         contents = {share: played(transitions // share) for share in shares}
         rows, remarks = {}, {}
-        for keeper in [*ours, *peers, pickled]:
+        for keeper in [*ours, *_filled(peers), pickled]:
             content = contents[keeper.share_of_filling]
             with tempfile.TemporaryDirectory(dir=folder) as temporary:
                 keeper.fill(content, Path(temporary) / "kept")

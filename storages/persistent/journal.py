@@ -115,7 +115,7 @@ class Journal:
         self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
         self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
         self._writer = Writer(self._be_due)
-        self._executor = ThreadPoolExecutor(1, "large commits")
+        self._executor = ThreadPoolExecutor(1, "commits")
         self._begun: _Begun | None = None
         """What ``_writer`` writes: whatever it can, small and into files that go on."""
         self._writing: Future[None] | None = None
@@ -200,8 +200,10 @@ class Journal:
         self._wait()
         if not ring.layout:
             return
-        if ring.steps < self._next_commit:
-            self.due = self._next_commit
+        # As many are missing then as may be: where an interruption has kept a commit from being begun, it has to wait.
+        latest = self.written + self._at_most
+        if ring.steps < min(self._next_commit, latest):
+            self.due = min(self._next_commit, latest)
             return
         commit = self._taken(ring, state(), priorities, self._stands.pinned, everything=False)
         # The more steps in a commit, the less each costs; the fewer, the longer the disk may take until it is waited
@@ -211,7 +213,7 @@ class Journal:
         # Before the thread begins: where it fails at once, it says that the next commit is due now.
         self._next_commit = ring.steps + steps
         self.due = min(self._next_commit, commit.first + most)
-        if self._failed or most == 1:
+        if self._failed or ring.steps >= latest:
             self._write(commit)
             self.due = self._next_commit
         elif not self._begin(commit):

@@ -230,7 +230,7 @@ def _interrupted(_: Any) -> None:
 def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
     owner: Any, name: str, done: bool, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair = Pair(way, tmp_path, commit_every=4)
+    pair = Pair(way, tmp_path, commit_every=6)
     pair.insert(6)
     pair.update()
     for _ in range(3):
@@ -250,7 +250,9 @@ def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
                     pair.twin.insert_transition(sample)
         for storage in (pair.kept, pair.twin):
             storage.insert_transition(sample)
-        pair.insert(5)
+        for _ in range(15):
+            pair.insert()
+            assert pair.kept.ring.steps - pair.kept._journal.written <= 6
         pair.update()
     pair.reopen()
     pair.assert_same()
