@@ -63,9 +63,7 @@ class Inlet:
         self._pick = itemgetter(*(path[0] for path in self._paths))
         self._leaves = {key: sum(path[0] == key for path in layout) for key, *name in layout if name}
         # Compiled code knows no half precision, and not many axes.
-        self._compiled = all(
-            leaf.dtype != np.float16 and leaf.dtype.isnative and len(leaf.shape) < MOST_AXES for leaf in layout.values()
-        )
+        self._compiled = all(leaf.dtype != np.float16 and len(leaf.shape) < MOST_AXES for leaf in layout.values())
         self._fields = np.array(fields, np.int64).reshape(-1, kernel.FIELD_COLUMNS)
         self._sources = np.zeros((len(self._paths), DESCRIBED), np.int64)
         self._expected = np.zeros_like(self._sources)
