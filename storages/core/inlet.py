@@ -215,9 +215,12 @@ class Inlet:
             self._fields[field, kernel.ASIDE] = 0 if name is None else data_address(self._aside.values(name))
 
     def _store_usual_stacks(self, leaves: tuple[Any, ...], step: int, ended: NDArray[np.bool_], check: bool) -> bool:
-        arrays = self._plain(leaves)
-        if arrays is None or not describe(self._sources, id(arrays), id(np.ndarray)):
-            return False
+        arrays = leaves
+        if not describe(self._sources, id(leaves), id(np.ndarray)):
+            plain = self._plain(leaves)
+            if plain is None or not describe(self._sources, id(plain), id(np.ndarray)):
+                return False
+            arrays = plain
         if (self._sources[:, KIND:] != self._expected[:, KIND:]).any():
             return False
         for path, column, source in self._stacks:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from storages.core.fields import Layout
 from storages.core.part import ERRORS, Name
 from storages.core.priorities import Priorities
 from storages.core.ring import Ring
@@ -110,8 +109,6 @@ class Journal:
         except BaseException:
             self._lock.release()
             raise
-        self._manifest_layout: Layout | None = None
-        self._manifest_now: Manifest | None = None
         self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
         self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
         self._writer = Writer(self._be_due)
@@ -298,7 +295,7 @@ class Journal:
         everything: bool,
     ) -> _Commit:
         """What is not on disk, or all that is needed; nothing may be on its way."""
-        number, needed, manifest = self._stands.commit + 1, ring.needed, self._manifest_of(ring)
+        number, needed, manifest = self._stands.commit + 1, ring.needed, Manifest.of(ring)
         part = ring.part(needed if everything else max(self.written, needed))
         end = self._steps.end
         anew = everything or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
@@ -318,16 +315,10 @@ class Journal:
         steps = _to_write(Block(number, part.first, part.steps, facts, arrays))
         return _Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
 
-    def _manifest_of(self, ring: Ring) -> Manifest:
-        if self._manifest_layout is not ring.layout:
-            self._manifest_layout, self._manifest_now = ring.layout, Manifest.of(ring)
-        assert self._manifest_now is not None
-        return self._manifest_now
-
     def _begin(self, commit: _Commit) -> bool:
         """Have a commit written that is written without the interpreter; False where it is not such a one."""
         steps, errors = commit.steps, commit.errors
-        if self._durable or commit.anew or commit.all_errors or commit.manifest is not self._manifest:
+        if self._durable or commit.anew or commit.all_errors or commit.manifest != self._manifest:
             return False
         if isinstance(steps, Block) or isinstance(errors, Block):
             return False
@@ -368,9 +359,9 @@ class Journal:
         """Called by one thread at a time."""
         errors_end = self._errors.end
         try:
-            if commit.manifest is not self._manifest and commit.manifest != self._manifest:
+            if commit.manifest != self._manifest:
                 commit.manifest.write(self.directory, self._durable)
-            self._manifest = commit.manifest
+                self._manifest = commit.manifest
             if commit.errors is not None:
                 self._errors.append(commit.errors, anew=commit.all_errors)
                 if commit.all_errors:

@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
@@ -138,7 +138,12 @@ def data_address(array: NDArray[Any]) -> int:
 
 def kind_of(dtype: np.dtype[Any], axes: int) -> int:
     """A number that tells apart arrays of different dtypes or numbers of axes; in one piece, in C's order."""
-    return dtype.num * 2 * MOST_AXES + min(axes, 2 * MOST_AXES - 1)
+    return _kind(dtype.num, axes)
+
+
+@register_jitable
+def _kind(number: int, axes: int) -> int:
+    return number * 2 * MOST_AXES + min(axes, 2 * MOST_AXES - 1)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -165,8 +170,7 @@ def describe(described: NDArray[np.int64], arrays: int, array_type: int) -> bool
         axes, lengths, dtype = load_int32(array + _AXES), load_int64(array + _SHAPE), load_int64(array + _DTYPE)
         plain = load_int32(array + _FLAGS) & _PLAIN == _PLAIN and load_byte(dtype + _ORDER) != _OTHER_ORDER
         described[position, ADDRESS] = load_int64(array + _DATA)
-        kind = load_int32(dtype + _NUMBER) * 2 * MOST_AXES + min(axes, 2 * MOST_AXES - 1)
-        described[position, KIND] = kind if plain else -1
+        described[position, KIND] = _kind(load_int32(dtype + _NUMBER), axes) if plain else -1
         for axis in range(MOST_AXES):
             described[position, LENGTHS + axis] = load_int64(lengths + 8 * axis) if axis < axes else 0
     return True
