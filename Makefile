@@ -3,13 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test check bench bench-storages bench-persistence learning format clean
+.PHONY: train test test-all check bench bench-storages bench-persistence learning format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
 
-test: $(ENV)  ## all tests
-	$(BIN)/python -m pytest -q -n auto
+test: $(ENV)  ## the tests that are quick, with a quarter of the generated examples
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not long"
+
+test-all: $(ENV)  ## all tests, with all generated examples; the slowest are named
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .

@@ -7,3 +7,7 @@ seconds takes minutes. Processes that tests start inherit it; it is therefore sa
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
+
+from tests.support import profiles
+
+profiles.load()

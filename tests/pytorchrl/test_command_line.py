@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from compositions import dqn_scheme
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
+from tests.support.compositions import dqn_scheme
 
 
 def trained(folder: Path, seed: int = 0) -> Path:

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compositions import dqn_scheme
-from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
@@ -17,6 +15,8 @@ from pytorchrl.experiments import collect_demonstrations
 from storages.persistent import Episode, episodes_of, fill
 from storages.persistent.datasets import FORMATS, open_dataset, return_of, write_dataset
 from storages.transition import ACT, REW
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compositions import assert_equal
-from toys import Counter
 
 import pytorchrl as prl
 from storages.transition import DISCOUNT, DONE, INDICES, OBS, OBS2
+from tests.support.compositions import assert_equal
+from tests.support.toys import Counter
 
 SEQUENCES = prl.Sequences(6, burn_in=2)
 PRIORITIES_AND_RECENCY = prl.EREBuffer.create_factory(

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from compositions import dqn_scheme, ppo_scheme, sac_scheme
 
 import pytorchrl as prl
+from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compositions import dqn_scheme, ppo_scheme, sac_scheme
-from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.inspection import Inspection, inspect_storage
+from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
+from tests.support.toys import Counter
 
 COUNTER = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 5})
 PER = prl.PERBuffer.create_factory(size=20, alpha=0.5, epsilon=0.25, default_error=2.0)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compositions import assert_equal, dqn_scheme
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
 from pytorchrl.scheme import Evaluation
+from tests.support.compositions import assert_equal, dqn_scheme
 
 CLOCKS = ("seconds", "speed/steps_per_second")
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import training_to_kill
-from compositions import assert_equal
-from training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
 from storages.persistent import read_state
 from storages.transition import OBS
+from tests.support import training_to_kill
+from tests.support.compositions import assert_equal
+from tests.support.training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
 
 KILLS = int(os.environ.get("RUN_KILLS", "3"))
 """How often; a few by default, so that the tests stay quick."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
-from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
+from tests.support.compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
+from tests.support.toys import Counter
 
 CLOCKS = ("seconds", "speed/steps_per_second")
 

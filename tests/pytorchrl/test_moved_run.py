@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compositions import assert_equal, dqn_scheme
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.inspection import inspect_storage
 from storages.persistent import read_state
+from tests.support.compositions import assert_equal, dqn_scheme
 
 
 @pytest.fixture(autouse=True)

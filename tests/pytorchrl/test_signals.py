@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compositions import dqn_scheme
-from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
 
 
 class PressesCtrlC(Counter):
@@ -38,7 +38,7 @@ SCRIPT = """
 import os, signal, sys
 import gymnasium
 import pytorchrl as prl
-from compositions import dqn_scheme
+from tests.support.compositions import dqn_scheme
 
 folder, mode, number, times = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 

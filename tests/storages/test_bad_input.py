@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, Stream, contents, environments, map_leaves, replay_buffer
 
 from storages import EmptyStorageError, ReplayBuffer, SampleError
 from storages.core.frames import FrameColumn
 from storages.transition import ACT, DONE, DONE2, IREW, OBS, OBS2, REW, RHS2, TRUNC2
+from tests.support.model import ALGORITHM, Stream, contents, environments, map_leaves, replay_buffer
 
 NUM_ENVS = 2
 

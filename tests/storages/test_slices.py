@@ -8,10 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from directories import WAYS, made
-from episodic import buffer as episodic_buffer
-from model import ALGORITHM, KINDS, Sample, Stream, all_leaves, contents, environments, equal, map_leaves
-from rollouts import SummingActor, summed
 
 from storages import (
     EmptyStorageError,
@@ -25,6 +21,10 @@ from storages import (
 )
 from storages.core.relabel import ACHIEVED, DESIRED
 from storages.transition import ACT, DONE2, ERRORS, FLAGS, LOGP, OBS, OBS2, REW, TRUNC2, VAL
+from tests.support.directories import WAYS, made
+from tests.support.episodic import buffer as episodic_buffer
+from tests.support.model import ALGORITHM, KINDS, Sample, Stream, all_leaves, contents, environments, equal, map_leaves
+from tests.support.rollouts import SummingActor, summed
 
 SIZE = 12
 

@@ -7,11 +7,11 @@ from typing import Any
 import gymnasium as gym
 import pytest
 import torch
-from compositions import SCHEMES, dqn_scheme
-from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.experiments.composition import differences, scheme_from_config
+from tests.support.compositions import SCHEMES, dqn_scheme
+from tests.support.toys import Counter
 
 
 def through_json(scheme: prl.Scheme) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compositions import assert_equal, dqn_scheme, ppo_scheme, sac_scheme
-from toys import Counter, Noise, continuous
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import space_as_data
@@ -18,6 +16,8 @@ from pytorchrl.experiments import CheckpointError, collect_demonstrations, with_
 from storages.persistent import DatasetError, fill
 from storages.persistent.datasets import About, open_dataset
 from storages.transition import ACT, REW, RHS, RHS2
+from tests.support.compositions import assert_equal, dqn_scheme, ppo_scheme, sac_scheme
+from tests.support.toys import Counter, Noise, continuous
 
 
 def counters(num_envs: int = 2, **given: Any) -> Any:

@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from compositions import assert_equal, sac_scheme
 
 import pytorchrl as prl
+from tests.support.compositions import assert_equal, sac_scheme
 
 STEPS = 240
 

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compositions import assert_equal
 
 import pytorchrl as prl
+from tests.support.compositions import assert_equal
 
 SEQUENCES = prl.Sequences(6, burn_in=2)
 STORAGES = {

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
-from toys import Counter
 
 import pytorchrl as prl
 from pytorchrl.scheme.evaluation import evaluate
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
+from tests.support.compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
+from tests.support.toys import Counter
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1")
 PENDULUM = prl.VecEnv.create_factory("Pendulum-v1")

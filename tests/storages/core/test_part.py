@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import KINDS, STACKED_FRAMES, Stream, all_leaves, through_a_file
 
 from storages.core.part import BEFORE, ROWS, Name, Part, fill, spans
 from storages.core.ring import Ring
+from tests.support.model import KINDS, STACKED_FRAMES, Stream, all_leaves, through_a_file
+from tests.support.profiles import examples
 
 SIZE = 7
 
@@ -36,7 +37,7 @@ def bytes_in(ring: Ring) -> Any:
     lengths=st.lists(st.integers(0, SIZE - 1), min_size=1, max_size=12),
     seed=st.integers(0, 50),
 )
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=examples(120), deadline=None, derandomize=True)
 def test_parts_put_behind_one_another_are_the_ring(kind: str, num_envs: int, lengths: list[int], seed: int) -> None:
     stream, whole, parts = Stream(num_envs, kind, True, np.random.default_rng(seed)), ring_for(kind), ring_for(kind)
     taken = 0

@@ -8,7 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import (
+
+from storages import ReplayBuffer, SampleError
+from storages.transition import ACT, DONE2, OBS, OBS2, REW
+from tests.support.model import (
     ALGORITHM,
     KINDS,
     Model,
@@ -24,9 +27,7 @@ from model import (
     replay_buffer,
     through_a_file,
 )
-
-from storages import ReplayBuffer, SampleError
-from storages.transition import ACT, DONE2, OBS, OBS2, REW
+from tests.support.profiles import examples
 
 operations = st.lists(
     st.sampled_from(
@@ -171,7 +172,7 @@ class Machine:
             assert equal(now, then), "something changed after it was handed out"
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=examples(400), deadline=None, derandomize=True)
 @given(
     size=st.one_of(st.integers(1, 4), st.integers(5, 30)),
     num_envs=st.integers(1, 5),

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import all_leaves
 
 from storages.core.transfer import in_one_piece, taken_apart, to_batch
+from tests.support.model import all_leaves
 
 RANDOM = np.random.default_rng(0)
 WHOLE = {

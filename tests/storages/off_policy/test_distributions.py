@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, Stream
 from numpy.typing import NDArray
 
 from storages import EREBuffer, PERBuffer, ReplayBuffer, Sequences
 from storages.transition import ERRORS, INDICES, WEIGHTS
+from tests.support.model import ALGORITHM, Stream
 
 SIZE, ENVS, DRAWS, BATCH = 75, 3, 200_000, 500
 ALPHA, EPSILON, BETA = 0.7, 0.05, 1.0

@@ -8,9 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
-from windows_model import Episodic, assert_windows
 
 from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Storage
 from storages.transition import (
@@ -34,6 +32,9 @@ from storages.transition import (
     WEIGHTS,
     WINDOW,
 )
+from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from tests.support.profiles import examples
+from tests.support.windows_model import Episodic, assert_windows
 
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
@@ -73,7 +74,7 @@ def made(way: str, episodes: Episodes, size: int = 40, n_step: int = 1, seed: in
     reset_at=st.none() | st.integers(1, 40),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_step_of_every_episode_is_what_went_in(
     way: str,
     size: int,

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, Stream
 
 from storages import EREBuffer
 from storages.transition import ERRORS, INDICES
+from tests.support.model import ALGORITHM, Stream
 
 
 def filled(steps: int = 50, num_envs: int = 2, **hyper_parameters: Any) -> EREBuffer:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, GAMMA, contents, equal, through_a_file
 
 from storages import HERBuffer, SampleError
 from storages.transition import (
@@ -22,6 +21,7 @@ from storages.transition import (
     REW,
     TRUNC2,
 )
+from tests.support.model import ALGORITHM, GAMMA, contents, equal, through_a_file
 
 STRATEGIES = ("future", "final", "episode", "random")
 

@@ -13,11 +13,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
 
 from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.core import on_device
 from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2, WEIGHTS
+from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
+from tests.support.profiles import examples
 
 SIZE = 14
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
@@ -56,7 +57,7 @@ def assert_same_batches(one: Storage, other: Storage, updates: int = 3) -> None:
             storage.after_gradients(batch, {ERRORS: errors})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     way=st.sampled_from(sorted(WAYS)),
     kind=st.sampled_from(KINDS),

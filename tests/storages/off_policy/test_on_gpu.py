@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, KINDS, Stream, environments, equal, map_leaves
 
 from storages import EREBuffer, HERBuffer, Sequences, Storage
 from storages.core.on_device import DeviceMemoryError, free_bytes
 from storages.transition import ERRORS, INDICES, MASK, OBS, WEIGHTS
+from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, map_leaves
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, Stream
 
 from storages import LinearSchedule, PERBuffer, Sequences
 from storages.transition import ERRORS, INDICES, MASK, WEIGHTS
+from tests.support.model import ALGORITHM, Stream
 
 
 def filled(size: int = 20, steps: int = 50, num_envs: int = 2, **hyper_parameters: Any) -> tuple[PERBuffer, Stream]:

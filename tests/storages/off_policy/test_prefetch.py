@@ -11,10 +11,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
 
 from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.transition import ERRORS, INDICES, REW, WEIGHTS
+from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
+from tests.support.profiles import examples
 
 SIZE = 16
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
@@ -96,7 +97,7 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("batches ahead")]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     way=st.sampled_from(sorted(WITHOUT_PRIORITIES)),
     kind=st.sampled_from(KINDS),

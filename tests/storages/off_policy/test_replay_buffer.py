@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import (
+
+from storages import ReplayBuffer
+from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
+from tests.support.model import (
     ALGORITHM,
     KINDS,
     Stream,
@@ -20,9 +23,6 @@ from model import (
     replay_buffer,
     through_a_file,
 )
-
-from storages import ReplayBuffer
-from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
 
 
 def filled(kind: str = "vector", size: int = 10, num_envs: int = 3, steps: int = 25, recurrent: bool = False) -> Any:

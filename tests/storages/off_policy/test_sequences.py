@@ -7,8 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
-from windows_model import Expected, assert_sequences
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.transition import (
@@ -27,6 +25,9 @@ from storages.transition import (
     WEIGHTS,
     WINDOW,
 )
+from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
+from tests.support.profiles import examples
+from tests.support.windows_model import Expected, assert_sequences
 
 SIZE = 16
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
@@ -69,7 +70,7 @@ def made(way: str, sequences: Sequences, n_step: int = 1, seed: int = 0, envs: A
     across_episodes=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_every_step_of_every_sequence_is_what_went_in(
     way: str,
     kind: str,

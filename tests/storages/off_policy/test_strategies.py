@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import ALGORITHM, GAMMA, Model, Stream, contents, environments, equal, through_a_file
-from windows_model import Episodic, assert_transitions, assert_windows
 
 from storages import (
     Episodes,
@@ -27,6 +25,8 @@ from storages.transition import (
     REW,
     WEIGHTS,
 )
+from tests.support.model import ALGORITHM, GAMMA, Model, Stream, contents, environments, equal, through_a_file
+from tests.support.windows_model import Episodic, assert_transitions, assert_windows
 
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}

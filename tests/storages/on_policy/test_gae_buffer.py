@@ -1,10 +1,10 @@
 """Generalized advantages: between the one-step error and the whole return, never over the end of an episode."""
 
 import pytest
-from rollouts import GAMMA, buffer, by_observation, step
 
 from storages import GAEBuffer
 from storages.transition import ADV, RET
+from tests.support.rollouts import GAMMA, buffer, by_observation, step
 
 ERRORS = {obs: obs + GAMMA * 10 * (obs + 1) - 10 * obs for obs in (1.0, 2.0, 3.0)}
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import KINDS, Sample, Stream, assert_slice_is, equal, map_leaves
-from rollouts import SummingActor, buffer, expected, summed
 
 from storages import GAEBuffer, VanillaOnPolicyBuffer
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
+from tests.support.model import KINDS, Sample, Stream, assert_slice_is, equal, map_leaves
+from tests.support.profiles import examples
+from tests.support.rollouts import SummingActor, buffer, expected, summed
 
 
 def valued(sample: Sample, number: int) -> Sample:
@@ -31,7 +32,7 @@ def assert_prepared(storage: Any, steps: list[Sample], gamma: float, gae_lambda:
     assert_slice_is({key: value for key, value in data.items() if key not in (RET, ADV)}, steps)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(
     size=st.integers(1, 8),
     num_envs=st.integers(1, 5),

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model import contents, equal, map_leaves, through_a_file
-from rollouts import GAMMA, buffer, by_observation, step
 
 from storages import EmptyStorageError, GAEBuffer, SampleError, VanillaOnPolicyBuffer
 from storages.transition import ADV, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, VAL
+from tests.support.model import contents, equal, map_leaves, through_a_file
+from tests.support.rollouts import GAMMA, buffer, by_observation, step
 
 Make = Callable[..., Any]
 

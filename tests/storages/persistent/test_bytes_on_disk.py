@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from episodic import EpisodesModel, buffer
-from model import Stream
 
 from storages.persistent.blocks import Found, read
+from tests.support.episodic import EpisodesModel, buffer
+from tests.support.model import Stream
 
 
 @pytest.mark.parametrize("kind", ["vector", "frames"])

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
-from model import contents
 
 from storages.persistent import PersistenceError, blocks, journal, segments, writer
 from storages.persistent.journal import Journal
 from storages.persistent.segments import Segments
+from tests.support.directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
+from tests.support.model import contents
 
 
 @pytest.fixture

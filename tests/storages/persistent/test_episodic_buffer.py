@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from episodic import EpisodesModel, Twins, buffer, updated
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import KINDS, Stream, equal, through_a_file
 
 from storages import Episodes, PersistentEpisodicBuffer, SampleError, Sequences
 from storages.persistent import PersistenceError
+from tests.support.episodic import EpisodesModel, Twins, buffer, updated
+from tests.support.model import KINDS, Stream, equal, through_a_file
+from tests.support.profiles import examples
 
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
 WAYS: dict[str, dict[str, Any]] = {
@@ -30,7 +31,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     num_envs=st.integers(1, 3),

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import killing_episodic
 import numpy as np
 import pytest
-from episodic import EpisodesModel, buffer, updated
-from model import Stream, contents
 
 from storages import ReplayBuffer, SampleError
 from storages.persistent import DamageError, PersistenceError, going_back, repair
 from storages.persistent.archive import Archive
+from tests.support import killing_episodic
+from tests.support.episodic import EpisodesModel, buffer, updated
+from tests.support.model import Stream, contents
 
 KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
 """How often; a few by default, so that the tests stay quick."""

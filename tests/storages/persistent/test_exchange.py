@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from directories import WAYS, made
-from episodes import assert_same, assert_same_leaves, episode, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import KINDS, Model, Stream, environments, map_leaves, replay_buffer
 
 from storages import SampleError
 from storages.persistent import DatasetError, Episode, Filled, episodes_of, fill
 from storages.transition import ACT, DONE, DONE2, LOGP, OBS, OBS2, REW, RHS, RHS2, TRUNC2
+from tests.support.directories import WAYS, made
+from tests.support.episodes import assert_same, assert_same_leaves, episode, some
+from tests.support.model import KINDS, Model, Stream, environments, map_leaves, replay_buffer
+from tests.support.profiles import examples
 
 
 def transitions_of(episodes: list[Episode]) -> set[tuple[Any, ...]]:
@@ -51,7 +52,7 @@ def stored_in(storage: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.booleans()), max_size=9),
     num_envs=st.integers(1, 4),

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from directories import SIZE, Pair, files_no_longer_than, longest_file_bytes, made, small_segments
-from model import Stream, contents, environments
 
 from storages import ReplayBuffer, SampleError
 from storages.persistent import DamageError, PersistenceError, blocks
+from tests.support.directories import SIZE, Pair, files_no_longer_than, longest_file_bytes, made, small_segments
+from tests.support.model import Stream, contents, environments
 
 
 def insert_until_refused(storage: Any, stream: Stream) -> list[Any]:

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import filling_disk
 import pytest
+
+from tests.support import filling_disk
 
 DISK_BYTES = 4_000_000
 ALONE = ["unshare", "--user", "--map-root-user", "--mount"]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import killing
+from tests.support import killing
 
 KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
 """How often; a few by default, so that the tests stay quick."""

@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import limited_memory
 import numpy as np
 import pytest
 import torch
-from episodic import Twins, updated
-from model import ALGORITHM, equal, through_a_file
 
 from storages import Episodes, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, DONE, DONE2, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+from tests.support import limited_memory
+from tests.support.episodic import Twins, updated
+from tests.support.model import ALGORITHM, equal, through_a_file
 
 BUDGET = 30_000
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}

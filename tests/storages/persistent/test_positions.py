@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from directories import WAYS, Pair, made, small_segments
-from model import contents, equal, through_a_file
 
 from storages.persistent import PersistenceError, read_state
+from tests.support.directories import WAYS, Pair, made, small_segments
+from tests.support.model import contents, equal, through_a_file
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from directories import WAYS, Pair, made, small_segments
-from model import KINDS, Stream, assert_row_equal, environments, map_leaves
 
 from storages import ReplayBuffer
 from storages.persistent import DamageError, PersistenceError, blocks, repair
 from storages.transition import DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+from tests.support.directories import WAYS, Pair, made, small_segments
+from tests.support.model import KINDS, Stream, assert_row_equal, environments, map_leaves
 
 STEPS, SIZE, COMMIT = 60, 40, 5
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from directories import SIZE, WAYS, Pair, made, small_segments
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from model import ALGORITHM, KINDS, Stream, contents
 
 from storages import NStepReplayBuffer, PERBuffer, ReplayBuffer
 from storages.transition import REW
+from tests.support.directories import SIZE, WAYS, Pair, made, small_segments
+from tests.support.model import ALGORITHM, KINDS, Stream, contents
+from tests.support.profiles import examples
 
 STEP = st.sampled_from(["insert"] * 8 + ["update", "update", "flush", "reopen", "reset", "overwrite", "roll back"])
 
@@ -27,7 +28,7 @@ STEP = st.sampled_from(["insert"] * 8 + ["update", "update", "flush", "reopen", 
     actions=st.lists(STEP, min_size=10, max_size=60),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_happened_a_storage_made_again_is_the_one_that_was(
     way: str, kind: str, num_envs: int, commit_every: int, actions: list[str], seed: int
 ) -> None:

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from episodic import EpisodesModel, buffer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model import ALGORITHM, Stream
-from windows_model import assert_windows
 
 from storages import Episodes, PersistentEpisodicBuffer
 from storages.persistent import episodes_of
 from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
+from tests.support.episodic import EpisodesModel, buffer
+from tests.support.model import ALGORITHM, Stream
+from tests.support.profiles import examples
+from tests.support.windows_model import assert_windows
 
 PRIORITIES: dict[str, Any] = {"alpha": 1.0, "beta": 0.5, "default_error": 1.0}
 SIZE = 100
@@ -23,7 +24,7 @@ SIZE = 100
 BUDGET = 40_000
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     kind=st.sampled_from(["vector", "dict", "dict of frames"]),
     num_envs=st.integers(1, 3),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from toys import Counter, continuous
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.bodies import MLP, NatureCNN, features_of
 from pytorchrl.agent.actors.heads import ActionScale, GaussianHead
+from tests.support.toys import Counter, continuous
 
 
 def spaces_of(observation: gym.Space[Any], action: gym.Space[Any]) -> Any:

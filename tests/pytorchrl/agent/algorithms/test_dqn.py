@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import copies, envs_with, first_adam_step, numpy, replayed
 from gymnasium import spaces
-from toys import continuous
 
 import pytorchrl as prl
 from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import copies, envs_with, first_adam_step, numpy, replayed
+from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import OBSERVATION_SIZE, copies, envs_with, numeric_gradient, numpy
 from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES
 from storages.transition import ACT, ADV, LOGP, OBS, RET, VAL
+from tests.support.by_hand import OBSERVATION_SIZE, copies, envs_with, numeric_gradient, numpy
 
 SIZE = 8
 

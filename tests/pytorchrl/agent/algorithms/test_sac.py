@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from by_hand import copies, envs_with, first_adam_step, numeric_gradient, numpy, replayed
 from gymnasium import spaces
-from toys import continuous
 
 import pytorchrl as prl
 from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import copies, envs_with, first_adam_step, numeric_gradient, numpy, replayed
+from tests.support.toys import continuous
 
 ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
 SPACE = spaces.Box(-3.0, 1.0, (2,), np.float32)

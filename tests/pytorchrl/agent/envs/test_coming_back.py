@@ -8,14 +8,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
-from compositions import assert_equal
 from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import Counter, Noise
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK, ActionLog
+from tests.support.compositions import assert_equal
+from tests.support.profiles import examples
+from tests.support.toys import Counter, Noise
 
 
 def actions_of(envs: prl.VecEnv, generator: np.random.Generator) -> Any:
@@ -224,7 +225,7 @@ def test_environments_that_never_began_have_nothing_to_come_back_to() -> None:
         ENVIRONMENTS["noise"]().state_dict()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(
     num_envs=st.integers(1, 3),
     width=st.integers(0, 2),

@@ -9,10 +9,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
-from toys import Counter, Noise
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import random_actions
+from tests.support.toys import Counter, Noise
 
 
 def leaf(observation: Any) -> Any:

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from numpy.typing import NDArray
 
 from storages.core.kernels.sum_tree import LARGEST_MASS, SumTree
+from tests.support.profiles import examples
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -163,9 +164,10 @@ class TreeBesideAnArray(RuleBasedStateMachine):
 def test_a_hundred_thousand_operations_agree_with_a_plain_array() -> None:
     TreeBesideAnArray.operations = 0
     run_state_machine_as_test(
-        TreeBesideAnArray, settings=settings(max_examples=250, stateful_step_count=50, deadline=None, derandomize=True)
+        TreeBesideAnArray,
+        settings=settings(max_examples=examples(250), stateful_step_count=50, deadline=None, derandomize=True),
     )
-    assert TreeBesideAnArray.operations > 100_000
+    assert TreeBesideAnArray.operations > 400 * examples(250)
 
 
 @pytest.mark.parametrize("size", SIZES)

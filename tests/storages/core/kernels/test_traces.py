@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages.core.kernels.returns import generalized_advantages, lambda_returns, retrace, vtrace
+from tests.support.profiles import examples
 
 GAMMA = 0.95
 
@@ -43,7 +44,7 @@ rollouts = st.builds(
     c_bar=st.sampled_from([0.5, 1.0, 2.0]),
     trace_lambda=st.sampled_from([0.0, 0.7, 1.0]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_vtrace_is_the_sum_of_its_definition(
     rollout: Rollout, rho_bar: float, c_bar: float, trace_lambda: float
 ) -> None:
@@ -71,7 +72,7 @@ def test_vtrace_is_the_sum_of_its_definition(
 
 
 @given(rollout=rollouts, trace_lambda=st.sampled_from([0.0, 0.7, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_retrace_is_the_sum_of_its_definition(rollout: Rollout, trace_lambda: float) -> None:
     r = rollout
     targets = np.empty_like(r.rewards)
@@ -92,7 +93,7 @@ def test_retrace_is_the_sum_of_its_definition(rollout: Rollout, trace_lambda: fl
 
 
 @given(rollout=rollouts, trace_lambda=st.sampled_from([0.0, 0.7, 1.0]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_lambda_returns_are_the_mean_of_n_step_returns(rollout: Rollout, trace_lambda: float) -> None:
     r = rollout
     returns = np.empty_like(r.rewards)

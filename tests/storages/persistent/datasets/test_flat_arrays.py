@@ -113,7 +113,7 @@ def test_names_can_be_told(write: Any, tmp_path: Path) -> None:
 
 
 def test_a_replay_buffer_is_filled_from_flat_arrays(tmp_path: Path) -> None:
-    from model import replay_buffer
+    from tests.support.model import replay_buffer
 
     storage = replay_buffer(20)
     fill(storage, open_dataset(d4rl(tmp_path, steps(terminals=TERMINALS, timeouts=TIMEOUTS))))

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from directories import made, small_segments
-from episodes import assert_same, episode, some
-from episodic import buffer
-from model import Stream
 
 from storages.persistent import DamageError, DatasetError, Episode, episodes_of, fill
 from storages.persistent.datasets import (
@@ -30,6 +26,10 @@ from storages.persistent.datasets import (
     write_dataset,
 )
 from storages.transition import REW
+from tests.support.directories import made, small_segments
+from tests.support.episodes import assert_same, episode, some
+from tests.support.episodic import buffer
+from tests.support.model import Stream
 
 DISCRETE: Space = {"type": "Discrete", "dtype": "int64", "start": 0, "n": 4}
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from episodes import KINDS, assert_same, episode, some
 
 from storages.persistent import DatasetError, Episode
 from storages.persistent.datasets import FORMATS, About, open_dataset, write_dataset
 from storages.transition import ACT, LOGP, REW
+from tests.support.episodes import KINDS, assert_same, episode, some
 
 minari = pytest.importorskip("minari")
 h5py = pytest.importorskip("h5py")

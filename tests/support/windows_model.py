@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from model import GAMMA, Model
 
 from storages import Episodes, Sequences
 from storages.transition import (
@@ -30,6 +29,7 @@ from storages.transition import (
     UNSORTED_INDICES,
     WINDOW,
 )
+from tests.support.model import GAMMA, Model
 
 
 @dataclass

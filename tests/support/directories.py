@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from model import ALGORITHM, Stream, contents, environments, equal
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.episodes import Episodes
 from storages.persistent import blocks, journal
 from storages.transition import ERRORS, MASK
+from tests.support.model import ALGORITHM, Stream, contents, environments, equal
 
 SIZE = 12
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}

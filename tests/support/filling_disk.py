@@ -11,12 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import killing
-import killing_episodic
 import torch
-from killing import sample
 
 from storages.persistent import PersistenceError
+from tests.support import killing, killing_episodic
+from tests.support.killing import sample
 
 COMMIT_EVERY = 20
 BALLAST_BYTES = 1_500_000

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from model import ALGORITHM, Model, Stream, all_leaves, assert_row_equal, environments, equal, map_leaves
-from windows_model import Episodic
 
 from storages import PersistentEpisodicBuffer
 from storages.transition import DISCOUNT, DONE, DONE2, ERRORS, INDICES, OBS, OBS2, REW, RHS, RHS2, TRUNC2, WEIGHTS
+from tests.support.model import ALGORITHM, Model, Stream, all_leaves, assert_row_equal, environments, equal, map_leaves
+from tests.support.windows_model import Episodic
 
 Transition = tuple[dict[str, Any], int]
 """A step, and which environment in it."""

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import killing
 import numpy as np
 import torch
-from episodic import EpisodesModel
-from forked import Told, live_until_killed
-from killing import COMMIT_EVERY, FLUSH_EVERY, sample
 
 from storages import PersistentEpisodicBuffer
+from tests.support import killing
+from tests.support.episodic import EpisodesModel
+from tests.support.forked import Told, live_until_killed
+from tests.support.killing import COMMIT_EVERY, FLUSH_EVERY, sample
 
 SIZE = 800
 CHECKPOINT_EVERY = 29

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from forked import Told, live_until_killed
 
 from storages import EREBuffer
 from storages.persistent import journal
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
+from tests.support.forked import Told, live_until_killed
 
 NUM_ENVS, WIDTH, SIZE = 8, 500, 60
 COMMIT_EVERY = (1, 2, 9, 40)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from model import ALGORITHM
 
 from storages import Episodes, PersistentEpisodicBuffer, Sequences
 from storages.persistent import Episode
 from storages.transition import ACT, MASK, OBS, OBS2, REW
+from tests.support.model import ALGORITHM
 
 LENGTH = 50
 OBSERVATION = 256

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from model import Sample, all_leaves, map_leaves
 
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, OBS2, RET, REW, RHS, RHS2, TRUNC2, VAL
+from tests.support.model import Sample, all_leaves, map_leaves
 
 GAMMA = 0.9
 

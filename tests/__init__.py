@@ -1,0 +1,1 @@
+"""The tests of `storages`, `pytorchrl`, the examples and the documentation."""

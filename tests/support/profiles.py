@@ -1,0 +1,23 @@
+"""How many examples hypothesis tries: a quarter of what a test names, all of them in CI, ten times as many at night.
+
+Chosen by the variable ``HYPOTHESIS_PROFILE``: ``quick`` (the default), ``full`` or ``nightly``.
+"""
+
+import os
+
+from hypothesis import settings
+
+_SHARES = {"quick": 0.25, "full": 1.0, "nightly": 10.0}
+_FEWEST = 5
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+
+
+def examples(count: int) -> int:
+    """The number of examples to try in this profile, where a full run tries `count`."""
+    return max(_FEWEST, round(count * _SHARES[PROFILE]))
+
+
+def load() -> None:
+    """Make the profile that of tests that name no number of examples."""
+    settings.register_profile(PROFILE, max_examples=examples(settings().max_examples), deadline=None)
+    settings.load_profile(PROFILE)
