@@ -1,6 +1,6 @@
 """SAC finds its way through a maze by hindsight: ``python examples/sac_her_pointmaze.py --help`` lists what can be set.
 
-Needs ``pip install "pytorchrl[robotics]"``.
+Needs ``pip install gymnasium-robotics``.
 """
 
 import time

@@ -8,6 +8,12 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from tests.support import profiles
+import pytest
+
+from tests.support import budget, profiles
 
 profiles.load()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(budget.Budget(), "budget")

@@ -79,7 +79,7 @@ def make_writers(
     return writers
 
 
-_INSTALLED_BY = {"wandb": "pip install wandb", "tensorboard": 'pip install "pytorchrl[tensorboard]"'}
+_INSTALLED_BY = {"wandb": "pip install wandb", "tensorboard": "pip install tensorboard"}
 
 
 def _is_installed(package: str) -> bool:

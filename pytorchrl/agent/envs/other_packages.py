@@ -8,8 +8,8 @@ import importlib.util
 
 import gymnasium as gym
 
-EXTRAS = 'pip install "pytorchrl[mujoco]", "pytorchrl[atari]", "pytorchrl[box2d]", "pytorchrl[robotics]"'
-"""What installs the packages that environments need, for messages."""
+EXTRAS = 'pip install "gymnasium[mujoco]", "gymnasium[atari]" opencv-python, "gymnasium[box2d]", or gymnasium-robotics'
+"""Commands that install the packages that environments need, for messages."""
 
 _PACKAGES = ("ale_py", "gymnasium_robotics")
 

@@ -241,7 +241,7 @@ def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]
         return gym.make(env, **arguments)
     except gym.error.DependencyNotInstalled as error:
         raise gym.error.DependencyNotInstalled(
-            f"VecEnv: {env} needs a package that is not installed: {error} The extras are {EXTRAS}"
+            f"VecEnv: {env} needs a package that is not installed: {error} Install it with {EXTRAS}"
         ) from error
 
 

@@ -5,7 +5,7 @@ of numpy's arrays (``.npz``; stable-baselines3's, or anybody's, whose names are 
 all of them are data sets (:class:`Dataset`), which yield an :class:`~storages.persistent.episode.Episode` at a time.
 :func:`write_dataset` writes Minari's layouts, which the package ``minari`` opens, and our own ``.npz``.
 
-HDF5 needs the package h5py, Arrow and Parquet need pyarrow: ``pip install "pytorchrl[data]"``. Nothing that is read can
+HDF5 needs the package h5py, Arrow and Parquet need pyarrow: ``pip install h5py pyarrow``. Nothing that is read can
 run code: arrays of objects are refused, and no environment is made of what a file says about one.
 """
 

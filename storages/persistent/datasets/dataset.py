@@ -101,6 +101,6 @@ def damage_named(path: Path) -> Iterator[None]:
         raise DatasetError(f"{path} is damaged, or not what it seems: {error!r}") from error
 
 
-def needs_extra(package: str, what: object) -> DatasetError:
+def needs_package(package: str, what: object) -> DatasetError:
     """That a package is missing, and how to get it."""
-    return DatasetError(f'{what} needs the package {package}; pip install "pytorchrl[data]" gets it')
+    return DatasetError(f"{what} needs the package {package}; pip install {package}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from storages.persistent.datasets.dataset import needs_extra
+from storages.persistent.datasets.dataset import needs_package
 from storages.persistent.datasets.pictures import from_jpeg
 from storages.persistent.errors import DatasetError
 from storages.transition import Array
@@ -73,5 +73,5 @@ def _h5py(what: object) -> Any:
     try:
         import h5py
     except ModuleNotFoundError:
-        raise needs_extra("h5py", what) from None
+        raise needs_package("h5py", what) from None
     return h5py

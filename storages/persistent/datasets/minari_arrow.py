@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from storages.persistent.datasets.columns import Columns, ColumnsReader, ColumnsWriter, Key
-from storages.persistent.datasets.dataset import needs_extra
+from storages.persistent.datasets.dataset import needs_package
 from storages.persistent.datasets.pictures import from_jpeg
 from storages.persistent.datasets.spaces import Leaf
 from storages.persistent.errors import DatasetError
@@ -175,5 +175,5 @@ def _pyarrow(what: object) -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.dataset as tables
     except ModuleNotFoundError:
-        raise needs_extra("pyarrow", what) from None
+        raise needs_package("pyarrow", what) from None
     return pa, tables

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from storages.persistent.datasets.dataset import needs_extra
+from storages.persistent.datasets.dataset import needs_package
 from storages.persistent.errors import DatasetError
 from storages.transition import Array
 
@@ -19,7 +19,7 @@ def from_jpeg(pictures: Iterable[bytes], where: str) -> Array:
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise needs_extra("pillow", where) from None
+        raise needs_package("pillow", where) from None
     try:
         return np.stack([np.array(Image.open(io.BytesIO(picture), formats=["JPEG"]), np.uint8) for picture in pictures])
     except (OSError, ValueError) as error:

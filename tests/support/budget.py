@@ -1,0 +1,74 @@
+"""Names the tests that take more processor time than a quick test may, and are not marked as long.
+
+Loaded by ``tests/conftest.py``. Counted are this process and the children that a test waited for, without the time in
+which numba compiles, because that depends on what earlier runs have left in its cache.
+"""
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from numba.core import event
+
+BUDGET_SECONDS = 3.0
+_PROPERTY = "processor_seconds"
+
+
+class _CompileTime(event.Listener):  # type: ignore[misc]
+    """Seconds that numba has spent compiling in this process, nested compilations counted once."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0
+        self._began = 0.0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._began = processor_seconds()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += processor_seconds() - self._began
+
+
+def processor_seconds() -> float:
+    """User and system time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+class Budget:
+    """The plugin: measures each test in the process that runs it, and reports in the one that prints."""
+
+    def __init__(self) -> None:
+        self.over: dict[str, float] = {}
+        self._compiling = _CompileTime()
+        event.register("numba:compile", self._compiling)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._began = processor_seconds() - self._compiling.seconds
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "teardown" and item.get_closest_marker("long") is None:
+            spent = processor_seconds() - self._compiling.seconds - self._began
+            report.user_properties.append((_PROPERTY, spent))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        spent = dict(report.user_properties).get(_PROPERTY) if report.when == "teardown" else None
+        if isinstance(spent, float) and spent > BUDGET_SECONDS:
+            self.over[report.nodeid] = spent
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.over:
+            terminalreporter.section(f"over {BUDGET_SECONDS:g} s of processor time and not marked as long")
+            for name, spent in sorted(self.over.items(), key=lambda each: -each[1]):
+                terminalreporter.write_line(f"{spent:6.1f} s  {name}")

@@ -1,0 +1,26 @@
+"""What people are asked to install: never this package by name from an index, where the name is another project's."""
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BY_NAME = re.compile(r"""pytorchrl\[|pip3? install (-\S+ )*["']?pytorchrl\b""")
+
+
+def test_nothing_tells_people_to_install_this_package_from_an_index() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    names = listed.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("[!.]*/**/*.py")]
+    files = [ROOT / name for name in names if Path(name).suffix in {".py", ".md", ".toml", ".txt", ""}]
+    assert len(files) > 100
+    wrong = [file for file in files if file != Path(__file__) and file.is_file() and BY_NAME.search(file.read_text())]
+    assert not wrong
+
+
+def test_the_extra_for_atari_brings_what_the_preprocessing_of_its_frames_imports() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = {re.split(r"[><=;\[ ]", each)[0] for each in requires("gymnasium") or [] if "cv" in each}
+    assert any("opencv" in package for package in needed)
+    assert any(package.startswith("opencv-python") for package in extras["atari"])
