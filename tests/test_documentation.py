@@ -11,8 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TRAINS = re.compile(r"prl\.Learner|^python ", re.MULTILINE)
+"""What a block says that takes seconds: it trains an agent, or starts commands."""
 BLOCKS = [
-    pytest.param(language, code, id=f"{page.name}-{number}")
+    pytest.param(language, code, id=f"{page.name}-{number}", marks=[pytest.mark.long] if TRAINS.search(code) else [])
     for page in PAGES
     for number, (language, code) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
 ]

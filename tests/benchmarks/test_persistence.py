@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = {"journal": 2, "training": 1, "reopening": 1, "bytes": 2}
 PEERS = {

@@ -1,6 +1,6 @@
 """The examples: each trains by a call, and is a script whose every shown hyper-parameter can be set."""
 
-import subprocess
+import runpy
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -38,7 +38,9 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted(EXAMPLES)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith("sac") else name for name in EXAMPLES]
+)
 def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tmp_path: Path) -> None:
     if name == "sac_her_pointmaze":
         pytest.importorskip("gymnasium_robotics")
@@ -52,13 +54,17 @@ def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tm
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_setting_of_an_example_is_an_option_with_a_text(name: str) -> None:
-    finished = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--help"], capture_output=True, text=True, check=True
-    )
+def test_every_setting_of_an_example_is_an_option_with_a_text(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(ROOT / "examples" / f"{name}.py")
+    monkeypatch.setattr(sys, "argv", [script, "--help"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(script, run_name="__main__")
+    printed = capsys.readouterr().out
     for field in fields(EXAMPLES[name].Arguments):
         option = f"--{field.name.replace('_', '-')}"
-        described = finished.stdout[finished.stdout.index(option) + len(option) :]
+        described = printed[printed.index(option) + len(option) :]
         assert len(described.split("--")[0].split()) > 3, f"{option} has no text"
 
 
@@ -67,6 +73,7 @@ def test_every_setting_of_an_example_is_an_option_with_a_text(name: str) -> None
     ("name", "threshold"),
     [("dqn_cartpole", 450), ("dqn_her_bitflipping", -11.5), ("ppo_cartpole", 475), ("sac_pendulum", -160)],
 )
+@pytest.mark.long
 def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:
     example = EXAMPLES[name]
     learner = example.train(example.Arguments(log_dir=tmp_path / "run", test_every=0))
@@ -76,6 +83,7 @@ def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:
     assert evaluation.mean_return >= threshold
 
 
+@pytest.mark.long
 def test_without_hindsight_the_pattern_of_bits_is_hardly_ever_reached(tmp_path: Path) -> None:
     arguments = dqn_her_bitflipping.Arguments(her_ratio=0.0, log_dir=tmp_path / "run")
     learner = dqn_her_bitflipping.train(arguments)

@@ -30,6 +30,7 @@ WHAT_THE_WRITER_DECIDES = ("unwritten", "marks")
 """How much a thread had moved from the journal to the archive when the state was taken; nothing else follows."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_that_is_killed_and_resumed_is_the_run_that_was_never_killed(case: str, tmp_path: Path) -> None:
     live(case, tmp_path / "whole")

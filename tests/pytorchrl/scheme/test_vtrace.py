@@ -10,7 +10,7 @@ import pytorchrl as prl
 from storages.transition import DONE, LOGP, RET, VAL
 
 
-@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
 def test_ppo_learns_cartpole_from_v_trace(memory: Any, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     scheme = prl.Scheme(

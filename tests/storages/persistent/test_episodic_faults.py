@@ -18,8 +18,9 @@ from storages.persistent.archive import Archive
 from tests.support import killing_episodic
 from tests.support.episodic import EpisodesModel, buffer, updated
 from tests.support.model import Stream, contents
+from tests.support.profiles import examples
 
-KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
+KILLS = int(os.environ.get("STORAGE_KILLS", examples(12)))
 """How often; a few by default, so that the tests stay quick."""
 
 

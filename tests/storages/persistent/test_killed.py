@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from tests.support import killing
+from tests.support.profiles import examples
 
-KILLS = int(os.environ.get("STORAGE_KILLS", "12"))
+KILLS = int(os.environ.get("STORAGE_KILLS", examples(12)))
 """How often; a few by default, so that the tests stay quick."""
 
 

@@ -146,6 +146,7 @@ def test_short_episodes_do_not_exceed_the_budget(length: int, tmp_path: Path) ->
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts, and limits, all private memory of a process")
+@pytest.mark.long
 def test_a_process_that_may_have_a_quarter_of_the_data_in_memory_draws_all_of_it(tmp_path: Path) -> None:
     budget, slack = 32 << 20, 32 << 20
     episodes = 4 * budget // (limited_memory.LENGTH * limited_memory.BYTES_OF_A_STEP) + 1

@@ -136,6 +136,7 @@ def test_memory_stays_within_the_budget(sequences: Episodes, packed: bool, tmp_p
         storage.close()
 
 
+@pytest.mark.long
 def test_the_error_of_an_episode_is_known_when_it_comes_back(tmp_path: Path) -> None:
     storage = filled(tmp_path, [5] * 600, sequences=Episodes(eta=1.0), **PRIORITIES)
     error_of = lambda episode: 0.1 + episode % 7  # noqa: E731
