@@ -1,6 +1,7 @@
 """Environments: vectors of them, their spaces."""
 
 from pytorchrl.agent.envs.bit_flipping import BitFlipping
+from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pendulum_without_velocity
 from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
@@ -9,6 +10,7 @@ from pytorchrl.agent.envs.vec_env import Resumption, VecEnv, VecStep
 
 __all__ = [
     "BitFlipping",
+    "EpisodeRecord",
     "Resumption",
     "ScaleReward",
     "SelectObservation",

@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecorder
 from pytorchrl.agent.envs.lasting_state import lasting_state, layers_that_last, load_lasting_state
 
 
@@ -18,18 +19,21 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
 
     Args:
         env: with all its wrappers.
+        recorder: of the environment below the wrappers; episodes that finished are reported in ``info``.
         replays: False repeats nothing: it comes back to a new episode.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], replays: bool = True) -> None:
+    def __init__(self, env: gym.Env[Any, Any], recorder: EpisodeRecorder, replays: bool = True) -> None:
         super().__init__(env)
-        # Not one call more in every step.
-        self.step = env.step  # type: ignore[method-assign]
+        if env is recorder.env:
+            # Each of its episodes ends in a reset, which reports it: not one call more in every step.
+            self.step = env.step  # type: ignore[method-assign]
         self.seed_due = False
         """Whether the next episode gets a seed."""
         self.saved: Mapping[str, Any] = {}
         """What :meth:`replay` comes back to: what :meth:`history` said, the ``actions`` since the seed (steps, *action)
         and, as the vector environment showed them, the ``observation`` and ``reward`` that they led to."""
+        self._recorder = recorder
         self._replays = replays
         self._layers = layers_that_last(env)
         self._lasting: list[Any] = []
@@ -43,9 +47,15 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             self._seeds = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         elif self.seed_due:
             seed = self._draw_seed()
-        else:
-            return self.env.reset(options=options)
-        return self._begin(seed, options)
+        observation, info = self.env.reset(options=options) if seed is None else self._begin(seed, options)
+        return observation, self._with_finished(info)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step; reports episodes that a wrapper goes on from."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if not (terminated or truncated):
+            info = self._with_finished(info)
+        return observation, reward, terminated, truncated, info
 
     def history(self) -> dict[str, Any]:
         """The seed, what lasted over episodes when it was given, and where later seeds come from."""
@@ -54,6 +64,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             "seed_due": self.seed_due,
             "lasting": self._lasting if self._replays else lasting_state(self._layers),
             "seeds": self._seeds.bit_generator.state,
+            "episode": [self._recorder.episode_return, self._recorder.length],
         }
 
     def replay(self) -> tuple[Any, bool]:
@@ -74,13 +85,20 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
                     observation, _ = self.reset()
             if _shows(observation, saved["observation"]) and _shows(reward, np.float64(saved["reward"])):
                 self.seed_due = saved["seed_due"]
+                self._recorder.go_on(*saved["episode"])
                 return observation, True
-        return self._begin(self._draw_seed(), None)[0], False
+        observation, _ = self._begin(self._draw_seed(), None)
+        self._recorder.go_on(0.0, 0)
+        return observation, False
 
     def _begin(self, seed: int, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         self._lasting = lasting_state(self._layers)
         self._seed, self.seed_due = seed, False
         return self.env.reset(seed=seed, options=options)
+
+    def _with_finished(self, info: dict[str, Any]) -> dict[str, Any]:
+        finished = self._recorder.take_finished()
+        return info | {FINISHED: finished} if finished else info
 
     def _draw_seed(self) -> int:
         return int(self._seeds.integers(2**32))

@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord, EpisodeRecorder
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.histories import Histories
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
@@ -93,11 +94,12 @@ class VecEnv(Component):
             if os.getpid() != process:
                 signals.heed()
             made = _make(env, dict(env_kwargs or {}))
+            recorder = EpisodeRecorder(made)
             for wrapper in wrappers:
                 made = _wrap(made, wrapper)
             found.append(frames_stacked_by(made))
             specs.append(made.spec)
-            return Replayable(made, replay_on_resume)
+            return Replayable(made, recorder, replay_on_resume)
 
         self._make = make
         self._one: gym.Env[Any, Any] | None = None
@@ -112,6 +114,8 @@ class VecEnv(Component):
         # The first is always made in this process, in "async" mode too: it tells the spaces.
         self.stacked_frames: int | Mapping[str, int] = found[0] if stacked_frames is None else stacked_frames
         """Of how many frames an observation is a stack; 0 where it is none."""
+        self.finished_episodes: list[EpisodeRecord] = []
+        """The environments' own episodes that finished in the last step, with their returns before any wrapper."""
         self._spec = specs[0]
         try:
             check_observation_space(self.observation_space, type(self).__name__)
@@ -158,6 +162,7 @@ class VecEnv(Component):
         seeds: list[int | None] = [int(word) for word in sequence.generate_state(self.num_envs)]
         observation, _ = self._envs.reset(seed=seeds)
         self._histories.begin(observation)
+        self.finished_episodes = []
         return with_trailing_axis(observation, self.observation_space)
 
     def step(self, actions: NDArray[Any]) -> VecStep:
@@ -172,6 +177,10 @@ class VecEnv(Component):
             # Of one dtype, so that they repeat to the bit.
             actions = actions.astype(self._action_dtype)
         observation, reward, terminated, truncated, infos = self._envs.step(actions)
+        self.finished_episodes = []
+        if FINISHED in infos:
+            self.finished_episodes = _records(infos.pop(FINISHED))
+            del infos[f"_{FINISHED}"]
         next_observation = observation
         ended: Sequence[int] = ()
         if "final_obs" in infos:
@@ -204,6 +213,7 @@ class VecEnv(Component):
             ValueError: it was saved with another number of environments.
         """
         observation, came_back = self._histories.load_state_dict(state)
+        self.finished_episodes = []
         return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
 
     @property
@@ -259,6 +269,15 @@ def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
         return wrapped
     made: gym.Env[Any, Any] = wrapper(env)
     return made
+
+
+def _records(finished: NDArray[Any]) -> list[EpisodeRecord]:
+    """The episodes that each environment reports, by environment."""
+    return [
+        EpisodeRecord(env, episode_return, length)
+        for env, episodes in enumerate(finished)
+        for episode_return, length in episodes or ()
+    ]
 
 
 def _with_last_observations(observation: Any, last: NDArray[Any], ended: Sequence[int]) -> Any:

@@ -1,0 +1,88 @@
+"""Returns and lengths of an environment's own episodes, below all wrappers that change rewards or cut episodes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+FINISHED = "pytorchrl/finished_episodes"
+"""Key of an environment's ``info``: (return, length) of each episode that ended, where there are any."""
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """An episode of one environment, as the environment itself had it."""
+
+    environment: int
+    """Index of the environment in its vector."""
+    episode_return: float
+    """Sum of the rewards, before any wrapper."""
+    length: int
+    """Steps of the environment: with a wrapper that repeats actions, more than the actor took."""
+
+
+class EpisodeRecorder:
+    """Sums the rewards of an environment, and counts its steps, from one reset to the next.
+
+    An episode is finished where the environment terminates or truncates it, or where it is reset before that.
+
+    The environment's ``step`` and ``reset`` are replaced by those here. A wrapper would do the same, but would hide the
+    attributes of the environment from the wrappers around it.
+
+    Args:
+        env: the environment as it was made, with gymnasium's own ``TimeLimit``, without the user's wrappers.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        self.env = env
+        self.episode_return = 0.0
+        """Of the running episode."""
+        self.length = 0
+        """Of the running episode; 0 where there is none."""
+        self._finished: list[tuple[float, int]] = []
+        self._inside = False
+        self._step, self._reset = env.step, env.reset
+        env.step, env.reset = self._recorded_step, self._recorded_reset  # type: ignore[method-assign]
+
+    def take_finished(self) -> list[tuple[float, int]]:
+        """(return, length) of each episode finished since the last call, oldest first."""
+        finished = self._finished
+        if finished:
+            self._finished = []
+        return finished
+
+    def go_on(self, episode_return: float, length: int) -> None:
+        """Continue a running episode, all finished ones being known."""
+        self._finished = []
+        self.episode_return, self.length = episode_return, length
+
+    def _recorded_step(self, action: Any) -> Any:
+        if self._inside:
+            return self._step(action)
+        # Environments may reset themselves at the end of a step, or step in a reset.
+        self._inside = True
+        try:
+            result = self._step(action)
+        finally:
+            self._inside = False
+        self.episode_return += float(result[1])
+        self.length += 1
+        if result[2] or result[3]:
+            self._finish()
+        return result
+
+    def _recorded_reset(self, **arguments: Any) -> Any:
+        if self._inside:
+            return self._reset(**arguments)
+        self._inside = True
+        try:
+            result = self._reset(**arguments)
+        finally:
+            self._inside = False
+        if self.length:
+            self._finish()
+        return result
+
+    def _finish(self) -> None:
+        self._finished.append((self.episode_return, self.length))
+        self.episode_return, self.length = 0.0, 0
