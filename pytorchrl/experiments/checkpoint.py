@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from storages.persistent.files import create
+
 FORMAT = 2
 
 
@@ -43,7 +45,7 @@ def save(path: Path, state: dict[str, Any], before: Sequence[Path] = ()) -> None
     """
     partial = path.with_suffix(f".partial-{os.getpid()}")
     try:
-        with partial.open("wb") as file:
+        with create(partial) as file:
             torch.save({"format": FORMAT} | state, file)
             file.flush()
             os.fsync(file.fileno())

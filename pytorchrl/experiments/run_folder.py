@@ -19,6 +19,7 @@ from typing import Any
 
 from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
+from storages.persistent.files import write_atomically
 
 _PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
 
@@ -79,9 +80,7 @@ class RunFolder:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n")
-    partial.replace(path)
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def _versions() -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+from storages.persistent.files import open_for_append, replacing
 
 _Record = dict[str, float | None]
 
@@ -32,8 +33,8 @@ class MetricsFile:
         if self._closed:
             raise ValueError(f"{self._path} was closed; make another MetricsFile to append to it")
         line = json.dumps({name: _plain(value) for name, value in metrics.items()}, allow_nan=False)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        with open_for_append(self._path) as file:
+            file.write(line.encode() + b"\n")
 
     def close(self) -> None:
         """Refuse further records."""
@@ -84,12 +85,5 @@ def _records(path: Path) -> Iterator[tuple[str, _Record]]:
 
 def _rewrite(path: Path, keep: Callable[[_Record], bool]) -> None:
     """Keep some records; whoever is interrupted here leaves the file as it was."""
-    partial = path.with_suffix(".partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.writelines(line + "\n" for line, record in _records(path) if keep(record))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path, durable=True) as file:
+        file.writelines(line.encode() + b"\n" for line, record in _records(path) if keep(record))

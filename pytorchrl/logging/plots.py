@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytorchrl.logging.curves import Curve, Run, grouped, labels, mean_and_spread, read_run, title
+from storages.persistent.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,12 +44,8 @@ def plot_runs(run_folders: Sequence[Path], output: Path) -> Path:
     runs = [read_run(folder) for folder in dict.fromkeys(map(Path, run_folders))]
     figure = _figure(grouped(runs), title(runs))
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_suffix(".partial.png")
-    try:
-        figure.savefig(partial, format="png")
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(output) as file:
+        figure.savefig(file, format="png")
     return output
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.storage_report import counted
+from storages.persistent.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,12 +34,8 @@ def plot_storage(inspection: "Inspection", output: Path) -> Path:
         raise ValueError(f"{inspection.path}: the storage is empty; there is nothing to draw")
     figure = _figure(inspection)
     output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_suffix(".partial.png")
-    try:
-        figure.savefig(partial, format="png")
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(output) as file:
+        figure.savefig(file, format="png")
     return output
 
 

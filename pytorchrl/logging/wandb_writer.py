@@ -13,6 +13,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+from storages.persistent.files import refuse_link, write_atomically
+
 if TYPE_CHECKING:
     import wandb
 
@@ -42,7 +44,9 @@ class WandbWriter:
     def __init__(self, log_dir: Path, config: Mapping[str, object], run_name: str | None = None) -> None:
         import wandb  # slow to import, and seldom needed
 
+        refuse_link(log_dir / "wandb")
         self._id_file = log_dir / "wandb_run_id.txt"
+        refuse_link(self._id_file)
         self._arguments: dict[str, Any] = {
             "resume": "allow",
             "dir": str(log_dir),
@@ -94,7 +98,7 @@ class WandbWriter:
         return run
 
     def _renew_id(self) -> None:
-        self._id_file.write_text(secrets.token_hex(4) + "\n")
+        write_atomically(self._id_file, f"{secrets.token_hex(4)}\n".encode())
 
 
 _open_runs: dict[str, "wandb.Run"] = {}

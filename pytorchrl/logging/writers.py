@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytorchrl.logging.wandb_writer import WandbWriter
+from storages.persistent.files import refuse_link
 
 
 class MetricsWriter(Protocol):
@@ -32,6 +33,7 @@ class TensorBoardWriter:
     def __init__(self, log_dir: Path, resumed_at: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter  # slow to import, and seldom needed
 
+        refuse_link(log_dir / "tensorboard")
         purge_step = None if resumed_at is None else resumed_at + 1
         self._writer = SummaryWriter(str(log_dir / "tensorboard"), purge_step=purge_step)
 

@@ -446,7 +446,7 @@ def volume_of(block: Block, directory: Path) -> Volume | None:
 
 
 def _write(path: Path, data: bytes, durable: bool) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
         view = memoryview(data)
         while len(view):

@@ -13,7 +13,8 @@ from storages.core.fields import Path as Leaf
 from storages.persistent.blocks import FORMAT
 from storages.persistent.chunks import Chunks, metadata, with_rows
 from storages.persistent.errors import PersistenceError
-from storages.persistent.facts import checked_facts, unfinished, write_facts, write_json
+from storages.persistent.facts import checked_facts, write_facts, write_json
+from storages.persistent.files import unfinished
 from storages.transition import SUCCESSORS
 
 NAME = "episodes.json"

@@ -13,6 +13,7 @@ from storages.persistent.archive import Archive, Record, Volume
 from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.files import refuse_links_in
 from storages.persistent.going_back import read_note, remove_note, write_note
 from storages.persistent.journal import Position
 from storages.persistent.known_errors import KnownErrors
@@ -79,7 +80,9 @@ class EpisodeDirectory:
         if self._read_only:
             return manifest_to_read(self.folder)
         ArchiveManifest.read(self.folder)
-        if not self.folder.exists():
+        if self.folder.exists():
+            refuse_links_in(self.folder)
+        else:
             self.folder.mkdir(parents=True)
             if self._durable:
                 sync_directory(self.folder.parent)

@@ -1,14 +1,13 @@
 """Files of plain data that people can read: written whole or not at all, with a checksum."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from storages.persistent.blocks import FORMAT, checksum_of
 from storages.persistent.errors import DamageError, PersistenceError
-from storages.persistent.segments import sync_directory
+from storages.persistent.files import write_atomically
 
 
 def write_facts(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
@@ -22,19 +21,7 @@ def write_facts(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any], durable: bool) -> None:
     """As :func:`write_facts`, without a checksum."""
-    with unfinished(path).open("w") as file:
-        json.dump(content, file, indent=1)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    unfinished(path).replace(path)
-    if durable:
-        sync_directory(path.parent)
-
-
-def unfinished(path: Path) -> Path:
-    """Where a file lies until it is whole."""
-    return path.with_name(f"{path.name}.new")
+    write_atomically(path, json.dumps(content, indent=1).encode(), durable=durable)
 
 
 def checked_facts(path: Path) -> dict[str, Any]:

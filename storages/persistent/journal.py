@@ -20,6 +20,7 @@ from storages.core.priorities import Priorities
 from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Image, image_of
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.files import refuse_links_in
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import OFFSETS, Recovered, recover
@@ -461,6 +462,8 @@ def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
     """The lock of a directory that holds a storage, or nothing yet; any other is left as it is."""
     try:
         Manifest.read(directory)
+        if directory.exists():
+            refuse_links_in(directory)
         missing = [path for path in (directory, *directory.parents) if not path.exists()]
         directory.mkdir(parents=True, exist_ok=True)
         for path in missing if durable else ():

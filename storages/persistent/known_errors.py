@@ -1,6 +1,5 @@
 """Errors of transitions that may not be in memory, so that their priorities are what they were when they come back."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from storages.core.part import ERRORS, Name
 from storages.persistent import blocks
 from storages.persistent.blocks import Block, Found
 from storages.persistent.errors import DamageError
+from storages.persistent.files import replacing
 
 NAME = "errors"
 
@@ -72,14 +72,9 @@ class KnownErrors:
         Raises:
             OSError: it could not be written; the file is what it was.
         """
-        unfinished = directory / f"{NAME}.new"
-        file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
+        with replacing(directory / NAME) as file:
             errors = self.get(self._first, end - self._first)
-            blocks.write(file, Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
-        finally:
-            os.close(file)
-        unfinished.replace(directory / NAME)
+            blocks.write(file.fileno(), Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
 
     @classmethod
     def read(cls, directory: Path) -> "KnownErrors":

@@ -13,7 +13,8 @@ from storages.core.ring import Ring
 from storages.persistent import lock
 from storages.persistent.blocks import FORMAT
 from storages.persistent.errors import PersistenceError
-from storages.persistent.facts import checked_facts, unfinished, write_facts
+from storages.persistent.facts import checked_facts, write_facts
+from storages.persistent.files import unfinished
 
 NAME = "storage.json"
 _WHAT = "a replay storage, kept by pytorchrl's storages"

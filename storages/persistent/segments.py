@@ -133,7 +133,8 @@ class Segments:
             return self._file
         self.close()
         new = os.O_CREAT if place.offset == 0 else 0
-        self._file = os.open(self.path(place.segment), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | new, 0o644)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | new
+        self._file = os.open(self.path(place.segment), flags, 0o644)
         # What was left of a block that failed.
         os.ftruncate(self._file, place.offset)
         if new and self._durable:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import matplotlib.image
 import numpy as np
@@ -263,8 +263,8 @@ def test_a_drawing_that_fails_leaves_the_old_picture(tmp_path: Path, monkeypatch
     folder, output = run_folder(tmp_path / "run", test=[(0, 1.0)]), tmp_path / "curve.png"
     output.write_bytes(b"the old picture")
 
-    def disk_full(self: Figure, path: Path, **_: object) -> None:
-        path.write_bytes(b"\x89PN")
+    def disk_full(self: Figure, file: BinaryIO, **_: object) -> None:
+        file.write(b"\x89PN")
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Figure, "savefig", disk_full)

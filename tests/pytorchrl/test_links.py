@@ -1,0 +1,90 @@
+"""A run folder from somebody else may hold symbolic links: no file is written through one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.logging.metrics_file import MetricsFile
+from pytorchrl.logging.writers import make_writers
+from storages.persistent import PersistenceError
+from tests.support.compositions import dqn_scheme
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.txt"
+    file.write_text('{"steps": 1}\n')
+    return file
+
+
+def _saves(folder: Path) -> None:
+    checkpoint.save(folder / "checkpoint.pt", {})
+
+
+def _begins(folder: Path) -> None:
+    RunFolder(folder).create({"storage": {"hyper_parameters": {}}})
+
+
+def _cuts_metrics(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_text('{"steps": 1}\n{"steps": 2}\n')
+    MetricsFile.truncate_after(folder / "metrics.jsonl", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("config.json", _begins),
+        ("config.json.new", _begins),
+        ("config.partial", _begins),
+        ("versions.json", _begins),
+        ("versions.json.new", _begins),
+        ("metrics.jsonl.new", _cuts_metrics),
+        ("metrics.partial", _cuts_metrics),
+        ("checkpoint.pt", _saves),
+        ("checkpoint.partial-{pid}", _saves),
+    ],
+)
+def test_a_link_in_a_run_folder_is_not_written_through(
+    name: str, write: Callable[[Path], None], tmp_path: Path, mine: Path
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    place = folder / name.format(pid=os.getpid())
+    place.symlink_to(mine if name != "config.json" else tmp_path / "not there")
+    write(folder)
+    assert mine.read_text() == '{"steps": 1}\n'
+    assert not (tmp_path / "not there").exists()
+
+
+def test_metrics_are_not_appended_through_a_link(tmp_path: Path, mine: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to(mine)
+    with pytest.raises(PersistenceError, match=r"metrics\.jsonl is a symbolic link"):
+        MetricsFile(tmp_path / "metrics.jsonl").write({"steps": 2})
+    assert mine.read_text() == '{"steps": 1}\n'
+
+
+@pytest.mark.parametrize(("log_to", "name"), [("tensorboard", "tensorboard"), ("wandb", "wandb")])
+def test_a_folder_of_logs_that_is_a_link_is_refused(log_to: str, name: str, tmp_path: Path) -> None:
+    pytest.importorskip(log_to)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / name).symlink_to(elsewhere)
+    with pytest.raises(PersistenceError, match=f"{name} is a symbolic link"):
+        make_writers([log_to], tmp_path, {})
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_picture_is_not_drawn_through_a_link(tmp_path: Path, mine: Path) -> None:
+    folder = tmp_path / "run"
+    learner = prl.Learner(dqn_scheme(), 100, folder)
+    for name in ("learning_curve.png.new", "learning_curve.partial.png"):
+        (folder / name).symlink_to(mine)
+    learner.run()
+    learner.close()
+    assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert mine.read_text() == '{"steps": 1}\n'
