@@ -52,6 +52,8 @@ NonNegativeOrSchedule = Annotated[float | Schedule, Within(0)]
 """A number from 0, or one that changes over a run."""
 UnitIntervalOrSchedule = Annotated[float | Schedule, Within(0, 1)]
 """A number from 0 to 1, or one that changes over a run."""
+InitialError = Annotated[float, Within(0, open=True)] | Literal["largest", "first"]
+"""The error of a transition that no update has met yet."""
 
 
 class MisfitError(ValueError):

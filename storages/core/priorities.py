@@ -4,7 +4,7 @@ Schaul et al., "Prioritized Experience Replay" (arXiv 1511.05952), the proportio
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,9 +14,10 @@ from storages.core.episode_starts import EpisodeStarts
 from storages.core.kernels.priorities import store_errors
 from storages.core.kernels.sum_tree import SumTree
 from storages.core.ring import Ring
+from storages.hyper_parameters import InitialError
 
-InitialError: TypeAlias = float | Literal["largest"]
 _LARGEST_BEFORE_ANY = 1.0
+_FIRST = 1_000_000.0
 _MOST_WAITING = 1_000
 _NONE = np.empty(0, np.int64)
 
@@ -39,10 +40,18 @@ class Priorities:
         alpha: exponent.
         stride: only steps whose number is a multiple of it have a priority; the others are not drawn.
         starts: of episodes, where only these have a priority, each at its first transition.
+        default_error: error of transitions that no update has met yet; at most the largest error of any update, once
+            there is one. "largest" stands for that one, "first" for a million, which nothing bounds.
     """
 
     def __init__(
-        self, ring: Ring, epsilon: float, alpha: float, stride: int = 1, starts: EpisodeStarts | None = None
+        self,
+        ring: Ring,
+        epsilon: float,
+        alpha: float,
+        stride: int = 1,
+        starts: EpisodeStarts | None = None,
+        default_error: InitialError = "largest",
     ) -> None:
         self._ring = ring
         self._stride = stride
@@ -51,42 +60,42 @@ class Priorities:
         self._leaves = (ring.size + 1) * ring.envs
         self._tree = SumTree(self._leaves)
         self._errors = np.zeros(self._leaves, np.float32)
-        self._initial_error, self._initial_mass = np.nan, 0.0
         self._waiting, self._most_waiting = 0, min(_MOST_WAITING, max(1, ring.size // 2))
         """How many of the newest steps the tree has not learnt of."""
         self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
-        """The largest error that any update gave, 1 before the first."""
+        """The largest error that any update gave, 1 before the first that is not 0."""
+        self.knows_errors = False
+        """Whether any update gave an error that is not 0."""
+        self._default_error = default_error
+        self._initial_error, self._initial_mass = np.nan, 0.0
+        self._set_initial_error()
         self._changed: NDArray[np.bool_] | None = None
         """(leaves,): whose errors changed since they were last asked for; None as long as nobody asks."""
         self._any_changed = False
 
     # What the storage tells
 
-    def inserted(self, steps: int, initial_error: float) -> None:
-        """Give the transitions of the newest steps, half of what the ring holds at most, an error.
+    def inserted(self, steps: int) -> None:
+        """Give the transitions of the newest steps, half of what the ring holds at most, the initial error.
 
         The row that the next step will lie in holds none any more. The tree learns of many steps at once, as soon as it
         is asked for anything.
         """
         if self._starts is not None:
             assert steps == 1
-            self._insert_among(self._starts, np.float32(initial_error))
+            self._insert_among(self._starts, np.float32(self._initial_error))
             return
-        if initial_error != self._initial_error:
-            self._catch_up(steps)
-            self._initial_error = initial_error
-            self._initial_mass = float(self.priority(np.array([initial_error], np.float32))[0])
         self._waiting += steps
         if self._waiting >= self._most_waiting:
             self._catch_up()
 
-    def _catch_up(self, newer: int = 0) -> None:
-        """Let the tree learn of the steps that it has not learnt of, but for so many newer ones."""
+    def _catch_up(self) -> None:
+        """Let the tree learn of the steps that it has not learnt of."""
         waiting, self._waiting = self._waiting, 0
         if not waiting:
             return
-        end, envs, stride = self._ring.steps - newer, self._ring.envs, self._stride
+        end, envs, stride = self._ring.steps, self._ring.envs, self._stride
         at_once = waiting if stride == 1 else 1
         for step in range(end - waiting, end, at_once):
             first, count = step * envs % self._leaves, at_once * envs
@@ -118,8 +127,15 @@ class Priorities:
         """Give transitions the errors (B,) of an update; those that were overwritten since are left out.
 
         Raises:
-            ValueError: an error is not finite. Nothing was changed.
+            ValueError: there are more or fewer errors than transitions, or an error is not finite as float32. Nothing
+                was changed.
         """
+        if errors.shape != transitions.shape:
+            # Compiled code does not look whether an index is inside.
+            raise ValueError(
+                f"{self._ring.owner}: as many errors as transitions are needed, got {errors.shape} of "
+                f"{transitions.shape}; no priority was changed"
+            )
         self._catch_up()
         if self._starts is not None:
             drawn = self._starts.among(transitions)
@@ -129,19 +145,38 @@ class Priorities:
             transitions, errors, self._ring.start, self._ring.end, self._errors, rows, magnitudes
         )
         if live < 0:
+            beyond = ", beyond what float32 holds" if np.isfinite(errors[live]) else ""
             raise ValueError(
-                f"{self._ring.owner}: error {live + len(errors)} of the update is {errors[live]}; no priority was "
-                f"changed. The update has diverged"
+                f"{self._ring.owner}: error {live + len(errors)} of the update is {errors[live]}{beyond}; no priority "
+                f"was changed. The update has diverged"
             )
         self._tree.set(rows[:live], self._power(magnitudes[:live]))
         if self._changed is not None:
             self._changed[rows[:live]] = self._any_changed = True
-        self.largest_error = max(self.largest_error, largest)
+        if largest > 0 and not self.knows_errors:
+            self._know(largest)
+        elif largest > self.largest_error:
+            self.largest_error = largest
+            self._set_initial_error()
 
-    def fill(self, error: float) -> None:
-        """Give all live transitions the same error."""
+    def _know(self, largest: float) -> None:
+        """Bound the errors of transitions that no update has met by the first ones that are known, and not 0."""
+        self.largest_error, self.knows_errors = largest, True
+        self._set_initial_error()
+        self._errors = self.bounded(self._errors)
+        self._changed = None
+        self.rescale(self.epsilon, self.alpha)
+
+    def bounded(self, errors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Errors, some of transitions that no update has met: these are at most the largest of any update."""
+        if self._default_error == "first" or not self.knows_errors:
+            return errors
+        return np.minimum(errors, np.float32(self.largest_error))
+
+    def fill(self) -> None:
+        """Give all live transitions the initial error."""
         self._waiting = 0
-        self._errors.fill(error)
+        self._errors.fill(self._initial_error)
         self._changed = None
         self.rescale(self.epsilon, self.alpha)
 
@@ -154,13 +189,29 @@ class Priorities:
         """Make all priorities anew with another ``epsilon`` and ``alpha``."""
         self._catch_up()
         self.epsilon, self.alpha = epsilon, alpha
-        self._initial_error = np.nan
+        self._set_initial_error()
         live = self.drawn % self._leaves
         masses = np.zeros(self._leaves)
         masses[live] = self.priority(self._errors[live])
         self._tree = SumTree.from_leaves(masses)
 
     # What the storage asks
+
+    @property
+    def initial_error(self) -> float:
+        """The error of a transition that no update has met yet."""
+        return self._initial_error
+
+    @property
+    def default_error(self) -> InitialError:
+        """The hyper-parameter; a change holds for transitions that come later."""
+        return self._default_error
+
+    @default_error.setter
+    def default_error(self, default_error: InitialError) -> None:
+        self._catch_up()
+        self._default_error = default_error
+        self._set_initial_error()
 
     @property
     def drawn(self) -> NDArray[np.int64]:
@@ -232,7 +283,7 @@ class Priorities:
 
     def summary(self) -> dict[str, float]:
         """What is to be kept beside the errors, as plain data."""
-        return {"largest_error": self.largest_error, "alpha": self.alpha}
+        return {"largest_error": self.largest_error, "knows_errors": self.knows_errors, "alpha": self.alpha}
 
     def errors(self, first: int) -> NDArray[np.float32]:
         """(steps, E): the errors of all transitions from step ``first`` on."""
@@ -263,14 +314,26 @@ class Priorities:
         return offsets[live].astype(np.uint32), self._errors[leaves[live]]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved; the ring must be already."""
+        """Restore what :meth:`state_dict` returned, the ring already being restored; NaN is the initial error."""
         self._waiting = 0
+        self.largest_error, self.knows_errors = state["largest_error"], state["knows_errors"]
+        self._set_initial_error()
+        errors = state["errors"].numpy()
         live = np.arange(self._ring.start, self._ring.end) % self._leaves
-        self._errors[live] = state["errors"].numpy()
-        self.largest_error = state["largest_error"]
+        self._errors[live] = self.bounded(np.where(np.isnan(errors), np.float32(self._initial_error), errors))
         self.rescale(self.epsilon, self.alpha)
 
     # Inside
+
+    def _set_initial_error(self) -> None:
+        default = self._default_error
+        if default == "first":
+            self._initial_error = _FIRST
+        elif default == "largest":
+            self._initial_error = self.largest_error
+        else:
+            self._initial_error = min(float(default), self.largest_error) if self.knows_errors else float(default)
+        self._initial_mass = float(self.priority(np.array([self._initial_error], np.float32))[0])
 
     def _insert_among(self, starts: EpisodeStarts, error: np.float32) -> None:
         """As :meth:`inserted`, where only starts of episodes have a priority: of its rows there are none at first."""

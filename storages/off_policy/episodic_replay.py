@@ -152,8 +152,9 @@ class EpisodicReplay(PERBuffer):
 
     def _known_or_initial(self, stretch: Stretch, priorities: Priorities) -> Any:
         errors = self._known.get(stretch.first, stretch.steps)
-        errors[np.isnan(errors)] = self._initial_error(priorities)
-        return errors
+        errors[np.isnan(errors)] = priorities.initial_error
+        # Some may have left memory before any error was known.
+        return priorities.bounded(errors)
 
     def _know_all_errors(self) -> None:
         """Take those of what is in memory, too, for when it is not."""
@@ -168,8 +169,6 @@ class EpisodicReplay(PERBuffer):
                 [self._known.get(first, count) for _, first, count in self._resident.merged()]
                 or [np.zeros(0, np.float32)]
             )
-            initial = saved["largest_error"] if self.default_error == "largest" else float(self.default_error)
-            known[np.isnan(known)] = initial
             saved = {**saved, "errors": torch.from_numpy(known)}
         # The oldest transition in memory always begins an episode, wherever it lay then.
         super()._load_beside_the_ring({**state, "priorities": saved, "episodes_begun": None})

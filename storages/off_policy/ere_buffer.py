@@ -9,7 +9,7 @@ import torch
 
 from storages.core.recency import Improvement, newest_count
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, CountOrZero, InitialError, NonNegative, UnitIntervalOrSchedule, Within
 from storages.off_policy.per_buffer import PERBuffer
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
@@ -28,7 +28,8 @@ class EREBuffer(PERBuffer):
         epsilon: added to errors.
         alpha: 0 draws uniformly, 1 in proportion to errors.
         beta: how much importance weights make up for it, from 0 to 1.
-        default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
+        default_error: error of a transition that no update has met yet; it counts as at most the largest error of any
+            update so far, once there is one. "largest": that one. "first": such transitions are drawn before others.
         eta: 1 draws from everything; the paper recommends 0.994 to 0.999.
         cmin: transitions that are drawn from at least.
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
@@ -55,7 +56,7 @@ class EREBuffer(PERBuffer):
         epsilon: NonNegative = 0.0,
         alpha: UnitIntervalOrSchedule = 0.0,
         beta: UnitIntervalOrSchedule = 1.0,
-        default_error: Annotated[float, Within(0, open=True)] | Literal["largest"] = 1_000_000.0,
+        default_error: InitialError = 1_000_000.0,
         eta: Annotated[float, Within(0, 1)] = 1.0,
         cmin: Count = 5_000,
         *,

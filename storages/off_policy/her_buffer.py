@@ -23,7 +23,15 @@ from storages.core.relabel import (
 from storages.core.sequences import Runs
 from storages.core.windows import windows_of
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import (
+    Count,
+    CountOrZero,
+    InitialError,
+    NonNegative,
+    UnitInterval,
+    UnitIntervalOrSchedule,
+    Within,
+)
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.replay_buffer import Draw
 from storages.sequences import Sequences
@@ -47,7 +55,8 @@ class HERBuffer(EREBuffer):
         epsilon: added to errors.
         alpha: 0 draws uniformly, 1 in proportion to errors.
         beta: how much importance weights make up for it, from 0 to 1.
-        default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
+        default_error: error of a transition that no update has met yet; it counts as at most the largest error of any
+            update so far, once there is one. "largest": that one. "first": such transitions are drawn before others.
         eta: 1 draws from everything, less emphasises recent experience.
         cmin: transitions that are drawn from at least.
         her_ratio: part of a batch that is relabelled; the paper's ``k`` goals beside the original are ``k / (k + 1)``.
@@ -84,7 +93,7 @@ class HERBuffer(EREBuffer):
         epsilon: NonNegative = 0.0,
         alpha: UnitIntervalOrSchedule = 0.0,
         beta: UnitIntervalOrSchedule = 1.0,
-        default_error: Annotated[float, Within(0, open=True)] | Literal["largest"] = 1_000_000.0,
+        default_error: InitialError = 1_000_000.0,
         eta: Annotated[float, Within(0, 1)] = 1.0,
         cmin: Count = 5_000,
         *,

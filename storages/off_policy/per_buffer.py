@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -10,15 +10,23 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.priorities import effective_sample_size, mean_of
 from storages.core.kernels.sequences import packed_sequence_errors, sequence_errors
-from storages.core.priorities import InitialError, Priorities, importance_weights
+from storages.core.priorities import Priorities, importance_weights
+from storages.core.update_errors import errors_of_update
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count, CountOrZero, NonNegative, UnitInterval, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import (
+    Count,
+    CountOrZero,
+    InitialError,
+    NonNegative,
+    UnitInterval,
+    UnitIntervalOrSchedule,
+)
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.schedule import Schedule
 from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
-from storages.transition import EPISODE, ERRORS, INDICES, MASK, WEIGHTS, Batch
+from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
 
@@ -33,7 +41,8 @@ class PERBuffer(NStepReplayBuffer):
         alpha: 0 draws uniformly, and then costs nothing more; 1 in proportion to errors. All priorities follow a
             change, which takes time, so those of a schedule are followed in steps of 0.005.
         beta: how much importance weights make up for it, from 0 to 1.
-        default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
+        default_error: error of a transition that no update has met yet; it counts as at most the largest error of any
+            update so far, once there is one. "largest": that one. "first": such transitions are drawn before others.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
@@ -58,7 +67,7 @@ class PERBuffer(NStepReplayBuffer):
         epsilon: NonNegative = 0.0,
         alpha: UnitIntervalOrSchedule = 0.0,
         beta: UnitIntervalOrSchedule = 1.0,
-        default_error: Annotated[float, Within(0, open=True)] | Literal["largest"] = 1_000_000.0,
+        default_error: InitialError = 1_000_000.0,
         *,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
@@ -73,7 +82,7 @@ class PERBuffer(NStepReplayBuffer):
         self.epsilon = epsilon
         self.alpha = alpha
         self.beta = beta
-        self.default_error: InitialError = default_error
+        self.default_error = default_error
         self.weights_over = weights_over
         self.stratified = stratified
         self._priorities: Priorities | None = None
@@ -103,16 +112,12 @@ class PERBuffer(NStepReplayBuffer):
         1 where all are equal.
 
         Raises:
-            ValueError: ``alpha`` is not 0, and ``info`` has no errors, or some that are not finite.
+            ValueError: ``alpha`` is not 0, and ``info`` has no errors, errors of another shape than the batch has rows,
+                or some that are not finite as float32. No priority was changed.
         """
         if self._priorities is None:
             return super().after_gradients(batch, info)
-        if ERRORS not in info:
-            raise ValueError(
-                f"{type(self).__name__}: the update's info has no {ERRORS!r}, which priorities follow; use "
-                f"ReplayBuffer or NStepReplayBuffer with this algorithm, or alpha=0"
-            )
-        indices, errors = batch[INDICES].cpu().numpy(), info[ERRORS].detach().cpu().numpy()[..., 0]
+        indices, errors = batch[INDICES].cpu().numpy(), errors_of_update(info, batch, type(self).__name__)
         if EPISODE in batch:
             assert self.sequences is not None
             errors = packed_sequence_errors(
@@ -164,6 +169,8 @@ class PERBuffer(NStepReplayBuffer):
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
         """
         super().update_storage_parameter(name, value)
+        if self._priorities is not None:
+            self._priorities.default_error = self.default_error
         self._follow_alpha(0.0)
 
     @property
@@ -176,7 +183,7 @@ class PERBuffer(NStepReplayBuffer):
     def _after_insertion(self, steps: int) -> None:
         super()._after_insertion(steps)
         if self._priorities is not None:
-            self._priorities.inserted(steps, self._initial_error(self._priorities))
+            self._priorities.inserted(steps)
 
     def _state_beside_the_ring(self) -> dict[str, Any]:
         summary = None if self._priorities is None else self._priorities.summary()
@@ -218,14 +225,12 @@ class PERBuffer(NStepReplayBuffer):
     def _begin_priorities(self) -> None:
         """Make priorities of what was stored while nobody asked for any."""
         self._priorities = self._new_priorities()
-        self._priorities.fill(self._initial_error(self._priorities))
+        self._priorities.fill()
 
     def _new_priorities(self) -> Priorities:
         stride = self.sequences.stride if isinstance(self.sequences, Sequences) else 1
-        return Priorities(self._ring, self.epsilon, self._current(self.alpha), stride, self._starts)
-
-    def _initial_error(self, priorities: Priorities) -> float:
-        return priorities.largest_error if self.default_error == "largest" else float(self.default_error)
+        alpha = self._current(self.alpha)
+        return Priorities(self._ring, self.epsilon, alpha, stride, self._starts, self.default_error)
 
     def _follow_alpha(self, smallest_change: float) -> None:
         priorities, alpha = self._priorities, self._current(self.alpha)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from storages.core.fields import Path as FieldPath
 from storages.core.fields import leaves, nest
 from storages.core.inlet import Slice
 from storages.episodes import Episodes
-from storages.hyper_parameters import Count, NonNegative, UnitIntervalOrSchedule, Within
+from storages.hyper_parameters import Count, InitialError, NonNegative, UnitIntervalOrSchedule
 from storages.off_policy.episodic_replay import EpisodicReplay
 from storages.off_policy.per_buffer import PERBuffer
 from storages.persistent.archive_manifest import ArchiveManifest
@@ -70,7 +70,8 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         epsilon: added to errors; with 0, a transition without an error is not drawn any more.
         alpha: 0 draws uniformly; 1 in proportion to errors.
         beta: how much importance weights make up for it, from 0 to 1.
-        default_error: error of a transition that no update has met yet; "largest": the largest of any update so far.
+        default_error: error of a transition that no update has met yet; it counts as at most the largest error of any
+            update so far, once there is one. "largest": that one. "first": such transitions are drawn before others.
         weights_over: what the largest weight is 1 of: all that is in memory ("stored"), or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.
         sequences: make batches of sequences of steps, time first, or of whole episodes, instead of single transitions.
@@ -100,7 +101,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         epsilon: NonNegative = 0.0,
         alpha: UnitIntervalOrSchedule = 0.0,
         beta: UnitIntervalOrSchedule = 1.0,
-        default_error: Annotated[float, Within(0, open=True)] | Literal["largest"] = 1_000_000.0,
+        default_error: InitialError = 1_000_000.0,
         *,
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,

@@ -19,7 +19,7 @@ def store_errors(
     rows: NDArray[np.int64],
     magnitudes: NDArray[np.float64],
 ) -> tuple[int, float]:
-    """Store the magnitudes of errors of transitions that are still live; nothing where one is NaN or infinite.
+    """Store the magnitudes of errors of transitions that are still live; nothing where one is not finite as float32.
 
     Args:
         transitions: (B,) numbers.
@@ -36,7 +36,7 @@ def store_errors(
     """
     count, live, largest = transitions.shape[0], 0, 0.0
     for i in range(count):
-        if not math.isfinite(errors[i]):
+        if not math.isfinite(np.float32(errors[i])):
             return i - count, 0.0
         if begin <= transitions[i] < end:
             rows[live], magnitudes[live] = transitions[i] % stored.shape[0], np.float32(abs(errors[i]))

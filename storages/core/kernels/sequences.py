@@ -85,10 +85,16 @@ def sequence_errors(errors: NDArray[np.floating], mask: NDArray[np.float32], eta
 def packed_sequence_errors(
     errors: NDArray[np.floating], of: NDArray[np.int64], num_sequences: int, eta: float
 ) -> NDArray[np.float32]:
-    """(B,): as :func:`sequence_errors`, of errors (N,) of steps that are each of one of the sequences, ``of`` (N,)."""
+    """(B,): as :func:`sequence_errors`, of errors (N,) of steps that are each of one of the sequences, ``of`` (N,).
+
+    Raises:
+        IndexError: a step is of none of the sequences.
+    """
     largest, totals = np.zeros(num_sequences), np.zeros(num_sequences)
     steps = np.zeros(num_sequences, np.int64)
     for i in range(errors.shape[0]):
+        if not 0 <= of[i] < num_sequences:
+            raise IndexError("the batch has more episodes in EPISODE than in INDICES; no priority was changed")
         magnitude = abs(float(errors[i]))
         largest[of[i]] = max(largest[of[i]], magnitude)
         totals[of[i]] += magnitude

@@ -67,10 +67,10 @@ def test_transitions_are_drawn_in_proportion_to_their_priorities(
 def test_new_transitions_have_the_default_error_and_what_they_overwrite_is_forgotten() -> None:
     storage, stream = filled(default_error=3.0)
     first = storage._ring.start
-    give_errors(storage, np.arange(first, first + 40), np.ones(40))
+    give_errors(storage, np.arange(first, first + 40), np.repeat([1.0, 4.0], [39, 1]))
     for _ in range(5):
         storage.insert_transition(stream.step())
-    priorities = np.repeat([1.0, 3.0], [30, 10])
+    priorities = np.repeat([1.0, 4.0, 3.0], [29, 1, 10])
     assert_distribution(drawn(storage), first + 10, priorities / priorities.sum())
 
 

@@ -1,0 +1,62 @@
+"""The errors that an update reports, checked against the batch that they are of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.transition import EPISODE, ERRORS, INDICES, MASK, Batch
+
+_AS_STORED = (torch.float32, torch.float64)
+
+
+def errors_of_update(info: Mapping[str, Any], batch: Batch, owner: str) -> NDArray[np.floating]:
+    """The errors in an update's ``info``, (B,), (T, B) of sequences or (N,) of packed episodes.
+
+    Args:
+        info: has ERRORS, a tensor or an array with a trailing axis of one, of any real dtype.
+        batch: the batch of the update; its rows say what shape the errors must have.
+        owner: the storage's name.
+
+    Raises:
+        ValueError: there are no errors, or they are not one real number for each row of the batch.
+    """
+    if ERRORS not in info:
+        raise ValueError(
+            f"{owner}: the update's info has no {ERRORS!r}, which priorities follow; use ReplayBuffer or "
+            f"NStepReplayBuffer with this algorithm, or alpha=0"
+        )
+    key = next((key for key in (EPISODE, MASK) if key in batch), INDICES)
+    expected, errors = tuple(batch[key].shape), info[ERRORS]
+    if type(errors) is not torch.Tensor:
+        errors = _as_tensor(errors, expected, owner)
+    if tuple(errors.shape) != expected:
+        raise ValueError(
+            f"{owner}: {ERRORS} must have shape {expected}, one error for each row of the batch, got "
+            f"{tuple(errors.shape)}{_way_out(tuple(errors.shape), expected)}; no priority was changed"
+        )
+    if errors.dtype not in _AS_STORED:
+        if errors.is_complex():
+            raise ValueError(f"{owner}: {ERRORS} must be real numbers, got {errors.dtype}; no priority was changed")
+        # NumPy has no bfloat16, compiled code no half precision.
+        errors = errors.float()
+    array: NDArray[np.floating] = errors.detach().cpu().numpy()[..., 0]
+    return array
+
+
+def _as_tensor(errors: Any, expected: tuple[int, ...], owner: str) -> torch.Tensor:
+    if isinstance(errors, torch.Tensor):
+        return errors
+    if isinstance(errors, np.ndarray) and errors.dtype.kind in "biuf":
+        return torch.from_numpy(errors.astype(np.float64 if errors.itemsize > 4 else np.float32, order="C"))
+    got = f"an array of {errors.dtype}" if isinstance(errors, np.ndarray) else type(errors).__name__
+    raise ValueError(
+        f"{owner}: {ERRORS} must be a tensor or an array of numbers of shape {expected}, got {got}; no priority was "
+        f"changed"
+    )
+
+
+def _way_out(shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    return " (errors.unsqueeze(-1) adds the last axis)" if (*shape, 1) == expected else ""
