@@ -31,7 +31,7 @@ KINDS = {
 
 def changed(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Shapes that are near, and yet others."""
-    *rows, last = shape
+    rows = shape[:-1]
     others = [(1, 1), (1,), (), shape[:-1], (*rows, 2), (*rows, 1, 1), (shape[0] - 1, *shape[1:])]
     others += [(shape[0] + 5, *shape[1:]), (0, *shape[1:]), (1, *shape)]
     return [other for other in others if other != shape]
