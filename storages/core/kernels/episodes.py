@@ -7,16 +7,17 @@ or broke off with, :data:`OPEN` while it goes on. Both are (slots, E); step ``t`
 steps of episodes, in rising order: those that may be drawn.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from storages.core.kernels.compilation import kernel
 
 OPEN = -1
 ENDLESS = 2**62
 """A ``longest`` that cuts nothing."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_step(
     aside_numbers: NDArray[np.int32],
     step: int,
@@ -47,7 +48,7 @@ def add_step(
                 last[member % slots, env] = step - 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_steps(
     aside_numbers: NDArray[np.int32],
     oldest: int,
@@ -72,7 +73,7 @@ def add_steps(
             first[step % first.shape[0]] = begun
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_part(
     aside_numbers: NDArray[np.int32],
     begin: int,
@@ -86,13 +87,13 @@ def add_part(
         add_step(aside_numbers, step, oldest, first, last)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def piece_begins(first: int, step: int, longest: int) -> int:
     """Number of the step that a step's piece begins with, in an episode that began in step ``first``."""
     return step - (step - first) % longest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_whole(
     step: int,
     oldest: int,
@@ -147,7 +148,7 @@ def add_whole(
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_all_whole(
     begin: int,
     end: int,
@@ -166,7 +167,7 @@ def add_all_whole(
         add_whole(step, oldest, first, begins, terminated, truncated, longest, starts, bounds, added)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_parts(
     step: int,
     oldest: int,
@@ -218,7 +219,7 @@ def add_parts(
     return num_added, num_moved
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_all_parts(
     begin: int,
     end: int,

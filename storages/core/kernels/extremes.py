@@ -7,10 +7,10 @@ is done. Only where an extreme was taken back is its block looked through.
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import kernel
 from storages.core.kernels.memory import address_of, prefetch_at
 
 SMALLEST, LARGEST = 0, 1
@@ -31,7 +31,7 @@ def blocks_above(size: int, begin: int) -> NDArray[np.uint64]:
             return np.array(starts, np.uint64)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def follow_masses(
     nodes: NDArray[np.float64],
     blocks: NDArray[np.uint64],
@@ -76,7 +76,7 @@ def follow_masses(
     _follow_blocks(nodes, blocks, changed, kept)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def rebuild_extremes(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], size: int) -> None:
     """Find all extremes anew."""
     for block in range(np.int64(blocks[1] - blocks[0]) // 2):
@@ -86,7 +86,7 @@ def rebuild_extremes(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], siz
             _look_through_blocks(nodes, blocks, level, np.uint64(block))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _follow_blocks(
     nodes: NDArray[np.float64], blocks: NDArray[np.uint64], changed: NDArray[np.uint64], count: int
 ) -> None:
@@ -101,7 +101,7 @@ def _follow_blocks(
         count = kept
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _look_through_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64, extreme: np.uint64) -> None:
     first = np.int64(block) * _BLOCK
     smallest, largest = math.inf, 0.0
@@ -112,7 +112,7 @@ def _look_through_leaves(nodes: NDArray[np.float64], size: int, block: np.uint64
     nodes[extreme], nodes[extreme + _ONE] = smallest, largest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _look_through_blocks(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], level: int, block: np.uint64) -> bool:
     """Find a block's extremes among those of its blocks; whether they are others now."""
     first = np.int64(blocks[level - 1]) + np.int64(block) * 2 * _BLOCK

@@ -2,12 +2,13 @@
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import kernel
 
-@numba.njit(cache=True, nogil=True)
+
+@kernel
 def all_finite(values: NDArray[np.floating]) -> bool:
     """Whether a one-dimensional float array holds neither NaN nor infinity."""
     for i in range(values.shape[0]):  # noqa: SIM110 - numba compiles the loop, not all()

@@ -7,10 +7,10 @@ Rows chosen at random lie where no cache holds them, so a kernel asks for all th
 see :mod:`storages.core.kernels.prefetch`.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import inlined_kernel, kernel
 from storages.core.kernels.memory import (
     address_of,
     copy_bytes,
@@ -43,7 +43,7 @@ _ROWS_AT_A_TIME = 512
 """What was asked for must still be there when it is read."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gather_fields(
     fields: NDArray[np.int64],
     here: NDArray[np.int64],
@@ -114,7 +114,7 @@ def gather_fields(
             target += _aligned(width * windows)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gather_stacks(
     frames: NDArray[np.uint8],
     depth: int,
@@ -169,7 +169,7 @@ def gather_stacks(
             copy_bytes(stack + (depth - 1) * width, newest, width)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _older_frames(
     frames: NDArray[np.uint8],
     depth: int,
@@ -206,13 +206,13 @@ def _older_frames(
             copy_bytes(target, address_of(padding_frames) + (place * (depth - 1) + filling) * width, width)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _lie_together(before: NDArray[np.uint8], older: int, num_envs: int, row: int) -> bool:
     """Whether so many frames before a row's belong to its stream, and lie in the rows before: then one copy will do."""
     return bool(num_envs == 1 and row >= older and before[row, 0] >= older)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _prefetch(regions: NDArray[np.int64], row: int) -> None:
     for region in range(regions.shape[0]):
         address, width = regions[region, 0] + row * regions[region, 1], regions[region, 2]
@@ -222,7 +222,7 @@ def _prefetch(regions: NDArray[np.int64], row: int) -> None:
         prefetch_at(address + width - 1)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _copy(address: int, stride: int, width: int, rows: NDArray[np.int64], count: int, target: int) -> None:
     if width == 4:
         for i in range(count):
@@ -238,6 +238,6 @@ def _copy(address: int, stride: int, width: int, rows: NDArray[np.int64], count:
             copy_bytes(target + i * width, address + rows[i] * stride, width)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _aligned(size_bytes: int) -> int:
     return (size_bytes + ALIGNMENT_BYTES - 1) // ALIGNMENT_BYTES * ALIGNMENT_BYTES

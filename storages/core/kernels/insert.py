@@ -1,9 +1,9 @@
 """Putting steps into a ring, whatever their dtypes, in one call: compared with what is there, checked, and copied."""
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import kernel
 from storages.core.kernels.memory import (
     ADDRESS,
     DESCRIBED,
@@ -69,7 +69,7 @@ _CACHE_LINE_BYTES = 64
 _EXPONENT_32, _EXPONENT_64 = np.int32(0x7F800000), np.int64(0x7FF0000000000000)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def insert_steps(way_in: int, arrays: int, steps: int, step: int, continues: bool, check: bool) -> int:
     """Store steps, one after the other, up to the first that :func:`_insert_step` does not store.
 
@@ -116,7 +116,7 @@ def insert_steps(way_in: int, arrays: int, steps: int, step: int, continues: boo
     return steps
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _insert_step(
     way: NDArray[np.int64],
     fields: NDArray[np.int64],
@@ -195,7 +195,7 @@ def _insert_step(
     return STORED
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _put_aside(fields: NDArray[np.int64], sources: NDArray[np.int64], env: int, place: int) -> None:
     for field in range(fields.shape[0]):
         if fields[field, FOLLOWER] >= 0:
@@ -204,7 +204,7 @@ def _put_aside(fields: NDArray[np.int64], sources: NDArray[np.int64], env: int, 
             copy_bytes(fields[field, ASIDE] + place * width, follower + env * width, width)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: NDArray[np.bool_]) -> bool:
     width, stride = fields[field, WIDTH], fields[field, STRIDE]
     target, words = fields[field, TARGET] + row * stride, width // 4
@@ -220,7 +220,7 @@ def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: 
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
     # All bits of the exponent are set in NaN and infinity, and in nothing else.
     not_finite = np.int32(0)
@@ -233,7 +233,7 @@ def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
     return bool(not_finite == 0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _write(fields: NDArray[np.int64], field: int, source: int, row: int, num_envs: int) -> None:
     width, stride = fields[field, WIDTH], fields[field, STRIDE]
     target = fields[field, TARGET] + row * stride

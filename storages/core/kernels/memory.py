@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -17,6 +16,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
+
+from storages.core.kernels.compilation import inlined_kernel, kernel
 
 _READ, _KEEP_IN_ALL_CACHES, _OF_DATA = 0, 3, 1
 
@@ -146,7 +147,7 @@ def _kind(number: int, axes: int) -> int:
     return number * 2 * MOST_AXES + min(axes, 2 * MOST_AXES - 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def describe(described: NDArray[np.int64], arrays: int, array_type: int) -> bool:
     """Write where arrays of any dtypes begin, of which kind they are, and how long their axes.
 
@@ -176,28 +177,28 @@ def describe(described: NDArray[np.int64], arrays: int, array_type: int) -> bool
     return True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def int32s_at(address: int, count: int) -> NDArray[np.int32]:
     """An array over so many int32: a loop over it is compiled to vector instructions, one over addresses is not."""
     array: NDArray[np.int32] = carray(_pointer(address), count, np.int32)
     return array
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def int64s_at(address: int, count: int) -> NDArray[np.int64]:
     """As :func:`int32s_at`, of int64."""
     array: NDArray[np.int64] = carray(_pointer(address), count, np.int64)
     return array
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def table_at(address: int, rows: int, columns: int) -> NDArray[np.int64]:
     """As :func:`int64s_at`, (rows, columns)."""
     array: NDArray[np.int64] = carray(_pointer(address), (rows, columns), np.int64)
     return array
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def flags_at(address: int, count: int) -> NDArray[np.bool_]:
     """As :func:`int64s_at`, of bool."""
     array: NDArray[np.bool_] = carray(_pointer(address), count, np.bool_)

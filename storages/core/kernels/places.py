@@ -4,14 +4,14 @@ A table has a row for each transition, then one of zeros, then the places aside,
 the frames that streams begin with. Transitions and stacks are those of :mod:`storages.core.kernels.gather`.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import kernel
 from storages.core.kernels.gather import REPEAT, ZERO
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def following_places(
     last: NDArray[np.int64],
     num_envs: int,
@@ -35,7 +35,7 @@ def following_places(
         places[i] = num_rows + 1 + (number & aside_mask) if number >= 0 else (row + num_envs) % num_rows
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def stack_places(
     transitions: NDArray[np.int64],
     newer: int,

@@ -7,13 +7,13 @@ microseconds.
 
 from typing import Any
 
-import numba
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import inlined_kernel
 from storages.core.kernels.memory import address_of, prefetch_at
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def prefetch(array: NDArray[Any], row: int, column: int) -> None:
     """Ask for the cache line that ``array[row, column]`` lies in; the array is two-dimensional."""
     prefetch_at(address_of(array) + row * array.strides[0] + column * array.strides[1])

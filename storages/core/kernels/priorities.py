@@ -2,14 +2,14 @@
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import kernel
 from storages.core.kernels.memory import address_of, prefetch_at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def store_errors(
     transitions: NDArray[np.int64],
     errors: NDArray[np.floating],
@@ -48,7 +48,7 @@ def store_errors(
     return live, largest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def effective_sample_size(weights: NDArray[np.float32]) -> float:
     """``(sum w)**2 / (B sum w**2)`` of weights (B, 1): 1 where all are equal, 1 / B where one is all."""
     total, squares = 0.0, 0.0
@@ -60,7 +60,7 @@ def effective_sample_size(weights: NDArray[np.float32]) -> float:
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def mean_of(indices: NDArray[np.int64]) -> float:
     """Of numbers of transitions (B, 1)."""
     total = 0.0

@@ -6,12 +6,13 @@ terminated and the value of the true last observation where a limit cut the epis
 environments take a step back in time together: what one of them waits for, the others do meanwhile.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import kernel
 
-@numba.njit(cache=True, nogil=True)
+
+@kernel
 def discounted_returns(
     rewards: NDArray[np.floating],
     next_values: NDArray[np.floating],
@@ -32,7 +33,7 @@ def discounted_returns(
             returns[t, e] = following[e]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def generalized_advantages(
     rewards: NDArray[np.floating],
     values: NDArray[np.floating],
@@ -57,7 +58,7 @@ def generalized_advantages(
             advantages[t, e] = following[e]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def lambda_returns(
     rewards: NDArray[np.floating],
     next_values: NDArray[np.floating],
@@ -81,7 +82,7 @@ def lambda_returns(
             returns[t, e] = following[e]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def vtrace(
     rewards: NDArray[np.floating],
     values: NDArray[np.floating],
@@ -127,7 +128,7 @@ def vtrace(
             targets[t, e] = values[t, e] + corrections[e]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def retrace(
     rewards: NDArray[np.floating],
     action_values: NDArray[np.floating],

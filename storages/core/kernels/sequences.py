@@ -1,11 +1,12 @@
 """Which steps a sequence has: those around the one it begins with, of the same environment, one after the other."""
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import kernel
 
-@numba.njit(cache=True, nogil=True)
+
+@kernel
 def lay_out(
     first: NDArray[np.int64],
     before: int,
@@ -62,7 +63,7 @@ def lay_out(
             anew[t, b] = 0.0 if goes_on else 1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sequence_errors(errors: NDArray[np.floating], mask: NDArray[np.float32], eta: float) -> NDArray[np.float32]:
     """(B,): ``eta * max + (1 - eta) * mean`` of the magnitudes of each sequence's errors (T, B) where mask is not 0.
 
@@ -81,7 +82,7 @@ def sequence_errors(errors: NDArray[np.floating], mask: NDArray[np.float32], eta
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def packed_sequence_errors(
     errors: NDArray[np.floating], of: NDArray[np.int64], num_sequences: int, eta: float
 ) -> NDArray[np.float32]:

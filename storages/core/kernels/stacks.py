@@ -1,13 +1,13 @@
 """Storing stacks of frames: seen to be stacks, seen to continue, and their newest frames kept."""
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import inlined_kernel, kernel
 from storages.core.kernels.memory import address_of, copy_bytes, int64s_at, load_byte
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def compare_stacks(begins: int, follows: int, newest: NDArray[np.uint8], depth: int, differs: NDArray[np.bool_]) -> int:
     """Where what follows is no stack moved on by a frame, and which stacks do not begin with the newest ones.
 
@@ -31,7 +31,7 @@ def compare_stacks(begins: int, follows: int, newest: NDArray[np.uint8], depth: 
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def store_newest(
     follows: int,
     depth: int,
@@ -64,7 +64,7 @@ def store_newest(
         copy_bytes(address_of(newest) + env * depth * width, stack, depth * width)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _equal(first: int, second: int, size_bytes: int) -> bool:
     words, different = size_bytes // 8, np.int64(0)
     ours, theirs = int64s_at(first, words), int64s_at(second, words)

@@ -15,10 +15,10 @@ root; then the smallest and largest masses, which :mod:`storages.core.kernels.ex
 
 from typing import Any, Self
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from storages.core.kernels.compilation import inlined_kernel, kernel
 from storages.core.kernels.extremes import LARGEST, SMALLEST, blocks_above, follow_masses, rebuild_extremes
 from storages.core.kernels.memory import address_of, prefetch_at
 
@@ -264,13 +264,13 @@ def _aligned_zeros(length: int) -> NDArray[np.float64]:
     return memory[skipped : skipped + length]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _prefetch(nodes: NDArray[np.float64], index: np.uint64) -> None:
     """Have the cache line of ``nodes[index]`` fetched; nothing waits for it."""
     prefetch_at(address_of(nodes) + np.int64(index) * _ITEM_BYTES)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_leaves(
     nodes: NDArray[np.float64],
     levels: NDArray[np.uint64],
@@ -306,7 +306,7 @@ def _set_leaves(
     return -1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _expanded(stretch: NDArray[np.int64], mass: float, size: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     first, count, cleared = stretch
     leaves, masses = np.empty(count + cleared, np.int64), np.zeros(count + cleared)
@@ -317,7 +317,7 @@ def _expanded(stretch: NDArray[np.int64], mass: float, size: int) -> tuple[NDArr
     return leaves, masses
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rebuild(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int) -> None:
     """Compute anew all sums."""
     groups = np.empty((size + 7) // 8, np.uint64)
@@ -326,7 +326,7 @@ def _rebuild(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int) 
     _update_sums(nodes, levels, groups, groups.shape[0], size)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _update_sums(
     nodes: NDArray[np.float64], levels: NDArray[np.uint64], groups: NDArray[np.uint64], count: int, size: int
 ) -> None:
@@ -358,13 +358,13 @@ def _update_sums(
             count = kept
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _sum_of_four(nodes: NDArray[np.float64], first: np.uint64) -> float:
     total: float = (nodes[first] + nodes[first + _ONE]) + (nodes[first + _TWO] + nodes[first + _TWO + _ONE])
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _draw(
     nodes: NDArray[np.float64],
     levels: NDArray[np.uint64],
@@ -422,13 +422,13 @@ def _draw(
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _window_mass(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int, first: int, last: int) -> float:
     total: float = _pieces(nodes, levels, size, first, last)[4]
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pieces(
     nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int, first: int, last: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float64], int, float]:

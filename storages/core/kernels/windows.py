@@ -6,10 +6,10 @@ round the ring.
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.compilation import inlined_kernel, kernel
 from storages.core.kernels.memory import address_of, prefetch_at
 from storages.core.kernels.prefetch import prefetch
 
@@ -17,7 +17,7 @@ _MOST_PREFETCHED_STEPS = 8
 _LARGEST, _CACHE_LINE_BYTES = 1024, 64
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def follow(
     first: NDArray[np.int64],
     longest: int,
@@ -64,7 +64,7 @@ def follow(
         sums[i, 0] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np.float32]:
     """(B, 1): a discount, 0 where the environment terminated (B, 1), which is 1.0 there."""
     discounts = np.empty_like(terminated)
@@ -73,7 +73,7 @@ def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np
     return discounts
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cut_discounts(terminated: NDArray[np.float32], discounts: NDArray[np.float32]) -> None:
     """Make discounts (B, 1) 0 where the environment terminated (B, 1), which is 1.0 there."""
     for i in range(terminated.shape[0]):
@@ -81,7 +81,7 @@ def cut_discounts(terminated: NDArray[np.float32], discounts: NDArray[np.float32
             discounts[i, 0] = 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def discounted_sums(
     rows: NDArray[np.int64],
     lengths: NDArray[np.int64],
@@ -113,7 +113,7 @@ def discounted_sums(
         sums[i, 0] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _prefetch_window(aside_numbers: NDArray[np.int32], row: int, steps: int, num_envs: int) -> None:
     """Ask for what a window will be followed by, and for the records that a batch is made of: its first, the next."""
     num_rows, record_bytes = aside_numbers.shape[0], aside_numbers.strides[0]
@@ -125,7 +125,7 @@ def _prefetch_window(aside_numbers: NDArray[np.int32], row: int, steps: int, num
         row = _following(row, num_envs, num_rows)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _prefetch_windows(column: NDArray[Any], rows: NDArray[np.int64], longest: int, num_envs: int) -> None:
     for i in range(rows.shape[0]):
         row = rows[i]
@@ -134,7 +134,7 @@ def _prefetch_windows(column: NDArray[Any], rows: NDArray[np.int64], longest: in
             row = _following(row, num_envs, column.shape[0])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined_kernel
 def _following(row: int, num_envs: int, rows: int) -> int:
     following = row + num_envs
     return following if following < rows else following - rows

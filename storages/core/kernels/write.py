@@ -2,10 +2,10 @@
 
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
+from storages.core.kernels.compilation import kernel
 from storages.core.kernels.memory import int64s_at
 
 MOST_PIECES = 2
@@ -26,7 +26,7 @@ _read: Any = types.ExternalFunction("read", _SIGNATURE)
 _write: Any = types.ExternalFunction("write", _SIGNATURE)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def give_order(orders: int, desk: int) -> None:
     """Give the order that lies on a desk, and count it: no signal comes between the two.
 
@@ -39,7 +39,7 @@ def give_order(orders: int, desk: int) -> None:
         words[GIVEN] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def take_report(reports: int, desk: int) -> None:
     """Wait for a report, lay it on a desk, and count it; or return without one because a signal has come.
 
@@ -52,14 +52,14 @@ def take_report(reports: int, desk: int) -> None:
         words[REPORTED] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def report(reports: int, desk: int, said: int) -> None:
     """Write a report to a pipe; ``desk`` is the address of ``DESK`` int64."""
     int64s_at(desk, DESK)[REPORT] = said
     _write(np.int32(reports), desk + REPORT * _WORD_BYTES, np.uint64(_WORD_BYTES))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def write_as_told(orders: int, reports: int, desk: int) -> int:
     """Write what orders say, and report each that was done, until one is not.
 
