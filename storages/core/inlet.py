@@ -12,6 +12,7 @@ from storages.core.column import Column
 from storages.core.fields import Layout, Path, SampleError, as_array, text
 from storages.core.frames import FrameColumn
 from storages.core.kernels import insert as kernel
+from storages.core.kernels.array_layout import can_describe
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.memory import ADDRESS, DESCRIBED, KIND, LENGTHS, MOST_AXES, data_address, describe, kind_of
 from storages.transition import DONE, DONE2, IREW, OBS, OBS2, REW, TRUNC2, Array, Sample
@@ -64,6 +65,7 @@ class Inlet:
         self._leaves = {key: sum(path[0] == key for path in layout) for key, *name in layout if name}
         # Compiled code knows no half precision, and not many axes.
         self._compiled = all(leaf.dtype != np.float16 and len(leaf.shape) < MOST_AXES for leaf in layout.values())
+        self._reads_arrays = self._compiled and can_describe()
         self._fields = np.array(fields, np.int64).reshape(-1, kernel.FIELD_COLUMNS)
         self._sources = np.zeros((len(self._paths), DESCRIBED), np.int64)
         self._expected = np.zeros_like(self._sources)
@@ -90,7 +92,7 @@ class Inlet:
         Returns:
             Whether it was stored. What is wrong with it otherwise, if anything is, has to be found out.
         """
-        if len(sample) != self._keys or not self._compiled:
+        if len(sample) != self._keys or not self._reads_arrays:
             return False
         try:
             arrays: Any = self._pick(sample)
