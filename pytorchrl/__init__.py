@@ -8,7 +8,17 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import DQN, PPO, SAC, ActingStep, Algorithm
-from pytorchrl.agent.envs import BitFlipping, ScaleReward, SelectObservation, UnsupportedSpaceError, VecEnv, VecStep
+from pytorchrl.agent.envs import (
+    BitFlipping,
+    BoundAction,
+    FlattenAction,
+    RoundAction,
+    ScaleReward,
+    SelectObservation,
+    UnsupportedSpaceError,
+    VecEnv,
+    VecStep,
+)
 from pytorchrl.experiments import CheckpointError
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
@@ -45,6 +55,7 @@ __all__ = [
     "Actor",
     "Algorithm",
     "BitFlipping",
+    "BoundAction",
     "CheckpointError",
     "Component",
     "CompositionError",
@@ -55,6 +66,7 @@ __all__ = [
     "Episodes",
     "Evaluation",
     "Factory",
+    "FlattenAction",
     "GAEBuffer",
     "HERBuffer",
     "Learner",
@@ -66,6 +78,7 @@ __all__ = [
     "PersistenceError",
     "PersistentEpisodicBuffer",
     "ReplayBuffer",
+    "RoundAction",
     "SampleError",
     "ScaleReward",
     "Schedule",

@@ -5,6 +5,7 @@ runs at every environment step.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -56,6 +57,67 @@ class Categorical:
     def entropy(self) -> Tensor:
         """(B, 1)."""
         return -(self.log_probs.exp() * self.log_probs).sum(-1, keepdim=True)
+
+
+class MultiCategorical:
+    """Several independent choices, ``n`` actions each.
+
+    Args:
+        logits: (B, sum of all ``n``), unnormalised log probabilities, choice after choice.
+        choices: ``n`` of each.
+        shape: of one action, with as many numbers as there are choices.
+    """
+
+    def __init__(self, logits: Tensor, choices: Sequence[int], shape: tuple[int, ...]) -> None:
+        self.parts = [Categorical(part) for part in logits.split_with_sizes(list(choices), dim=-1)]
+        self._shape = shape
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """(B, *action) int64."""
+        return torch.cat([part.sample(generator) for part in self.parts], dim=-1).view(-1, *self._shape)
+
+    def mode(self) -> Tensor:
+        """(B, *action) int64."""
+        return torch.cat([part.mode() for part in self.parts], dim=-1).view(-1, *self._shape)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """(B, 1) of actions (B, *action): the sum over the choices."""
+        chosen = action.flatten(1).chunk(len(self.parts), dim=-1)
+        log_probs = [part.log_prob(number) for part, number in zip(self.parts, chosen, strict=True)]
+        return torch.cat(log_probs, dim=-1).sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """(B, 1): the sum over the choices."""
+        return torch.cat([part.entropy() for part in self.parts], dim=-1).sum(-1, keepdim=True)
+
+
+class Bernoulli:
+    """Independent numbers that are 0 or 1.
+
+    Args:
+        logits: (B, *action), log odds of 1.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    def sample(self, generator: torch.Generator) -> Tensor:
+        """(B, *action) int8."""
+        drawn = torch.empty_like(self.logits).uniform_(generator=generator)
+        return (drawn < self.logits.detach().sigmoid()).to(torch.int8)
+
+    def mode(self) -> Tensor:
+        """(B, *action) int8."""
+        return (self.logits > 0).to(torch.int8)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """(B, 1) of actions (B, *action)."""
+        return -F.softplus((1 - 2 * action) * self.logits).flatten(1).sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """(B, 1)."""
+        surprise_of_1 = F.softplus(-self.logits)
+        return (surprise_of_1 + (1 - self.logits.sigmoid()) * self.logits).flatten(1).sum(-1, keepdim=True)
 
 
 class DiagonalGaussian:

@@ -1,6 +1,7 @@
 """Heads: from features to what an algorithm needs. The algorithm chooses them, the user chooses the body below."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,13 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import orthogonal
-from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian, SquashedGaussian
+from pytorchrl.agent.actors.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    MultiCategorical,
+    SquashedGaussian,
+)
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
 _SMALLEST_LOG_STD, _LARGEST_LOG_STD = -20.0, 2.0
@@ -28,6 +35,40 @@ class CategoricalHead(QuickModule):
     def forward(self, features: Tensor) -> Categorical:
         """(B, input_size) to a distribution over (B, 1) actions."""
         return Categorical(linear(self.linear, features))
+
+
+class MultiCategoricalHead(QuickModule):
+    """Probabilities of several independent choices, almost equal at first.
+
+    Args:
+        input_size: features in.
+        choices: how many actions each choice is among.
+        action_shape: of one action, a number for each choice.
+    """
+
+    def __init__(self, input_size: int, choices: Sequence[int], action_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, sum(choices))
+        self._choices, self._action_shape = tuple(choices), action_shape
+        orthogonal(self.linear, _POLICY_GAIN)
+
+    def forward(self, features: Tensor) -> MultiCategorical:
+        """(B, input_size) to a distribution over (B, *action)."""
+        return MultiCategorical(linear(self.linear, features), self._choices, self._action_shape)
+
+
+class BernoulliHead(QuickModule):
+    """Probabilities of independent numbers that are 0 or 1, almost even at first."""
+
+    def __init__(self, input_size: int, action_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(input_size, math.prod(action_shape))
+        self._action_shape = action_shape
+        orthogonal(self.linear, _POLICY_GAIN)
+
+    def forward(self, features: Tensor) -> Bernoulli:
+        """(B, input_size) to a distribution over (B, *action)."""
+        return Bernoulli(linear(self.linear, features).view(-1, *self._action_shape))
 
 
 class GaussianHead(QuickModule):
@@ -109,23 +150,26 @@ class ActionScale(QuickModule):
         super().__init__()
         assert isinstance(space, spaces.Box)
         low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-        for name, value in {
-            "low": space.low,
-            "high": space.high,
-            "half_range": (high - low) / 2,
-            "middle": (high + low) / 2,
-        }.items():
-            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float32), persistent=False)
+        self._dtype = torch.from_numpy(space.low).dtype
+        # Half precision is too coarse to scale with.
+        precision = torch.promote_types(self._dtype, torch.float32)
+        for name, value, dtype in (
+            ("low", space.low, self._dtype),
+            ("high", space.high, self._dtype),
+            ("half_range", (high - low) / 2, precision),
+            ("middle", (high + low) / 2, precision),
+        ):
+            self.register_buffer(name, torch.as_tensor(value, dtype=dtype), persistent=False)
         self._shape = space.shape
         self._is_unit = bool((low == -1).all() and (high == 1).all())
 
     def to_env(self, action: Tensor) -> Tensor:
-        """(B, A) in [-1, 1] to (B, *action) within the Box."""
+        """(B, A) in [-1, 1] to (B, *action) within the Box, of its dtype."""
         shaped = action.view(-1, *self._shape)
         if self._is_unit:
-            return shaped
+            return shaped.to(self._dtype)
         # Rounding may leave the Box by a hair, which some environments refuse.
-        return torch.addcmul(self.middle, shaped, self.half_range).clamp(self.low, self.high)
+        return torch.addcmul(self.middle, shaped, self.half_range).to(self._dtype).clamp(self.low, self.high)
 
     def from_env(self, action: Tensor) -> Tensor:
         """(B, *action) within the Box to (B, A) in [-1, 1]."""

@@ -10,14 +10,20 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor, Spaces
 from pytorchrl.agent.actors.bodies import Activation, Body, Initialisation
-from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian
-from pytorchrl.agent.actors.heads import CategoricalHead, GaussianHead, ValuesHead
+from pytorchrl.agent.actors.distributions import Distribution
+from pytorchrl.agent.actors.heads import (
+    BernoulliHead,
+    CategoricalHead,
+    GaussianHead,
+    MultiCategoricalHead,
+    ValuesHead,
+)
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from storages.hyper_parameters import Count
 
 
 class OnPolicyActor(Actor):
-    """A stochastic policy over any Discrete or Box space and a state value function.
+    """A stochastic policy over any Discrete, MultiDiscrete, MultiBinary or Box space and a state value function.
 
     Args:
         device: where the networks live.
@@ -49,7 +55,7 @@ class OnPolicyActor(Actor):
         self._shared_body = shared_body
         self._initial_log_std = initial_log_std
         self.policy_body: Body | RecurrentBody
-        self.policy_head: CategoricalHead | GaussianHead
+        self.policy_head: CategoricalHead | MultiCategoricalHead | BernoulliHead | GaussianHead
         self.value_body: Body | RecurrentBody
         self.value_head: ValuesHead
 
@@ -57,11 +63,16 @@ class OnPolicyActor(Actor):
         """Make the policy that suits the action space."""
         self.policy_body = self._body() if self.memory is None else self._recurrent_body()
         size = self.policy_body.output_size
-        if isinstance(self.action_space, spaces.Discrete):
-            self.policy_head = CategoricalHead(size, int(self.action_space.n))
-        else:
-            assert self.action_space.shape is not None
-            self.policy_head = GaussianHead(size, self.action_space.shape, self._initial_log_std)
+        match self.action_space:
+            case spaces.Discrete(n=n):
+                self.policy_head = CategoricalHead(size, int(n))
+            case spaces.MultiDiscrete(nvec=nvec, shape=shape):
+                self.policy_head = MultiCategoricalHead(size, nvec.ravel().tolist(), shape)
+            case spaces.MultiBinary(shape=shape):
+                self.policy_head = BernoulliHead(size, shape)
+            case space:
+                assert isinstance(space, spaces.Box)
+                self.policy_head = GaussianHead(size, space.shape, self._initial_log_std)
         self.to(self.device)
 
     def create_value_function(self) -> None:
@@ -73,12 +84,12 @@ class OnPolicyActor(Actor):
         self.value_head = ValuesHead(self.value_body.output_size, 1, gain=1.0)
         self.to(self.device)
 
-    def policy(self, obs: Any) -> Categorical | DiagonalGaussian:
+    def policy(self, obs: Any) -> Distribution:
         """The distribution of actions for observations (B, *obs)."""
-        distribution: Categorical | DiagonalGaussian = self.policy_head(self.policy_body(obs))
+        distribution: Distribution = self.policy_head(self.policy_body(obs))
         return distribution
 
-    def policy_and_value(self, obs: Any) -> tuple[Categorical | DiagonalGaussian, Tensor]:
+    def policy_and_value(self, obs: Any) -> tuple[Distribution, Tensor]:
         """Both, in one pass through a shared body: a distribution and (B, 1)."""
         features = self.policy_body(obs)
         value_features = features if self._shared_body else self.value_body(obs)
@@ -114,15 +125,13 @@ class OnPolicyActor(Actor):
         state = self.policy_body.initial_state(num_envs)
         return state if self._shared_body else torch.cat([state, state], dim=1)
 
-    def remembering_policy(self, obs: Any, rhs: Tensor, done: Tensor) -> tuple[Categorical | DiagonalGaussian, Tensor]:
+    def remembering_policy(self, obs: Any, rhs: Tensor, done: Tensor) -> tuple[Distribution, Tensor]:
         """The distribution of actions for observations (B, *obs), and the memory after them; only the policy's."""
         features, state = self.policy_body(obs, self._policy_state(rhs), done)
         after = state if self._shared_body else torch.cat([state, self._value_state(rhs)], dim=1)
         return self.policy_head(features), after
 
-    def remembering_policy_and_value(
-        self, obs: Any, rhs: Tensor, done: Tensor
-    ) -> tuple[Categorical | DiagonalGaussian, Tensor, Tensor]:
+    def remembering_policy_and_value(self, obs: Any, rhs: Tensor, done: Tensor) -> tuple[Distribution, Tensor, Tensor]:
         """The distribution of actions, values (B, 1), and the memory after the observations (B, *obs)."""
         features, state = self.policy_body(obs, self._policy_state(rhs), done)
         if self._shared_body:
@@ -131,9 +140,7 @@ class OnPolicyActor(Actor):
         after = torch.cat([state, value_state], dim=1)
         return self.policy_head(features), self.value_head(value_features), after
 
-    def policy_and_value_of_sequences(
-        self, obs: Any, rhs: Tensor, done: Tensor
-    ) -> tuple[Categorical | DiagonalGaussian, Tensor]:
+    def policy_and_value_of_sequences(self, obs: Any, rhs: Tensor, done: Tensor) -> tuple[Distribution, Tensor]:
         """As :meth:`policy_and_value` of all steps of sequences, one after the other.
 
         Args:

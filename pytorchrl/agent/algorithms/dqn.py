@@ -96,9 +96,11 @@ class DQN(Algorithm):
     def check_spaces(cls, envs: VecEnv) -> None:
         """DQN chooses among actions that can be counted."""
         if not isinstance(envs.action_space, spaces.Discrete):
+            several = isinstance(envs.action_space, spaces.MultiDiscrete | spaces.MultiBinary)
+            way_out = "PPO learns several at once, wrappers=['FlattenAction'] numbers their combinations"
             raise UnsupportedSpaceError(
                 f"{cls.__name__} needs a Discrete action space, the environments have {envs.action_space}; "
-                f"SAC and PPO act in a Box"
+                f"{way_out if several else 'SAC and PPO act in a Box'}"
             )
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:

@@ -9,6 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.on_policy_actor import OnPolicyActor, action_bounds
 from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, ActingStep, Algorithm, Info
 from pytorchrl.agent.algorithms.flat_adam import FlatAdam, FlatParameters
+from pytorchrl.agent.envs.spaces import check_real_actions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import ACT, ADV, DONE, LOGP, OBS, RET, RHS, VAL, Batch
@@ -78,6 +79,12 @@ class PPO(Algorithm):
         actor.create_value_function()
         self._optimizer = FlatAdam([FlatParameters(actor.parameters())], eps=adam_epsilon)
         self._follow_schedules()
+
+    @classmethod
+    def check_spaces(cls, envs: VecEnv) -> None:
+        """PPO draws the actions of a Box from normals."""
+        if isinstance(envs.action_space, spaces.Box):
+            check_real_actions(envs.action_space, cls.__name__)
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:
         """Draw actions from the policy, or take the most likely; a Gaussian's are clipped into the Box on their way."""

@@ -16,7 +16,7 @@ from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Info
 from pytorchrl.agent.algorithms.flat_adam import FlatAdam, FlatParameters
 from pytorchrl.agent.algorithms.sequences import features_of_next, unrolled, weights_of_steps
 from pytorchrl.agent.algorithms.targets import follow, make_target
-from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import ACT, DISCOUNT, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS, Batch
@@ -102,12 +102,13 @@ class SAC(Algorithm):
         if not isinstance(space, spaces.Box):
             raise UnsupportedSpaceError(
                 f"{cls.__name__} needs a Box action space, the environments have {space}; DQN and PPO choose among "
-                f"Discrete actions"
+                f"Discrete actions, PPO several at once"
             )
+        check_real_actions(space, cls.__name__)
         if not (np.isfinite(space.low) & np.isfinite(space.high)).all():
             raise UnsupportedSpaceError(
                 f"{cls.__name__} needs finite bounds of every action, the environments have {space}; "
-                f"gymnasium.wrappers.RescaleAction gives a Box bounds, PPO does without"
+                f"wrappers=[('BoundAction', {{'low': -1.0, 'high': 1.0}})] gives bounds, PPO does without"
             )
 
     def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:

@@ -1,5 +1,6 @@
 """Environments: vectors of them, their spaces."""
 
+from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.bit_flipping import BitFlipping
 from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pendulum_without_velocity
@@ -10,8 +11,11 @@ from pytorchrl.agent.envs.vec_env import Resumption, VecEnv, VecStep
 
 __all__ = [
     "BitFlipping",
+    "BoundAction",
     "EpisodeRecord",
+    "FlattenAction",
     "Resumption",
+    "RoundAction",
     "ScaleReward",
     "SelectObservation",
     "UnsupportedSpaceError",

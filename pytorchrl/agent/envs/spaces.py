@@ -36,13 +36,28 @@ def check_observation_space(space: gym.Space[Any], owner: str) -> None:
 
 
 def check_action_space(space: gym.Space[Any], owner: str) -> None:
-    """Refuse action spaces that are neither Discrete nor Box.
+    """Refuse action spaces that are no arrays.
 
     Raises:
-        UnsupportedSpaceError: it is neither.
+        UnsupportedSpaceError: it is a Dict, a Tuple, or another structure.
     """
-    if not isinstance(space, spaces.Box | spaces.Discrete):
-        raise UnsupportedSpaceError(f"{owner}: the action space is {space}; Discrete and Box are handled")
+    if not isinstance(space, Flat):
+        raise UnsupportedSpaceError(
+            f"{owner}: the action space is {space}; Discrete, MultiDiscrete, MultiBinary and Box are handled. "
+            f"gymnasium.wrappers.TransformAction makes an action of another space from one of these"
+        )
+
+
+def check_real_actions(space: spaces.Box, owner: str) -> None:
+    """Refuse a Box of integers, for an algorithm whose actions are real numbers.
+
+    Raises:
+        UnsupportedSpaceError: its dtype is not one of floating-point numbers.
+    """
+    if not np.issubdtype(space.dtype, np.floating):
+        raise UnsupportedSpaceError(
+            f"{owner} acts with real numbers, the environments have {space}; wrappers=['RoundAction'] rounds them"
+        )
 
 
 def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
@@ -80,9 +95,16 @@ def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
 
 
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
-    """(E, 1) int64 or (E, *action): actions drawn uniformly, standard normal where a Box has no bounds."""
+    """(E, 1) int64 or (E, *action): actions drawn uniformly, standard normal where a Box has no bounds.
+
+    They are as :meth:`VecEnv.step` takes them: integers count from 0, numbers of a Box are of its dtype.
+    """
     if isinstance(space, spaces.Discrete):
         return generator.integers(0, int(space.n), (num_envs, 1), np.int64)
+    if isinstance(space, spaces.MultiDiscrete):
+        return generator.integers(0, space.nvec, (num_envs, *space.shape), np.int64)
+    if isinstance(space, spaces.MultiBinary):
+        return generator.integers(0, 2, (num_envs, *space.shape), np.int8)
     assert isinstance(space, spaces.Box)
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 1.0)

@@ -11,6 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord, EpisodeRecorder
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.histories import Histories
@@ -64,9 +65,9 @@ class VecEnv(Component):
         num_envs: copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
-            ``ScaleReward`` and ``SelectObservation``, pairs of such a name and its arguments
-            (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an environment. A
-            composition of names alone can be resumed from its run folder.
+            ``ScaleReward``, ``SelectObservation``, ``BoundAction``, ``RoundAction`` and ``FlattenAction``, pairs of
+            such a name and its arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an
+            environment to an environment. A composition of names alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
@@ -123,7 +124,9 @@ class VecEnv(Component):
         except ValueError:
             self.close()
             raise
-        self._first_action = int(self.action_space.start) if isinstance(self.action_space, spaces.Discrete) else None
+        space = self.action_space
+        self._first_action = int(space.start) if isinstance(space, spaces.Discrete) else None
+        self._first_actions = space.start if isinstance(space, spaces.MultiDiscrete) else None
         self._action_dtype = np.dtype(self.action_space.dtype)
         self._histories = Histories(self._envs, type(self).__name__, replay_on_resume)
 
@@ -169,10 +172,13 @@ class VecEnv(Component):
         """Step every environment.
 
         Args:
-            actions: (E, 1) integers from 0 for a Discrete space, (E, *action) within the bounds for a Box.
+            actions: (E, 1) integers from 0 for a Discrete space; (E, *action) integers from 0 for a MultiDiscrete one,
+                0 or 1 for a MultiBinary one, numbers within the bounds for a Box.
         """
         if self._first_action is not None:
             actions = actions[:, 0] + self._first_action
+        elif self._first_actions is not None:
+            actions = actions + self._first_actions
         if actions.dtype is not self._action_dtype:
             # Of one dtype, so that they repeat to the bit.
             actions = actions.astype(self._action_dtype)
@@ -240,7 +246,9 @@ class VecEnv(Component):
         self._envs.close()
 
 
-_OUR_WRAPPERS = {"ScaleReward": ScaleReward, "SelectObservation": SelectObservation}
+_OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
+    wrapper.__name__: wrapper for wrapper in (BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation)
+}
 
 
 def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:

@@ -2,10 +2,17 @@
 
 import math
 
+import numpy as np
 import torch
 import torch.distributions as td
 
-from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian, SquashedGaussian
+from pytorchrl.agent.actors.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    MultiCategorical,
+    SquashedGaussian,
+)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -93,3 +100,50 @@ def test_samples_follow_from_the_generator_alone() -> None:
     ):
         assert torch.equal(distribution.sample(generator(1)), distribution.sample(generator(1)))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def numpy_log_probabilities(logits: np.ndarray) -> np.ndarray:
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def test_independent_choices_add_their_log_probabilities_and_entropies() -> None:
+    logits = torch.randn(6, 3 + 2 + 4, generator=generator())
+    ours = MultiCategorical(logits, (3, 2, 4), (3,))
+    action = torch.tensor([[0, 1, 3], [2, 0, 0], [1, 1, 1], [2, 1, 2], [0, 0, 0], [1, 0, 3]])
+    parts = [numpy_log_probabilities(part) for part in np.split(logits.numpy().astype(np.float64), [3, 5], axis=1)]
+    log_prob = sum(part[np.arange(6), action.numpy()[:, number]] for number, part in enumerate(parts))
+    entropy = -sum((np.exp(part) * part).sum(1) for part in parts)
+    np.testing.assert_allclose(ours.log_prob(action).numpy()[:, 0], log_prob, rtol=1e-5)
+    np.testing.assert_allclose(ours.entropy().numpy()[:, 0], entropy, rtol=1e-5)
+    np.testing.assert_array_equal(ours.mode().numpy(), np.stack([part.argmax(1) for part in parts], axis=1))
+
+
+def test_choices_are_drawn_with_their_own_probabilities() -> None:
+    draws, logits = 50_000, torch.tensor([1.0, -1.0, 0.0, 0.5, -0.5, 2.0])
+    sample = MultiCategorical(logits.expand(draws, 6), (2, 2, 2), (3,)).sample(generator())
+    assert sample.shape == (draws, 3)
+    assert sample.dtype == torch.int64
+    expected = logits.view(3, 2).softmax(1)[:, 1]
+    assert (sample.double().mean(0) - expected).abs().max() < 0.01
+    assert np.corrcoef(sample.numpy().T)[0, 1] < 0.02
+
+
+def test_independent_bits_agree_with_numpy() -> None:
+    logits = 3 * torch.randn(7, 2, 3, generator=generator())
+    ours = Bernoulli(logits)
+    action = torch.randint(0, 2, (7, 2, 3), generator=generator(1), dtype=torch.int8)
+    p = 1 / (1 + np.exp(-logits.numpy().astype(np.float64)))
+    log_prob = np.where(action.numpy() == 1, np.log(p), np.log(1 - p)).sum((1, 2))
+    entropy = -(p * np.log(p) + (1 - p) * np.log(1 - p)).sum((1, 2))
+    np.testing.assert_allclose(ours.log_prob(action).numpy()[:, 0], log_prob, rtol=1e-5)
+    np.testing.assert_allclose(ours.entropy().numpy()[:, 0], entropy, rtol=1e-5)
+    np.testing.assert_array_equal(ours.mode().numpy(), p > 0.5)
+
+
+def test_bits_are_drawn_with_their_probabilities_and_extreme_odds_stay_finite() -> None:
+    draws, logits = 50_000, torch.tensor([0.0, 2.0, -100.0, 100.0])
+    distribution = Bernoulli(logits.expand(draws, 4))
+    sample = distribution.sample(generator())
+    assert (sample.double().mean(0) - logits.sigmoid()).abs().max() < 0.01
+    assert distribution.log_prob(sample).isfinite().all()
+    assert distribution.entropy().isfinite().all()

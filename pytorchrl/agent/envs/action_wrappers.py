@@ -1,0 +1,99 @@
+"""Wrappers that give an environment the action space that an algorithm needs."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+
+class BoundAction(gym.ActionWrapper[Any, Any, Any]):
+    """Gives finite bounds to the components of an action that have none; the actions themselves are not changed.
+
+    Args:
+        env: with a Box of actions.
+        low: the lowest value of components without a lower bound.
+        high: the highest value of components without an upper bound.
+
+    Raises:
+        ValueError: the actions are no Box, or a bound is not finite, or lies on the wrong side of the other one.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], low: float = -1.0, high: float = 1.0) -> None:
+        super().__init__(env)
+        space = env.action_space
+        if not isinstance(space, spaces.Box):
+            raise ValueError(f"BoundAction: the action space must be a Box, it is {space}")
+        lows = np.where(np.isfinite(space.low), space.low, low).astype(space.dtype)
+        highs = np.where(np.isfinite(space.high), space.high, high).astype(space.dtype)
+        if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
+            raise ValueError(f"BoundAction: low and high must be finite, low below high, in {space}; got {low}, {high}")
+        self.action_space = spaces.Box(lows, highs, dtype=space.dtype.type)
+
+    def action(self, action: Any) -> Any:
+        """The same action."""
+        return action
+
+
+class RoundAction(gym.ActionWrapper[Any, Any, Any]):
+    """Shows a Box of integers as one of real numbers, which are rounded to the nearest integers.
+
+    Args:
+        env: with a Box of integers as actions.
+
+    Raises:
+        ValueError: the actions are no Box of integers.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        space = env.action_space
+        if not isinstance(space, spaces.Box) or np.issubdtype(space.dtype, np.floating):
+            raise ValueError(f"RoundAction: the action space must be a Box of integers, it is {space}")
+        self._integers = space
+        self.action_space = spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
+
+    def action(self, action: NDArray[Any]) -> NDArray[Any]:
+        """The integers of the environment's own dtype."""
+        bounded = np.clip(np.rint(action), self._integers.low, self._integers.high)
+        rounded: NDArray[Any] = bounded.astype(self._integers.dtype)
+        return rounded
+
+
+class FlattenAction(gym.ActionWrapper[Any, Any, Any]):
+    """Numbers the combinations of a MultiDiscrete or MultiBinary action: a Discrete space.
+
+    Args:
+        env: with several discrete actions at once.
+
+    Raises:
+        ValueError: the actions are of another kind, or have more than a million combinations.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        space = env.action_space
+        if isinstance(space, spaces.MultiDiscrete):
+            choices, self._start = space.nvec, space.start
+        elif isinstance(space, spaces.MultiBinary):
+            choices, self._start = np.full(space.shape, 2), np.zeros(space.shape, space.dtype)
+        else:
+            raise ValueError(f"FlattenAction: the action space must be MultiDiscrete or MultiBinary, it is {space}")
+        combinations = float(np.prod(choices, dtype=np.float64))
+        if combinations > _MOST_COMBINATIONS:
+            raise ValueError(
+                f"FlattenAction: {space} has {combinations:.3g} combinations, at most {_MOST_COMBINATIONS:,} can be "
+                f"numbered; PPO learns each component by itself"
+            )
+        self._choices, self._dtype = choices, space.dtype
+        self.action_space = spaces.Discrete(int(combinations))
+
+    def action(self, action: Any) -> NDArray[Any]:
+        """The combination of a number."""
+        combination = np.unravel_index(int(action), self._choices.ravel())
+        chosen = np.array(combination, self._dtype).reshape(self._choices.shape)
+        return chosen + self._start
+
+
+_MOST_COMBINATIONS = 1_000_000
