@@ -6,7 +6,7 @@ that torch.optim's fused Adam and ``clip_grad_norm_`` take for three small layer
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,16 +33,17 @@ class FlatParameters:
 
     def empty_vector(self) -> tuple[Tensor, list[Tensor]]:
         """A vector of zeros of the same layout, and a view of it in the shape of each parameter."""
-        starts, end = [], 0
+        numbers = sum(_aligned(parameter.numel()) for parameter in self.parameters)
+        vector = torch.zeros(numbers, dtype=self.parameters[0].dtype, device=self.parameters[0].device)
+        return vector, self.views_of(vector)
+
+    def views_of(self, vector: Tensor) -> list[Tensor]:
+        """A view in the shape of each parameter, of a vector of the same layout."""
+        views, start = [], 0
         for parameter in self.parameters:
-            starts.append(end)
-            end += -(-parameter.numel() // _ALIGNMENT_NUMBERS) * _ALIGNMENT_NUMBERS
-        vector = torch.zeros(end, dtype=self.parameters[0].dtype, device=self.parameters[0].device)
-        views = [
-            vector[start : start + parameter.numel()].view(parameter.shape)
-            for start, parameter in zip(starts, self.parameters, strict=True)
-        ]
-        return vector, views
+            views.append(vector[start : start + parameter.numel()].view(parameter.shape))
+            start += _aligned(parameter.numel())
+        return views
 
     def check(self) -> None:
         """Refuse to go on with parameters that do not lie in the vector any more.
@@ -61,8 +62,15 @@ class FlatParameters:
         return FlatParameters(copy.deepcopy(self.parameters, memo))
 
 
+def _aligned(numbers: int) -> int:
+    return -(-numbers // _ALIGNMENT_NUMBERS) * _ALIGNMENT_NUMBERS
+
+
 class FlatAdam:
     """Kingma and Ba, "Adam" (arXiv 1412.6980), with a learning rate for each group of parameters.
+
+    As with torch.optim.Adam, a parameter that has no gradient is not part of a step: neither its value changes, nor its
+    means of gradients, nor how many steps it has made.
 
     Args:
         groups: what is trained.
@@ -81,6 +89,9 @@ class FlatAdam:
         self._means = [torch.zeros_like(group.vector) for group in groups]
         self._squares = [torch.zeros_like(group.vector) for group in groups]
         self._steps = [torch.zeros((), device=group.vector.device) for group in groups]
+        """Of each group, () as long as all of its parameters have made as many; (parameters,) otherwise."""
+        self._missing = [_NONE] * len(groups)
+        """Of each group, which parameters have no gradient in this step."""
 
     def zero_grad(self) -> None:
         """Forget the parameters' gradients."""
@@ -90,26 +101,32 @@ class FlatAdam:
 
     @torch.no_grad()
     def step(self, max_grad_norm: float | None = None) -> None:
-        """Move along the parameters' gradients; where there is none, as if it were zero.
+        """Move along the gradients of the parameters that have one.
 
         Args:
             max_grad_norm: gradients are scaled down to this norm of all of them together; None leaves them.
         """
-        gradients = [self._gathered(number) for number in range(len(self.groups))]
+        gathered = [self._gathered(number) for number in range(len(self.groups))]
         divisor = None
-        if max_grad_norm is not None:
-            norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
+        present = [vector for vector in gathered if vector is not None]
+        if max_grad_norm is not None and present:
+            norms = [torch.linalg.vector_norm(vector) for vector in present]
             norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
             divisor = (norm / max_grad_norm).clamp_(min=1)
         for number, group in enumerate(self.groups):
-            self._steps[number].add_(1)
-            torch._fused_adam_(
-                [group.vector],
-                [gradients[number]],
-                [self._means[number]],
-                [self._squares[number]],
+            gradient, steps = gathered[number], self._steps[number]
+            if gradient is None:
+                continue
+            if self._missing[number] or steps.dim():
+                tensors, own_steps = self._in_parts(number, gradient)
+                torch._foreach_add_(own_steps, 1)
+            else:
+                tensors = [[group.vector], [gradient], [self._means[number]], [self._squares[number]]]
+                own_steps = [steps.add_(1)]
+            _adam_(
+                *tensors,
                 [],
-                [self._steps[number]],
+                own_steps,
                 lr=self.learning_rates[number],
                 beta1=self._betas[0],
                 beta2=self._betas[1],
@@ -120,20 +137,33 @@ class FlatAdam:
                 grad_scale=divisor,
             )
 
-    def _gathered(self, number: int) -> Tensor:
-        """All gradients of a group as one vector."""
+    def _in_parts(self, number: int, gradient: Tensor) -> tuple[list[list[Tensor]], list[Tensor]]:
+        """Views of each parameter of a group that has a gradient: what a step reads and writes, and its own steps."""
+        group, steps = self.groups[number], self._steps[number]
+        if not steps.dim():
+            steps = self._steps[number] = steps.repeat(len(group.parameters))
+        present = [position for position in range(len(group.parameters)) if position not in self._missing[number]]
+        vectors = group.vector, gradient, self._means[number], self._squares[number]
+        tensors = [[views[position] for position in present] for views in map(group.views_of, vectors)]
+        return tensors, [steps[position] for position in present]
+
+    def _gathered(self, number: int) -> Tensor | None:
+        """The gradients of a group as one vector, zero where a parameter is missing; None where all of them are."""
         group, (vector, views) = self.groups[number], self._gradients[number]
         group.check()
         gradients = [parameter.grad for parameter in group.parameters]
         present = [gradient for gradient in gradients if gradient is not None]
         if len(present) == len(views):
+            self._missing[number] = _NONE
             torch._foreach_copy_(views, present)
             return vector
+        if not present:
+            return None
+        self._missing[number] = frozenset(i for i, gradient in enumerate(gradients) if gradient is None)
         vector.zero_()
-        if present:
-            torch._foreach_copy_(
-                [view for view, gradient in zip(views, gradients, strict=True) if gradient is not None], present
-            )
+        torch._foreach_copy_(
+            [view for view, gradient in zip(views, gradients, strict=True) if gradient is not None], present
+        )
         return vector
 
     def state_dict(self) -> dict[str, Any]:
@@ -146,12 +176,49 @@ class FlatAdam:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved."""
+        """Restore the state returned by `state_dict`."""
         self.learning_rates = list(state["learning_rates"])
-        for ours, saved in (
-            (self._means, state["means"]),
-            (self._squares, state["squares"]),
-            (self._steps, state["steps"]),
-        ):
+        for ours, saved in ((self._means, state["means"]), (self._squares, state["squares"])):
             for tensor, value in zip(ours, saved, strict=True):
                 tensor.copy_(value)
+        steps = [value.to(ours.device, copy=True) for ours, value in zip(self._steps, state["steps"], strict=True)]
+        for number, (group, value) in enumerate(zip(self.groups, steps, strict=True)):
+            if value.shape not in ((), (len(group.parameters),)):
+                raise ValueError(
+                    f"FlatAdam: group {number} has {len(group.parameters)} parameters, the saved number of steps has "
+                    f"shape {tuple(value.shape)}; load a state of the same networks"
+                )
+        self._steps = steps
+
+
+@torch.no_grad()
+def _plain_adam_(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    _: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    grad_scale: Tensor | None,
+    **_others: Any,
+) -> None:
+    """Do what `torch._fused_adam_` does, by public operations."""
+    for parameter, gradient, mean, square, step in zip(parameters, gradients, means, squares, steps, strict=True):
+        if grad_scale is not None:
+            gradient /= grad_scale
+        mean.lerp_(gradient, 1 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        # What is left of 1 after the power of a number near 1 needs double precision.
+        number = step.double()
+        root = (square / (1 - beta2**number)).sqrt_().add_(eps)
+        parameter -= lr / (1 - beta1**number) * mean / root
+
+
+_NONE: frozenset[int] = frozenset()
+# A private function of torch's: one operation where the public ones are nine.
+_adam_: Callable[..., Any] = getattr(torch, "_fused_adam_", _plain_adam_)
