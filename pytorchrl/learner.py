@@ -13,7 +13,7 @@ from typing import Any
 from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError, DamagedCheckpointError
-from pytorchrl.experiments.composition import differences, scheme_from_config
+from pytorchrl.experiments.composition import differences, misfit_named, scheme_from_config
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.training_metrics import TrainingMetrics
@@ -96,24 +96,26 @@ class Learner:
         file, state, damaged = checkpoint.load_newest(candidates)
         _refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
         if scheme is None:
-            _refuse_storage_that_is_gone(config, state, file)
-            scheme = scheme_from_config(config)
+            with misfit_named(folder.config_file):
+                _refuse_storage_that_is_gone(config, state, file)
+                places.refuse_storage_of_others(config, state["scheme"]["storage"], folder.path)
+                scheme = scheme_from_config(config)
+        places.refuse_to_empty(scheme.config, state["scheme"]["storage"], folder.path)
         config |= scheme.config | _settings(
             config["target_steps"] if target_steps is None else target_steps,
             config["log_to"] if log_to is None else log_to,
             config["log_every"],
             keep_checkpoints,
         )
-        try:
+        with misfit_named(file):
             cut_short = scheme.load_state_dict(state["scheme"])
-        except (KeyError, RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{file} does not fit its own composition: {error}") from error
         if folder.metrics_file.exists():
             MetricsFile.truncate_after(folder.metrics_file, scheme.steps)
         learner = cls.__new__(cls)
         writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
         learner._prepare(scheme, folder, config, writers)
-        learner._load_state_dict(state["learner"])
+        with misfit_named(file):
+            learner._load_state_dict(state["learner"])
         folder.write_config(config)
         learner._put_away(damaged, file)
         learner._tell_of_cut_episodes(cut_short)

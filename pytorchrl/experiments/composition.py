@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,12 +67,13 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
         envs_factory = VecEnv.create_factory(**alone)
     envs = envs_factory()
     try:
-        algorithm: Algorithm = _made(config["algorithm"])("cpu", _made(config["actor"])("cpu", envs), envs)
-        algorithm.load_state_dict(state["scheme"]["algorithm"])
-        algorithm.set_progress(state["scheme"]["collector"]["steps"], config["target_steps"])
-    except (KeyError, RuntimeError, ValueError) as error:
+        with misfit_named(folder.checkpoint_file):
+            algorithm: Algorithm = _made(config["algorithm"])("cpu", _made(config["actor"])("cpu", envs), envs)
+            algorithm.load_state_dict(state["scheme"]["algorithm"])
+            algorithm.set_progress(state["scheme"]["collector"]["steps"], config["target_steps"])
+    except BaseException:
         envs.close()
-        raise CheckpointError(f"{folder.checkpoint_file} does not fit its own composition: {error}") from error
+        raise
     return algorithm, envs
 
 
@@ -88,13 +91,35 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     ]
 
 
+@contextmanager
+def misfit_named(path: Path) -> Iterator[None]:
+    """Say of which file it is that something cannot be made; nothing is known of what a file from elsewhere holds.
+
+    Raises:
+        CheckpointError: instead of any other error of a value.
+    """
+    try:
+        yield
+    except (CheckpointError, CompositionError, ImportError):
+        raise
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        told = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or repr(error)
+        raise CheckpointError(f"{path} does not fit its own composition: {told}") from error
+
+
 def _refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
     for envs in filter(None, (config["train_envs"], config["test_envs"])):
         env = envs["hyper_parameters"].get("env")
         if isinstance(env, str) and ":" in env:
             raise CompositionError(f"env {env!r} would import a module named by a file; {way_out}")
+        for wrapper in envs["hyper_parameters"].get("wrappers", ()):
+            name, *arguments = [wrapper] if isinstance(wrapper, str) else wrapper
+            if name in _WRITE_FILES:
+                raise CompositionError(f"the wrapper {name} would write where a file says: {arguments}; {way_out}")
 
 
+_WRITE_FILES = frozenset({"RecordVideo"})
+"""Wrappers of gymnasium that write into a folder that they are told."""
 _WAY_OUT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
 
 

@@ -19,9 +19,11 @@ from typing import Any
 
 from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
-from storages.persistent.files import write_atomically
+from storages.persistent.files import read_text, write_atomically
 
 _PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
+_MOST_KEPT = 100_000
+"""Checkpoints that a file may say are kept."""
 
 
 class RunFolder:
@@ -73,10 +75,38 @@ class RunFolder:
         if not self.config_file.is_file():
             raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}")
         try:
-            config: dict[str, Any] = json.loads(self.config_file.read_text())
-        except ValueError as error:
+            config = json.loads(read_text(self.config_file))
+            _check(config)
+        except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{self.config_file} is damaged: {error}") from error
         return places.as_found(config, self.path)
+
+
+def _check(config: Any) -> None:
+    """Refuse what :meth:`RunFolder.create` would not have written.
+
+    Raises:
+        ValueError: it is that.
+    """
+    if not isinstance(config, dict):
+        raise ValueError("it holds no composition")
+    parts = ("algorithm", "actor", "storage", "train_envs", "test_envs")
+    for name in parts:
+        part = config.get(name)
+        if part is None and name == "test_envs":
+            continue
+        if not isinstance(part, dict) or not isinstance(part.get("hyper_parameters"), dict):
+            raise ValueError(f"its {name} is no name with hyper-parameters")
+    directory = places.directory_of(config)
+    if not (directory is None or isinstance(directory, str) or places.is_way_inside(directory)):
+        raise ValueError(f"it says that the storage is in {directory}, which is no folder's name")
+    for name, most in (("target_steps", sys.maxsize), ("log_every", sys.maxsize), ("keep_checkpoints", _MOST_KEPT)):
+        number = config.get(name, 1 if name == "keep_checkpoints" else None)
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+            raise ValueError(f"{name} must be an int in [1, {most}], got {number!r}")
+    log_to = config.get("log_to", [])
+    if not isinstance(log_to, list) or not all(isinstance(place, str) for place in log_to):
+        raise ValueError(f"log_to must be a list of names, got {log_to!r}")
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

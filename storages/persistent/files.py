@@ -13,6 +13,8 @@ from storages.persistent.errors import PersistenceError
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _EXACT = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
+_LONGEST_TEXT_BYTES = 16 << 20
+
 
 def unfinished(path: Path) -> Path:
     """Where a file lies until it is whole."""
@@ -51,6 +53,20 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
         raise
     if durable:
         _sync_directory(path.parent)
+
+
+def read_text(path: Path) -> str:
+    """A file that people can read, and that is therefore small.
+
+    Raises:
+        ValueError: it is longer than such a file is, or no text.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(_LONGEST_TEXT_BYTES + 1)
+    if len(content) > _LONGEST_TEXT_BYTES:
+        raise ValueError(f"it is longer than {_LONGEST_TEXT_BYTES >> 20} MiB")
+    return content.decode()
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:

@@ -1,0 +1,41 @@
+"""Which commits a directory has, told without making the storage and without changing anything."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from storages.persistent import blocks
+from storages.persistent.blocks import Found
+from storages.persistent.episode_directory import RUNNING
+from storages.persistent.journal import STEPS_SUFFIX
+from storages.persistent.segments import Segments
+
+
+def has_commits(directory: str | Path) -> bool:
+    """Whether anything was committed there, to a storage of steps or of episodes."""
+    return any(_log(folder).numbers() for folder in _folders(directory))
+
+
+def has_commit(directory: str | Path, position: Mapping[str, Any]) -> bool:
+    """Whether the commit of that number and checksum is there: what a state's "position" says.
+
+    Only one who has read the directory can know a checksum in it.
+    """
+    commit, checksum = position.get("commit"), position.get("checksum")
+    if not isinstance(commit, int) or not isinstance(checksum, int):
+        return False
+    for folder in _folders(directory):
+        log = _log(folder)
+        before = [number for number in log.numbers() if number <= commit]
+        for found in blocks.read(log.path(before[-1])) if before else ():
+            if isinstance(found, Found) and (found.block.commit, found.checksum) == (commit, checksum):
+                return True
+    return False
+
+
+def _folders(directory: str | Path) -> list[Path]:
+    return [folder for folder in (Path(directory), Path(directory) / RUNNING) if folder.is_dir()]
+
+
+def _log(folder: Path) -> Segments:
+    return Segments(folder, STEPS_SUFFIX, durable=False)
