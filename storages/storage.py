@@ -69,7 +69,7 @@ class Storage(Component, ABC):
         algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
         envs: says how many environments a step has; the first sample says so where None.
         size: capacity along the time axis; ``size * num_envs`` transitions fit.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     context = ("device", "actor", "algorithm", "envs")

@@ -18,7 +18,7 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         size: steps of a rollout; ``size * num_envs`` transitions.
         gae_lambda: 0 trusts the value function (one-step errors), 1 the rewards (whole returns).
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     def __init__(

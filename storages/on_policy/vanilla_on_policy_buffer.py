@@ -26,7 +26,7 @@ class VanillaOnPolicyBuffer(Storage):
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     on_policy = True

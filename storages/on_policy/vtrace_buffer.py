@@ -27,7 +27,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         c_bar: truncation level of the weight of what follows: how fast it does.
         trace_lambda: 0 trusts the value function, 1 the rewards.
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     actor: PolicyEvaluation

@@ -1,0 +1,52 @@
+"""A copy of a storage goes on as the original does, and neither changes the other."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from storages import Episodes, HERBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
+from tests.support.model import ALGORITHM, Stream, contents, environments, equal
+
+COPIES = {"deepcopy": copy.deepcopy, "pickle": lambda storage: pickle.loads(pickle.dumps(storage))}
+
+
+def relabelled(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, last: Any) -> Any:
+    return obs, rhs, obs2, rhs2, rew + 1
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("kind", ["vector", "frames", "dict"])
+@pytest.mark.parametrize(
+    ("cls", "hyper_parameters"),
+    [
+        (ReplayBuffer, {}),
+        (ReplayBuffer, {"sequences": Sequences(4)}),
+        (ReplayBuffer, {"sequences": Episodes()}),
+        (ReplayBuffer, {"sequences": Episodes(whole=False, longest=3)}),
+        (PERBuffer, {"alpha": 0.7, "sequences": Episodes()}),
+        (PERBuffer, {"alpha": 0.7, "epsilon": 0.1, "n_step": 3}),
+        (HERBuffer, {"her_function": relabelled, "sequences": Episodes(packed=True)}),
+    ],
+)
+def test_a_copy_makes_the_batches_of_the_original_from_the_same_steps(
+    cls: Any, hyper_parameters: Any, kind: str, way: str
+) -> None:
+    original: Storage = cls.create_factory(size=40, **hyper_parameters)("cpu", None, ALGORITHM, environments(kind, 2))
+    stream = Stream(2, kind, True, np.random.default_rng(0))
+    for _ in range(50):
+        original.insert_transition(stream.step())
+    original.seed(1)
+    next(original.generate_batches(1, 8))
+    copied = COPIES[way](original)
+    for number in range(60):
+        sample = stream.step()
+        original.insert_transition(sample)
+        before = contents(original)
+        copied.insert_transition(sample)
+        assert contents(original) == before
+        assert contents(copied) == before
+        if number % 5 == 0:
+            assert equal(next(original.generate_batches(1, 8)), next(copied.generate_batches(1, 8)))
