@@ -46,5 +46,5 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         ends: NDArray[np.bool_],
     ) -> None:
         returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
-        generalized_advantages(rewards, values, next_values, ends, self.algorithm.gamma, self.gae_lambda, advantages)
+        generalized_advantages(rewards, values, next_values, ends, self._gamma, self.gae_lambda, advantages)
         np.add(advantages, values, out=returns)

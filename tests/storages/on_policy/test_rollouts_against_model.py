@@ -103,8 +103,21 @@ def assert_sequences_are_whole(storage: Any, batches: list[Sample], length: int)
         assert len(rows) == length
         assert (rows[1:] - rows[:-1] == storage.num_envs).all(), "each sequence is of one environment, in its order"
         assert torch.equal(batch[RHS], flat[RHS][rows[0]])
-        for key in batch.keys() - {RHS}:
+        for key in batch.keys() - {RHS, DONE}:
             assert equal(batch[key], map_leaves(flat[key], lambda leaf, rows=rows: leaf[rows])), key
+        anew = flat[DONE][rows]
+        for step, sequence in np.ndindex(len(rows) - 1, rows.shape[1]):
+            if not continues(flat, int(rows[step, sequence]), int(rows[step + 1, sequence])):
+                anew[step + 1, sequence] = 1
+        assert torch.equal(batch[DONE], anew)
+
+
+def continues(flat: Sample, row: int, following: int) -> bool:
+    """Whether a transition begins with what the one before it led to."""
+    return all(
+        equal(*(map_leaves(flat[key], lambda leaf, at=at: leaf[at]) for key, at in ((after, row), (before, following))))
+        for before, after in ((OBS, OBS2), (RHS, RHS2))
+    )
 
 
 @pytest.mark.parametrize("sequence_length", [1, 2, 4, 8])

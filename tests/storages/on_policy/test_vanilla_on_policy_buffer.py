@@ -327,9 +327,10 @@ def test_batches_are_refused_when_rewards_were_replaced_after_the_returns_were_m
 @pytest.mark.parametrize(
     ("num_mini_batch", "mini_batch_size", "message"),
     [
-        (0, None, "2 transitions make no 0 batches"),
-        (3, None, "make no 3 batches"),
-        (1, 5, "make 2 each, not mini_batch_size=5"),
+        (0, None, "num_mini_batch must be at least 1, got 0"),
+        (3, None, "2 transitions make no 3 batches"),
+        (1, 5, "2 transitions make no 1 batches of mini_batch_size=5; leave mini_batch_size None"),
+        (2, 2, "2 transitions make no 2 batches of mini_batch_size=2"),
     ],
 )
 def test_batches_that_a_rollout_cannot_make_are_refused(
