@@ -74,6 +74,8 @@ class EpisodicReplay(PERBuffer):
     def _make(self, manifest: ArchiveManifest, plan: MemoryPlan) -> None:
         """Make the ring, and what fills it from the archive that a manifest tells of."""
         folder = self._directory.folder
+        # The first of all, so that it can be tried again where it cannot be written.
+        shelving = self._directory.begin_archive(manifest, plan)
         self._ring.resize(plan.steps)
         try:
             self._ring.prepare(manifest.layout, 1)
@@ -88,7 +90,6 @@ class EpisodicReplay(PERBuffer):
                 f"{folder} holds stacked frames: {there}; this storage is told of {told}; make it for the same "
                 f"environments, or name another directory"
             )
-        shelving = self._directory.begin_archive(manifest, plan)
         largest = max((volume.rows for volume in shelving.archive.volumes), default=0)
         if (needed := plan.memory_for(largest, manifest)) > (self.memory_bytes or needed):
             raise ValueError(

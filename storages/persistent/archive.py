@@ -19,6 +19,7 @@ from storages.core.part import Name
 from storages.persistent.archive_manifest import GROUP, ArchiveManifest
 from storages.persistent.blocks import Block, Found
 from storages.persistent.chunks import Chunks
+from storages.persistent.directories import make_directory
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.recording import Recording
 from storages.persistent.segments import BEGINNING, Segments, sync_directory
@@ -274,7 +275,10 @@ class Archive:
         group, checksums, nbytes = self.directory / GROUP, {}, 0
         for column in self._columns:
             rows, sums = recording.columns[column.leaf], []
-            column.directory(group).mkdir(parents=True, exist_ok=True)
+            if not column.layout.count:
+                # Nothing to be read back but how many rows there are.
+                rows = rows[:0]
+            make_directory(column.directory(group), self._durable)
             for first in range(0, len(rows), column.rows):
                 data, checksum = column.encode(rows[first : first + column.rows])
                 _write(column.path(group, (volume.row + first) // column.rows), data, self._durable)
@@ -394,7 +398,8 @@ def read_volume(volume: Volume, columns: Sequence[Chunks]) -> Recording:
     read = {}
     for column in columns:
         target = np.empty((volume.rows, *column.layout.shape), column.layout.dtype)
-        for place, checksum in enumerate(volume.checksums[column.leaf].tolist()):
+        checksums = volume.checksums[column.leaf] if column.layout.count else np.zeros(0, np.uint32)
+        for place, checksum in enumerate(checksums.tolist()):
             first, number = place * column.rows, volume.row // column.rows + place
             try:
                 column.read(volume.directory, number, checksum, target[first : first + column.rows])

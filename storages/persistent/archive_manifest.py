@@ -12,6 +12,7 @@ from storages.core.fields import Layout, LeafLayout
 from storages.core.fields import Path as Leaf
 from storages.persistent.blocks import FORMAT
 from storages.persistent.chunks import Chunks, metadata, with_rows
+from storages.persistent.directories import make_directory
 from storages.persistent.errors import PersistenceError
 from storages.persistent.facts import checked_facts, write_facts, write_json
 from storages.persistent.files import unfinished
@@ -130,7 +131,7 @@ class ArchiveManifest:
         for name, said in self.zarr.items():
             path, facts = directory / GROUP / name, with_rows(said, rows)
             if _read(path) != facts:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_directory(path.parent, durable)
                 write_json(path, facts, durable)
 
     def flaws_of_zarr(self, directory: Path) -> list[str]:

@@ -11,6 +11,7 @@ from storages.core.fields import Layout
 from storages.core.ring import Ring
 from storages.persistent.archive import Archive, Record, Volume
 from storages.persistent.archive_manifest import ArchiveManifest
+from storages.persistent.directories import make_directory
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.files import refuse_links_in
@@ -24,7 +25,6 @@ from storages.persistent.memory_plan import MemoryPlan
 from storages.persistent.opening import manifest_to_read, manifest_to_write
 from storages.persistent.recording import Recording
 from storages.persistent.running import Finished, Running
-from storages.persistent.segments import sync_directory
 from storages.persistent.shelving import Shelving
 
 RUNNING = "running"
@@ -83,9 +83,7 @@ class EpisodeDirectory:
         if self.folder.exists():
             refuse_links_in(self.folder)
         else:
-            self.folder.mkdir(parents=True)
-            if self._durable:
-                sync_directory(self.folder.parent)
+            make_directory(self.folder, self._durable)
         self._lock = Lock(self.folder)
         return manifest_to_write(self.folder, self._ancestor, self._durable)
 
@@ -132,7 +130,7 @@ class EpisodeDirectory:
                 f"{self._owner}: {flaws[0]}. storages.persistent.repair({str(self.folder)!r}) makes it anew"
             )
         if not self._read_only:
-            archive.tidy()
+            self._written(archive.tidy)
         self.shelving = Shelving(archive, self._owner, plan.waiting_bytes)
         if self.running is not None:
             self.running.longest = plan.longest
@@ -276,7 +274,7 @@ class EpisodeDirectory:
                 archive.note(self.ledger.live, shelving.marks_on_disk(), pin=pin)
             archive.manifest.tell_zarr(self.folder, archive.next_row, self._durable)
             if known is not None:
-                known.write(self.folder, self.ledger.next)
+                known.write(self.folder, self.ledger.next, self._durable)
 
         self._written(write)
         if last:

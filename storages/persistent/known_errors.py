@@ -64,15 +64,13 @@ class KnownErrors:
 
     # To and from disk
 
-    def write(self, directory: Path, end: int) -> None:
+    def write(self, directory: Path, end: int, durable: bool) -> None:
         """Keep what is known of the transitions before one in a file, instead of what it held.
-
-        It has a checksum, and can be done without: it is not waited for until it would survive a power cut.
 
         Raises:
             OSError: it could not be written; the file is what it was.
         """
-        with replacing(directory / NAME) as file:
+        with replacing(directory / NAME, durable=durable) as file:
             errors = self.get(self._first, end - self._first)
             blocks.write(file.fileno(), Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
 

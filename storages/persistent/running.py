@@ -126,6 +126,13 @@ class Running:
         self._too_long_at = int(self._begun.min()) + self.longest
         return finished
 
+    def forget_first_step(self) -> None:
+        """Hold nothing, and know nothing of what steps look like; of steps, only the first may have been inserted."""
+        allow_nonfinite = self.ring.allow_nonfinite
+        self.ring = Ring(self.ring.size, *self._arguments)
+        self.ring.allow_nonfinite = allow_nonfinite
+        self._begun, self._put_aside = np.zeros(0, np.int64), _UNKNOWN
+
     def make_room(self, size: int) -> None:
         """Have room for so many steps, which must be no fewer than there are."""
         resized = Ring(size, *self._arguments)

@@ -1,0 +1,243 @@
+"""A disk that notes what is done to a directory, and that fails when it is told to.
+
+It stands between :mod:`os` and the storages: calls that change files below a directory are counted, and one of them, or
+several in a row, can be made to fail. The thread of compiled code that writes small commits is replaced by one that
+does the same through :mod:`os`.
+"""
+
+import ctypes
+import errno
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from storages.core.kernels import write as kernel
+
+WRITES = frozenset({"write", "pwrite", "writev"})
+FAILURES: dict[str, int] = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR}
+SHORT, TORN = "short", "torn"
+"""A write that writes half and says so, and one that writes half and fails."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong.
+
+    Args:
+        kind: a key of :data:`FAILURES`, :data:`SHORT` or :data:`TORN`.
+        first: number of the call that it begins with.
+        calls: how many calls in a row fail.
+    """
+
+    kind: str
+    first: int
+    calls: int = 1
+
+    def meets(self, number: int) -> bool:
+        return self.first <= number < self.first + self.calls
+
+
+@dataclass(frozen=True)
+class Event:
+    """A call that changed something.
+
+    Args:
+        call: its name in :mod:`os`.
+        path: of the file or directory.
+        inode: of the file that was open, made or renamed; 0 where there is none.
+        data: what was written.
+        place: where a write began, or the length that a file was cut to.
+        target: of a rename.
+    """
+
+    call: str
+    path: Path
+    inode: int = 0
+    data: bytes = b""
+    place: int = 0
+    target: Path | None = None
+
+
+@dataclass
+class Disk:
+    """What has been done to a directory, in order.
+
+    Args:
+        folder: below which calls count.
+        fault: what goes wrong; None for nothing.
+    """
+
+    folder: Path
+    fault: Fault | None = None
+    events: list[Event] = field(default_factory=list)
+    failed: int = 0
+    """Calls that failed."""
+    calls: list[str] = field(default_factory=list)
+    """The name of each, failed ones too."""
+    _files: dict[int, tuple[Path, int]] = field(default_factory=dict)
+    """Of each open file the path and the inode."""
+    _lock: Any = field(default_factory=threading.RLock)
+
+    def is_below(self, path: Any) -> bool:
+        return isinstance(path, str | os.PathLike) and f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
+
+    def path_of(self, file: int) -> tuple[Path, int] | None:
+        """Of a file that was opened below the folder, and not closed since."""
+        known = self._files.get(file)
+        return known if known is not None and _inode(file) == known[1] else None
+
+    def fails(self, call: str, target: Any) -> str | None:
+        """Count a call; returns how it is to go wrong, if it is."""
+        self.calls.append(call)
+        fault = self.fault
+        if fault is None or not fault.meets(len(self.calls) - 1):
+            return None
+        self.failed += 1
+        if call in WRITES and fault.kind in (SHORT, TORN):
+            return fault.kind
+        if fault.kind != SHORT:
+            code = FAILURES.get(fault.kind, errno.EIO)
+            raise OSError(code, os.strerror(code), str(target))
+        return None
+
+    # Stand-ins for what is in os
+
+    def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        with self._lock:
+            below = dir_fd is None and self.is_below(path)
+            makes = below and bool(flags & os.O_CREAT) and not os.path.lexists(path)
+            if makes:
+                self.fails("open", path)
+            file = _REAL["open"](path, flags, mode, dir_fd=dir_fd)
+            self._files.pop(file, None)
+            if below:
+                known = self._files[file] = Path(path), _inode(file)
+                if makes:
+                    self.events.append(Event("create", *known))
+                elif flags & os.O_TRUNC:
+                    self.events.append(Event("truncate", *known))
+            return int(file)
+
+    def write(self, file: int, data: Any) -> int:
+        return self._written("write", file, data, None)
+
+    def pwrite(self, file: int, data: Any, offset: int) -> int:
+        return self._written("pwrite", file, data, offset)
+
+    def writev(self, file: int, buffers: Any) -> int:
+        return self._written("writev", file, b"".join(buffers), None)
+
+    def _written(self, call: str, file: int, data: Any, offset: int | None) -> int:
+        with self._lock:
+            known = self.path_of(file)
+            if known is None:
+                return int(_REAL["write"](file, data) if offset is None else _REAL["pwrite"](file, data, offset))
+            fails = self.fails(call, known[0])
+            given = bytes(data) if fails is None else bytes(data)[: max(1, len(data) // 2)]
+            status = os.fstat(file)
+            # Logs are only ever appended to, and other files written from their beginning.
+            begin = status.st_size if offset is None else offset
+            done = _REAL["write"](file, given) if offset is None else _REAL["pwrite"](file, given, offset)
+            self.events.append(Event("write", *known, data=given[:done], place=begin))
+            if fails == TORN:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(known[0]))
+            return int(done)
+
+    def _of_file(self, call: str, noted: str) -> Callable[..., None]:
+        def stand_in(file: Any, *arguments: int) -> None:
+            with self._lock:
+                known = self.path_of(file) if isinstance(file, int) else (Path(file), Path(file).stat().st_ino)
+                if known is None or not self.is_below(known[0]):
+                    _REAL[call](file, *arguments)
+                    return
+                self.fails(call, known[0])
+                if noted != "sync":
+                    # No power is cut but in simulation, and the real disk takes its time.
+                    _REAL[call](file, *arguments)
+                self.events.append(Event(noted, *known, place=arguments[0] if arguments else 0))
+
+        return stand_in
+
+    def _of_path(self, call: str, noted: str) -> Callable[..., None]:
+        def stand_in(path: Any, *arguments: Any, dir_fd: int | None = None) -> None:
+            with self._lock:
+                # Nothing is to be done where it is as it is to be.
+                done = os.path.lexists(path) == (call == "mkdir")
+                if dir_fd is not None or not self.is_below(path) or done:
+                    _REAL[call](path, *arguments, dir_fd=dir_fd)
+                    return
+                self.fails(call, path)
+                _REAL[call](path, *arguments)
+                self.events.append(Event(noted, Path(path)))
+
+        return stand_in
+
+    def _of_names(self, call: str) -> Callable[..., None]:
+        def stand_in(source: Any, target: Any, **given: Any) -> None:
+            with self._lock:
+                if not self.is_below(source):
+                    _REAL[call](source, target, **given)
+                    return
+                self.fails(call, target)
+                inode = Path(source).stat().st_ino
+                _REAL[call](source, target, **given)
+                self.events.append(Event("rename", Path(source), inode, target=Path(target)))
+
+        return stand_in
+
+    def stand_ins(self) -> dict[str, Any]:
+        """Of each function in os, what takes its place."""
+        return {
+            **{call: getattr(self, call) for call in ("open", *WRITES)},
+            **{call: self._of_file(call, "sync") for call in ("fsync", "fdatasync")},
+            **{call: self._of_file(call, "truncate") for call in ("truncate", "ftruncate")},
+            **{call: self._of_path(call, noted) for call, noted in _OF_PATHS.items()},
+            **{call: self._of_names(call) for call in ("rename", "replace")},
+        }
+
+
+_OF_PATHS = {"mkdir": "mkdir", "unlink": "unlink", "remove": "unlink", "rmdir": "unlink"}
+_REAL = {
+    call: getattr(os, call)
+    for call in ("open", *WRITES, "fsync", "fdatasync", "truncate", "ftruncate", *_OF_PATHS, "rename", "replace")
+}
+
+
+def _inode(file: int) -> int:
+    try:
+        return os.fstat(file).st_ino
+    except OSError:
+        return -1
+
+
+@contextmanager
+def watched(folder: Path, fault: Fault | None = None) -> Iterator[Disk]:
+    """Note what is done below a folder, and let a fault meet it."""
+    disk = Disk(folder, fault)
+    with mock.patch.multiple(os, **disk.stand_ins()), mock.patch.object(kernel, "write_as_told", _write_as_told):
+        yield disk
+
+
+def _write_as_told(orders: int, reports: int, desk: int) -> int:
+    """What the compiled function of this name does, by functions that can fail."""
+    words = struct.Struct(f"={kernel.ORDER_WORDS}q")
+    while orders >= 0 and (order := os.read(orders, words.size)):
+        pieces, *said = words.unpack(order)
+        if pieces == kernel.STOP:
+            break
+        try:
+            for piece in range(pieces):
+                file, address, length = said[3 * piece : 3 * piece + 3]
+                data = memoryview(ctypes.string_at(address, length))
+                while len(data):
+                    data = data[os.write(file, data) :]
+        except OSError:
+            return kernel.FAILED
+        kernel.report(reports, desk, kernel.WRITTEN)
+    return kernel.STOPPED

@@ -1,0 +1,281 @@
+"""What happens to a storage on disk, operation by operation, and what it has to hold after each of them.
+
+What it has to hold is taken from a run in which nothing goes wrong: of a ring from one without a directory, of episodes
+from a model of them. Transitions are compared with what was inserted, by every stored field; errors of transitions with
+what updates gave.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from storages.persistent import PersistenceError, archive, journal, running
+from storages.transition import ERRORS, INDICES
+from tests.support.directories import made
+from tests.support.episodic import EpisodesModel, buffer
+from tests.support.model import Stream, contents, environments, map_leaves
+
+NUM_ENVS, SIZE, COMMIT_EVERY = 2, 12, 6
+SMALL_SEGMENT_BYTES = 1_500
+_TRIES = 8
+
+
+def operations(checkpoints: bool) -> list[str]:
+    """What happens, in its order."""
+    saved = ["checkpoint"] if checkpoints else []
+    first = ["insert"] * 5 + ["learn"] + ["insert"] * 3 + ["flush", "learn"] + ["insert"] * 4 + ["learn", *saved]
+    return (
+        [*first, "learn"] + ["insert"] * 5 + ["flush", "learn", *saved] + ["insert"] * 3 + ["learn", "flush", "learn"]
+    )
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Files of all logs that are full after a few commits."""
+    with (
+        mock.patch.object(journal, "SEGMENT_BYTES", SMALL_SEGMENT_BYTES),
+        mock.patch.object(running, "_SEGMENT_BYTES", SMALL_SEGMENT_BYTES),
+        mock.patch.object(archive, "SEGMENT_BYTES", SMALL_SEGMENT_BYTES),
+    ):
+        yield
+
+
+@dataclass
+class Lived:
+    """How far a storage came.
+
+    Args:
+        begun: operations that were begun.
+        safe: the last operation that was acknowledged to be on disk; 0 where none was.
+        closed: whether :meth:`close` said that everything is.
+        said: errors, in words.
+        saved: states that were saved, and after which operation.
+    """
+
+    begun: int = 0
+    safe: int = 0
+    closed: bool = False
+    said: list[str] = field(default_factory=list)
+    saved: list[tuple[int, Any]] = field(default_factory=list)
+
+
+class History:
+    """Operations on one kind of storage.
+
+    Args:
+        checkpoints: whether states are saved in between.
+        durable: whether what is committed is to survive a power cut.
+    """
+
+    def __init__(self, kind: str, checkpoints: bool = False, durable: bool = False) -> None:
+        self.kind, self.durable = kind, durable
+        self.operations = operations(checkpoints)
+        stream = Stream(NUM_ENVS, kind, False, np.random.default_rng(1))
+        count = self.operations.count("insert") + 5
+        self.samples = [map_leaves(stream.step(), np.array) for _ in range(count)]
+
+    def opened(self, directory: Path) -> Any:
+        """The storage in a directory."""
+        raise NotImplementedError
+
+    def steps_in(self, storage: Any) -> int:
+        """How many steps were inserted into it."""
+        raise NotImplementedError
+
+    def assert_holds(self, storage: Any, safe: int, begun: int, whole: bool) -> None:
+        """It holds what it held after one of the operations ``safe`` to ``begun``; after the last where ``whole``."""
+        raise NotImplementedError
+
+    def inserted(self, operation: int) -> int:
+        """Steps, after so many operations."""
+        return self.operations[:operation].count("insert")
+
+    def apply(self, storage: Any, number: int) -> Any:
+        """Do the operation of this number; returns a state where that is what it is for."""
+        match self.operations[number]:
+            case "insert":
+                storage.insert_transition(self.samples[self.inserted(number)])
+            case "learn":
+                learn(storage, number)
+            case "flush":
+                storage.flush()
+            case _:
+                return storage.state_dict()
+        return None
+
+    def live(self, directory: Path, after: Callable[[Lived], None] = lambda lived: None) -> Lived:
+        """Do all operations, and close; an insertion that is refused is tried again.
+
+        Args:
+            directory: of the storage, which is not there yet.
+            after: called as soon as an operation has been done.
+        """
+        lived = Lived()
+        storage = _tried(lambda: self.opened(directory), lived)
+        storage.seed(0)
+        for number, operation in enumerate(self.operations):
+            lived.begun = number + 1
+            if operation in ("flush", "checkpoint"):
+                # Where it is refused, the storage goes on without it.
+                try:
+                    state = self.apply(storage, number)
+                except PersistenceError as error:
+                    lived.said.append(str(error))
+                else:
+                    lived.safe = number + 1
+                    lived.saved += [(number + 1, state)] if state is not None else []
+            else:
+                _tried(lambda number=number: self.apply(storage, number), lived)
+            after(lived)
+        try:
+            storage.close()
+        except PersistenceError as error:
+            lived.said.append(str(error))
+        else:
+            lived.closed, lived.safe = True, len(self.operations)
+        after(lived)
+        return lived
+
+    def assert_left(self, directory: Path, lived: Lived) -> None:
+        """Open what is left, look at it, go back to the states that can be gone back to, and go on."""
+        storage = self.opened(directory)
+        try:
+            self.assert_holds(storage, lived.safe, lived.begun, lived.closed)
+            steps = self.steps_in(storage)
+            if steps < len(self.samples):
+                storage.insert_transition(self.samples[steps])
+                storage.flush()
+            for operation, state in reversed(lived.saved[-storage.states_kept :]):
+                storage.load_state_dict(state)
+                self.assert_holds(storage, operation, operation, True)
+        finally:
+            storage.close()
+
+
+def _tried(act: Callable[[], Any], lived: Lived) -> Any:
+    for _ in range(_TRIES):
+        try:
+            return act()
+        except PersistenceError as error:
+            lived.said.append(str(error))
+    raise AssertionError(f"it is refused for ever: {lived.said[-1]}")
+
+
+def learn(storage: Any, seed: int) -> None:
+    """Draw a batch, and tell of errors."""
+    if len(storage) == 0:
+        return
+    random = np.random.default_rng(seed)
+    for batch in storage.generate_batches(2, 6):
+        storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=batch[INDICES].shape))})
+
+
+def digest(value: Any) -> str:
+    """Of everything that a storage holds: data, errors, counters, and the random generator."""
+    found = hashlib.sha256()
+    _into(found, value)
+    return found.hexdigest()
+
+
+def _into(found: Any, value: Any) -> None:
+    if isinstance(value, dict):
+        for key in sorted(value):
+            found.update(str(key).encode())
+            _into(found, value[key])
+    else:
+        found.update(value if isinstance(value, bytes) else repr(value).encode())
+
+
+class RingHistory(History):
+    """Of a ring storage; ``way`` is one of :data:`tests.support.directories.WAYS`."""
+
+    def __init__(self, way: str, kind: str, checkpoints: bool = False, durable: bool = False) -> None:
+        super().__init__(kind, checkpoints, durable)
+        self._way = way
+        twin = self.opened(None)
+        twin.seed(0)
+        self._truth = [self._held(twin)]
+        for number in range(len(self.operations)):
+            if self.operations[number] in ("insert", "learn"):
+                self.apply(twin, number)
+            self._truth.append(self._held(twin))
+
+    def opened(self, directory: Path | None) -> Any:
+        given = {} if directory is None else {"commit_every": COMMIT_EVERY, "durable": self.durable}
+        return made(self._way, directory, environments(self.kind, NUM_ENVS), size=SIZE, **given)
+
+    def steps_in(self, storage: Any) -> int:
+        return int(storage.ring.steps)
+
+    def _held(self, storage: Any) -> str:
+        if not storage.ring.steps:
+            return "nothing"
+        priorities = storage._kept_priorities()
+        errors = b"" if priorities is None else priorities.errors(storage.ring.oldest).tobytes()
+        return digest({"rows": contents(storage), "errors": errors, "beside": storage._state_beside_the_ring()})
+
+    def assert_holds(self, storage: Any, safe: int, begun: int, whole: bool) -> None:
+        held = self._held(storage)
+        assert held in self._truth[begun if whole else safe : begun + 1], (self.steps_in(storage), safe, begun, whole)
+
+
+class EpisodicHistory(History):
+    """Of a buffer of whole episodes."""
+
+    def __init__(self, kind: str, checkpoints: bool = False, durable: bool = False, **given: Any) -> None:
+        super().__init__(kind, checkpoints, durable)
+        self._given = {"size": 32, "commit_every": COMMIT_EVERY, "durable": durable} | given
+        self._errors: dict[int, dict[int, float]] = {0: {}}
+        """What was known of which transitions, after each operation that updates them or makes some."""
+
+    def opened(self, directory: Path) -> Any:
+        return buffer(directory, self.kind, NUM_ENVS, **self._given)
+
+    def learned(self, directory: Path) -> None:
+        """Run without faults, and note the errors of transitions after each operation."""
+
+        storage = self.opened(directory)
+        storage.seed(0)
+        for number in range(len(self.operations)):
+            self.apply(storage, number)
+            self._errors[number + 1] = errors_in(storage)
+        storage.close()
+
+    def steps_in(self, storage: Any) -> int:
+        return int(storage._directory.running.ring.steps)
+
+    def assert_holds(self, storage: Any, safe: int, begun: int, whole: bool) -> None:
+        steps = self.steps_in(storage)
+        assert self.inserted(begun if whole else safe) <= steps <= self.inserted(begun), (steps, safe, begun, whole)
+        model = EpisodesModel(self._given["size"])
+        for sample in self.samples[:steps]:
+            model.insert(sample)
+        model.gone = storage.ring.start
+        generator = storage._generator.bit_generator.state
+        model.assert_holds(storage)
+        storage._generator.bit_generator.state = generator
+        if storage._priorities is None:
+            return
+        # Of those that have come since the errors were written, nothing is known.
+        candidates = [begun] if whole else range(safe, begun + 1)
+        found = errors_in(storage)
+        initial = float(np.float32(storage.default_error))
+        wanted = (
+            {number: known.get(number, initial) for number in found} for known in map(self._errors.get, candidates)
+        )
+        assert any(found == one for one in wanted), (found, safe, begun, whole)
+
+
+def errors_in(storage: Any) -> dict[int, float]:
+    """Of each transition that an episodic buffer holds, by its number."""
+    if storage._priorities is None:
+        return {}
+    start = storage.ring.start
+    return dict(enumerate(storage._priorities.errors_of(start, storage.ring.end).tolist(), start))
