@@ -5,6 +5,7 @@ each on a multiple of 8 bytes, and a checksum of all but the header. What a proc
 block that the file ends before; any other that is not whole is damaged. After one, the next is found by its magic.
 """
 
+import errno
 import json
 import math
 import mmap
@@ -21,7 +22,7 @@ import numpy as np
 from storages.core.part import Name, Pieces
 from storages.transition import Array
 
-FORMAT = 1
+FORMAT = 2
 """The layout of blocks and manifests that this code writes, and the only one that it reads."""
 
 _MAGIC = b"\x89journal"
@@ -208,7 +209,10 @@ def _plain(number: Any) -> Any:
 
 def _write_all(file: int, data: "memoryview[int]") -> None:
     while len(data):
-        data = data[os.write(file, data) :]
+        written = os.write(file, data)
+        if not written:
+            raise OSError(errno.EIO, "nothing more is written")
+        data = data[written:]
 
 
 def checksum_of(facts: Mapping[str, Any]) -> int:

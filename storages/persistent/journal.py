@@ -11,7 +11,8 @@ are on their way at a time, and it overwrites the oldest; they are waited for wh
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -120,6 +121,8 @@ class Journal:
         """Anything else that is being written."""
         self._failed = False
         """Whether the last commit could not be written."""
+        self._is_cut = False
+        """Whether nothing on disk is newer than what the storage is as of."""
         self._errors_on_their_way = False
         """Whether changed errors were taken that are not on disk."""
         self._at_most = min(commit_every, ring.size)
@@ -142,7 +145,12 @@ class Journal:
         Raises:
             DamageError: something is not what was written; the text names file and steps.
         """
-        return self._recover(ring, None)
+        state = self._recover(ring, None)
+        try:
+            self.cut_bytes = self._cut()
+        except OSError as error:
+            raise PersistenceError(f"{self._owner}: {self.directory} cannot be written: {error}") from error
+        return state
 
     def roll_back(self, ring: Ring, position: Position) -> dict[str, Any] | None:
         """Be as of a commit; what was written later is dropped.
@@ -161,24 +169,34 @@ class Journal:
         ring.reset()
         if not position["commit"]:
             ring.steps = ring.first = 0
-        return self._recover(ring, position["commit"])
+        state = self._recover(ring, position["commit"])
+        try:
+            self._cut()
+        except OSError:
+            # It is tried again, and said, before anything else is written.
+            self._failed = True
+        return state
 
     def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:
         try:
             self._stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
-            cut = self._steps.cut(self._stands.steps_end) + self._errors.cut(self._stands.errors_end)
         except DamageError as damage:
             raise DamageError(
                 f"{self._owner}: {damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged "
                 f"and keeps the rest"
             ) from None
         except OSError as error:
-            raise PersistenceError(f"{self._owner}: {self.directory} cannot be read or written: {error}") from error
-        if until is None:
-            self.cut_bytes = cut
+            raise PersistenceError(f"{self._owner}: {self.directory} cannot be read: {error}") from error
         self.written, self._failed, self._errors_on_their_way = ring.steps, False, True
         self.due = self._next_commit = 0
+        self._is_cut = False
         return self._stands.state
+
+    def _cut(self) -> int:
+        """Drop what is newer than the commit that the storage is as of; returns how many bytes that was."""
+        dropped = self._steps.cut(self._stands.steps_end) + self._errors.cut(self._stands.errors_end)
+        self._is_cut = True
+        return dropped
 
     # What is committed
 
@@ -301,6 +319,7 @@ class Journal:
         end = self._steps.end
         anew = everything or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
         facts = {"state": state, "pinned": pinned, "begins": part.begins, "since": part.since, "needed": needed}
+        facts |= {"after": self._stands.checksum, "errors": None}
         if anew:
             facts["storage"] = manifest.facts()
         arrays, errors, all_errors = part.arrays, None, False
@@ -313,13 +332,17 @@ class Journal:
             errors = _to_write(
                 Block(number, part.first, part.steps, {"start": ring.start}, named | {Name(ERRORS): (changed,)})
             )
-        steps = _to_write(Block(number, part.first, part.steps, facts, arrays))
+            if isinstance(errors, Image):
+                facts["errors"] = errors.checksum
+        block = Block(number, part.first, part.steps, facts, arrays)
+        # The checksum of many errors is known only when they are written.
+        steps = block if isinstance(errors, Block) else _to_write(block)
         return _Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
 
     def _begin(self, commit: _Commit) -> bool:
         """Have a commit written that is written without the interpreter; False where it is not such a one."""
         steps, errors = commit.steps, commit.errors
-        if self._durable or commit.anew or commit.all_errors or commit.manifest != self._manifest:
+        if self._durable or not self._is_cut or commit.anew or commit.all_errors or commit.manifest != self._manifest:
             return False
         if isinstance(steps, Block) or isinstance(errors, Block):
             return False
@@ -358,21 +381,30 @@ class Journal:
 
     def _write(self, commit: _Commit) -> None:
         """Called by one thread at a time."""
-        errors_end = self._errors.end
+        ends: list[tuple[Segments, Place]] = []
         try:
+            if not self._is_cut:
+                self._cut()
+            ends = [(log, log.end) for log in (self._errors, self._steps)]
             if commit.manifest != self._manifest:
                 commit.manifest.write(self.directory, self._durable)
                 self._manifest = commit.manifest
+            steps = commit.steps
             if commit.errors is not None:
-                self._errors.append(commit.errors, anew=commit.all_errors)
+                checksum = self._errors.append(commit.errors, anew=commit.all_errors)
+                if isinstance(steps, Block):
+                    steps = replace(steps, facts=steps.facts | {"errors": checksum})
                 if commit.all_errors:
                     self._all_errors_bytes = self._errors.end.offset
-            checksum = self._steps.append(commit.steps, commit.anew)
+            self._note_written(commit, self._steps.append(steps, commit.anew))
         except BaseException as error:
             self._failed = True
             self._be_due()
-            self._errors.end = errors_end
-            self._errors.close()
+            if self._stands.commit != commit.number:
+                # The next commit has the same number.
+                for log, end in ends:
+                    if log.end != end:
+                        log.take_back(end)
             if not isinstance(error, OSError):
                 raise
             safe = (
@@ -385,7 +417,6 @@ class Journal:
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
                 f"get_all_buffer_data()) takes it to a storage with another directory"
             ) from error
-        self._note_written(commit, checksum)
 
     def _note_written(self, commit: _Commit, checksum: int) -> None:
         self._failed = self._errors_on_their_way = False
@@ -394,7 +425,9 @@ class Journal:
         if commit.anew:
             self._stands.segments.append((commit.number, commit.first))
         if commit.anew or commit.all_errors:
-            self._drop_what_nobody_needs(commit.needed)
+            # What is too much goes the next time where it cannot now.
+            with suppress(OSError):
+                self._drop_what_nobody_needs(commit.needed)
 
     def _drop_what_nobody_needs(self, needed: int) -> None:
         segments, errors = self._stands.segments, self._errors.numbers()

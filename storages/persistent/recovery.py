@@ -57,6 +57,11 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
                 f"{steps.path(place.segment)} begins with commit {block.commit}, but the one before it in the "
                 f"directory is {recovered.commit}: a file with steps {ring.steps} to {block.first} is missing"
             )
+        if recovered.state is not None and block.facts["after"] != recovered.checksum:
+            raise DamageError(
+                f"{steps.path(place.segment)}: commit {block.commit} was made after another commit {recovered.commit} "
+                f"than that in the directory: one of the two files was replaced by another version of it"
+            )
         if until is not None and block.commit > until:
             break
         if part.begins or recovered.state is None:
@@ -67,7 +72,7 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
         has_errors = Name(ERRORS) in block.arrays
         if has_errors:
             kept.put(part)
-            change = changes.of(block.commit)
+            change = changes.of(block.commit, block.facts["errors"])
             if change is not None:
                 kept.change(change)
         recovered.commit, recovered.checksum, recovered.steps_end = block.commit, found.checksum, place
@@ -144,17 +149,21 @@ class _Lookahead:
         self.end = BEGINNING
         """Of the last block that belongs to a commit."""
 
-    def of(self, commit: int) -> Block | None:
-        """The one of a commit; None where it is older than the log."""
+    def of(self, commit: int, checksum: int) -> Block | None:
+        """The one of a commit, which knows its checksum; None where it is older than the log."""
+        found = None
         while self._next is not None and self._next[0].block.commit <= commit:
-            found, self.end = self._next
+            candidate, end = self._next
+            if not self._begun and Name(OFFSETS) in candidate.block.arrays:
+                # It tells only what has changed since one that is not there.
+                break
+            self._begun = True
+            if (candidate.block.commit, candidate.checksum) == (commit, checksum):
+                found, self.end = candidate.block, end
             self._next = next(self._blocks, None)
-            if found.block.commit == commit:
-                self._begun = True
-                return found.block
-        if self._begun or self._next is None:
+        if found is None and (self._begun or self._next is None or self._next[0].block.commit <= commit):
             raise DamageError(
                 f"{self._errors.path(self.end.segment)}: the errors of commit {commit} are missing, which priorities "
                 f"follow from"
             )
-        return None
+        return found

@@ -211,6 +211,8 @@ class _Rest:
                 "since": part.since,
                 "needed": ring.needed,
                 "storage": self._manifest.facts(),
+                "after": 0,
+                "errors": None,
             }
             if Name(ERRORS) in self._newest.arrays:
                 live = self._errors.live(ring)
@@ -219,7 +221,7 @@ class _Rest:
                 of_rows[len(part) - ring.live_steps :] = live.reshape(-1, ring.envs)
                 part = replace(part, arrays=part.arrays | {Name(ERRORS): (of_rows,)})
                 block = Block(number, part.first, part.steps, {"start": ring.start}, {Name(ERRORS): (live,)})
-                errors.append(block, anew=True)
+                facts["errors"] = errors.append(block, anew=True)
             steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew=True)
         steps.drop_before(number)
         errors.drop_before(number)

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,12 +39,15 @@ class Segments:
     def __init__(self, directory: Path, suffix: str, durable: bool) -> None:
         self._directory, self._suffix, self._durable = directory, suffix, durable
         self._file: int | None = None
+        self._leftovers: list[Place] = []
+        """Where files are to end that may be longer, or are not to be there (0), before anything is written."""
         self.end = BEGINNING
         """Where the next block goes."""
 
     def numbers(self) -> list[int]:
         """Of the files that there are, in their order."""
-        return sorted(int(path.stem) for path in self._directory.glob(f"*.{self._suffix}") if path.stem.isdecimal())
+        name = re.compile(rf"([0-9]{{{_DIGITS}}})\.{self._suffix}")
+        return sorted(int(match[1]) for path in self._directory.iterdir() if (match := name.fullmatch(path.name)))
 
     def path(self, segment: int) -> Path:
         """Where a file is."""
@@ -91,18 +96,19 @@ class Segments:
         Raises:
             OSError: it could not be written; the log is as it was.
         """
+        self._drop_leftovers()
         place = Place(block.commit, 0) if anew or self.end.segment == 0 else self.end
-        file = self._opened(place)
         try:
+            file = self._opened(place)
             length, checksum = blocks.write(file, block)
             if self._durable:
                 _sync_data(file)
-            if os.fstat(file).st_nlink == 0:
-                raise FileNotFoundError(errno.ENOENT, "it was deleted", str(self.path(place.segment)))
+            end = Place(place.segment, place.offset + length)
+            self._refuse_unless_there(file, end)
         except BaseException:
-            self._undo(file, place)
+            self._try_to_drop(place)
             raise
-        self.end = Place(place.segment, place.offset + length)
+        self.end = end
         return checksum
 
     def file_at_end(self) -> int:
@@ -112,80 +118,131 @@ class Segments:
             OSError: it cannot be opened.
         """
         assert self.end.segment
+        self._drop_leftovers()
         return self._opened(self.end)
 
     def note_appended(self, block: Image) -> bool:
         """Say that a block was written whole to :meth:`file_at_end`; returns whether it can be found there."""
         assert self._file is not None
-        if os.fstat(self._file).st_nlink == 0:
+        end = Place(self.end.segment, self.end.offset + len(block.data))
+        try:
+            self._refuse_unless_there(self._file, end)
+        except OSError:
             return False
-        self.end = Place(self.end.segment, self.end.offset + len(block.data))
+        self.end = end
         return True
 
     def take_back(self, end: Place) -> None:
-        """Be as when it ended there, in the file that it ends in."""
-        if self._file is not None:
-            self._undo(self._file, end)
+        """Drop what was written after the end of a block, in its file or as the first of a new one.
+
+        What cannot be dropped now is dropped before anything else is written.
+        """
+        place = end if end.segment == self.end.segment else Place(self.end.segment, 0)
         self.end = end
+        self._try_to_drop(place)
+
+    def cut(self, place: Place) -> int:
+        """Drop everything after the end of a block; returns how many bytes that was.
+
+        Raises:
+            OSError: not everything could be dropped.
+        """
+        # The newest first, so that what is left at any instant has no gap.
+        newer = [number for number in reversed(self.numbers()) if number > place.segment]
+        dropped = sum(self.path(number).stat().st_size for number in newer)
+        if place.segment:
+            dropped += max(0, self.path(place.segment).stat().st_size - place.offset)
+        self.end = place
+        self._leftovers = [*(Place(number, 0) for number in newer), *([place] if place.segment else [])]
+        self._drop_leftovers()
+        if self._durable:
+            self._sync_all()
+        return dropped
 
     def _opened(self, place: Place) -> int:
         if place == self.end and self._file is not None:
+            self._refuse_unless_there(self._file, place)
             return self._file
         self.close()
-        new = os.O_CREAT if place.offset == 0 else 0
-        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | new
-        self._file = os.open(self.path(place.segment), flags, 0o644)
-        # What was left of a block that failed.
-        os.ftruncate(self._file, place.offset)
-        if new and self._durable:
-            sync_directory(self._directory)
-        return self._file
-
-    def _undo(self, file: int, place: Place) -> None:
-        """Take back what was written of a block; what cannot be is a block that the file ends before."""
+        # A file that is to be new must not be there, so no link to another is followed.
+        new = os.O_CREAT | os.O_EXCL if place.offset == 0 else 0
+        file = _open_to_append(self.path(place.segment), new)
         try:
-            if place.offset:
-                os.ftruncate(file, place.offset)
-            else:
-                self.path(place.segment).unlink()
-        except OSError:
-            pass
-        self.close()
+            self._refuse_unless_there(file, place)
+            if new and self._durable:
+                sync_directory(self._directory)
+        except BaseException:
+            os.close(file)
+            raise
+        self._file = file
+        return file
 
-    def cut(self, place: Place) -> int:
-        """Drop everything after a block's end; returns how many bytes that was."""
+    def _refuse_unless_there(self, file: int, end: Place) -> None:
+        there = os.fstat(file)
+        if there.st_nlink and there.st_size == end.offset:
+            return
+        path = str(self.path(end.segment))
+        if there.st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "it was deleted", path)
+        if there.st_size < end.offset:
+            raise FileNotFoundError(errno.ENOENT, "it was made shorter", path)
+        raise FileExistsError(errno.EEXIST, "something else has written to it", path)
+
+    def _try_to_drop(self, place: Place) -> None:
+        self._leftovers = [*self._leftovers, place]
+        # What fails is tried again before anything else is written.
+        with suppress(OSError):
+            self._drop_leftovers()
+
+    def _drop_leftovers(self) -> None:
+        """Delete or shorten the files of :attr:`_leftovers`."""
+        if not self._leftovers:
+            return
         self.close()
-        dropped = 0
-        # The newest first, so that whatever is left at any instant has no gap.
-        for segment in reversed(self.numbers()):
-            path = self.path(segment)
-            if segment > place.segment:
-                dropped += path.stat().st_size
-                path.unlink()
-            elif segment == place.segment and path.stat().st_size > place.offset:
-                dropped += path.stat().st_size - place.offset
-                os.truncate(path, place.offset)
-        if dropped and self._durable:
-            sync_directory(self._directory)
-        self.end = place
-        return dropped
+        while self._leftovers:
+            place = self._leftovers[0]
+            path = self.path(place.segment)
+            if place.offset == 0:
+                path.unlink(missing_ok=True)
+                if self._durable:
+                    sync_directory(self._directory)
+            elif path.stat().st_size > place.offset:
+                file = _open_to_append(path)
+                try:
+                    os.ftruncate(file, place.offset)
+                    if self._durable:
+                        _sync_data(file)
+                finally:
+                    os.close(file)
+            self._leftovers.pop(0)
+
+    def _sync_all(self) -> None:
+        """What was read may have been written by a process that did not live to sync it."""
+        for number in self.numbers():
+            file = os.open(self.path(number), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _sync_data(file)
+            finally:
+                os.close(file)
+        sync_directory(self._directory)
 
     def drop_before(self, segment: int) -> None:
-        """Delete the files before one; what cannot be deleted stays for the next time."""
-        older = [number for number in self.numbers() if number < segment]
-        for number in older:
-            try:
-                self.path(number).unlink()
-            except OSError:
-                return
-        if older and self._durable:
-            sync_directory(self._directory)
+        """Delete the files before one, the oldest first; what cannot be deleted stays for the next time."""
+        try:
+            for number in self.numbers():
+                if number < segment:
+                    self.path(number).unlink()
+                    if self._durable:
+                        # One after the other, so that a power cut brings none back without those after it.
+                        sync_directory(self._directory)
+        except OSError:
+            pass
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
+            os.close(file)
 
 
 def sync_directory(directory: Path) -> None:
@@ -195,6 +252,11 @@ def sync_directory(directory: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _open_to_append(path: Path, flags: int = 0) -> int:
+    # No link is followed: the directory may be from somebody else.
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o644)
 
 
 def _sync_data(file: int) -> None:

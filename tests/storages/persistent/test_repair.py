@@ -174,7 +174,7 @@ def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
     if change == "deleted":
         manifest.unlink()
     else:
-        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 1', '"format": 9')
+        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 2', '"format": 9')
         manifest.write_text(text.replace(old, new))
     with pytest.raises(PersistenceError, match=r"storage\.json"):
         made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
