@@ -65,6 +65,7 @@ class Collector:
         """Step every environment once; returns the episodes that ended."""
         obs, rhs, done = self._observation, self._rhs, self._done
         at_random = self.steps < self.algorithm.start_steps
+        self.algorithm.actor.observe(obs)
         fields: dict[str, Any] = {}
         next_rhs = rhs
         # A memory is to remember what was seen while actions were random, too.

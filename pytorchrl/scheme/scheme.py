@@ -130,6 +130,7 @@ class Scheme:
             yield info
             if info.get(STOP_UPDATES):
                 break
+        algorithm.actor.after_update_phase()
         if self.storage.on_policy:
             self.storage.reset()
 

@@ -20,10 +20,14 @@ PRIORITIES_AND_RECENCY = prl.EREBuffer.create_factory(
 )
 
 
-def dqn(storage: Any, memory: Any = None, wrappers: Any = (), **envs: Any) -> prl.Scheme:
+def dqn(
+    storage: Any, memory: Any = None, wrappers: Any = (), normalize_observations: bool = False, **envs: Any
+) -> prl.Scheme:
     return prl.Scheme(
         prl.DQN.create_factory(start_steps=24, update_every=9, mini_batch_size=8, test_every=70, num_test_episodes=2),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.OffPolicyActor.create_factory(
+            hidden_sizes=(8,), memory=memory, memory_size=8, normalize_observations=normalize_observations
+        ),
         storage,
         prl.VecEnv.create_factory(envs.pop("env", "CartPole-v1"), wrappers=wrappers, **envs),
     )
@@ -63,7 +67,7 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     ),
     "DQN of stacked frames": lambda: dqn(replay, wrappers=[("FrameStackObservation", {"stack_size": 3})], num_envs=2),
     "DQN of normalised observations and rewards": lambda: dqn(
-        replay, wrappers=["NormalizeObservation", "NormalizeReward"], num_envs=2
+        replay, wrappers=["NormalizeReward"], normalize_observations=True, num_envs=2
     ),
     "SAC": lambda: sac(1),
     "SAC in 4 environments": lambda: sac(4),

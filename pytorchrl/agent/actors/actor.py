@@ -1,14 +1,17 @@
 """What every actor is: networks over the spaces of some environments, made by the algorithm on the user's body."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Activation, Body, Initialisation
+from pytorchrl.agent.actors.bodies import Activation, Body, ExtractorKind, described
+from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody
+from pytorchrl.agent.actors.normalization import ObservationNormalization
+from pytorchrl.agent.device import resolve_device
 from storages.factory import Component
 
 
@@ -35,6 +38,15 @@ class Actor(Component, nn.Module):
         initialisation: of the body's weights, "orthogonal" or torch's "uniform".
         memory: what follows the body, "gru" or "lstm"; None sees one observation at a time.
         memory_size: features that the memory makes.
+        feature_extractor: "mlp", "nature_cnn" or "small_cnn"; "auto" takes a CNN for images, the small one where they
+            are too small for Nature's, and flattens all else.
+        normalize_observations: subtract the running mean of the observations collected so far, and divide by their
+            standard deviation, within [-10, 10]. All copies of the environment, evaluation and target networks share
+            these statistics, which are saved with the weights.
+
+    Raises:
+        ValueError: there is no such device here, the feature extractor does not fit the observations, or there is
+            nothing to normalise in them.
     """
 
     context = ("device", "envs")
@@ -48,9 +60,11 @@ class Actor(Component, nn.Module):
         initialisation: Initialisation,
         memory: MemoryKind | None,
         memory_size: int,
+        feature_extractor: ExtractorKind,
+        normalize_observations: bool,
     ) -> None:
         super().__init__()
-        self.device = torch.device(device)
+        self.device = resolve_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
         self._hidden_sizes = hidden_sizes
@@ -59,14 +73,57 @@ class Actor(Component, nn.Module):
         self.memory: MemoryKind | None = memory
         """The kind of memory; None for none."""
         self._memory_size = memory_size
+        self._feature_extractor: ExtractorKind = feature_extractor
+        self.normalization = ObservationNormalization(self.observation_space) if normalize_observations else None
+        """Of observations; None where networks get them as they are."""
+
+    def observe(self, obs: Any) -> None:
+        """Count collected observations into the statistics that normalise; nothing without normalisation.
+
+        The collector of training calls it in every step, before acting; evaluation does not.
+
+        Args:
+            obs: (E, *obs) arrays, or a dict of such.
+        """
+        if self.normalization is not None:
+            self.normalization.add(_tensors(obs, self.device))
+
+    def after_update_phase(self) -> None:
+        """Normalise from now on with all observations counted so far; called after each update phase."""
+        if self.normalization is not None:
+            self.normalization.use_newest()
+
+    @property
+    def reads(self) -> str:
+        """How observations are read, in words."""
+        text = described(self.observation_space, self._feature_extractor)
+        return text if self.normalization is None else f"{text}; normalised"
+
+    def extra_repr(self) -> str:
+        """What torch shows of the actor beside its networks."""
+        return f"observations: {self.reads}"
 
     def initial_memory(self, num_envs: int) -> Tensor | None:
         """(E, *hidden): what an actor remembers before its first observation; None without a memory."""
         return None
 
     def _body(self, beside: int = 0) -> Body:
-        return Body(self.observation_space, self._hidden_sizes, self._activation, self._initialisation, beside)
+        return Body(
+            self.observation_space,
+            self._hidden_sizes,
+            self._activation,
+            self._initialisation,
+            beside,
+            self._feature_extractor,
+            self.normalization,
+        )
 
     def _recurrent_body(self) -> RecurrentBody:
         assert self.memory is not None
         return RecurrentBody(self._body(), self.memory, self._memory_size)
+
+
+def _tensors(observation: Any, device: torch.device) -> Any:
+    if isinstance(observation, Mapping):
+        return {name: _tensors(part, device) for name, part in observation.items()}
+    return torch.as_tensor(observation, device=device)

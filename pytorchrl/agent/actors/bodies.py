@@ -11,13 +11,16 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.convolutions import ConvolutionalFeatures, NatureCNN, SmallCNN, image_layout, suitable_cnn
+from pytorchrl.agent.actors.initialisation import Initialisation, orthogonal
+from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
-Initialisation: TypeAlias = Literal["orthogonal", "uniform"]
+ExtractorKind: TypeAlias = Literal["auto", "mlp", "nature_cnn", "small_cnn"]
 
 _ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.silu, "gelu": F.gelu}
-_NATURE_CNN_FEATURES = 512
+_CNNS = {"nature_cnn": NatureCNN, "small_cnn": SmallCNN}
 
 
 class MLP(QuickModule):
@@ -81,55 +84,27 @@ class OneHotFeatures(QuickModule):
         return F.one_hot(observation[:, 0].long() - self._start, self.output_size).float()
 
 
-class NatureCNN(QuickModule):
-    """The convolutional network of Mnih et al., "Human-level control through deep reinforcement learning" (2015).
-
-    Images may have their channels first or last (the smaller side is taken for the channels); uint8 images are scaled
-    to [0, 1] here, on the device.
+class DictFeatures(QuickModule):
+    """The features of every part of a dict observation, side by side in the order of the space.
 
     Args:
-        space: a Box of three axes, at least 36 pixels each way.
+        space: of the observation.
         initialisation: as for :class:`MLP`.
+        extractor: of the parts; a CNN that is named is that of the parts that are images.
+
+    Raises:
+        ValueError: a CNN is named and no part is an image.
     """
 
-    def __init__(self, space: spaces.Box, initialisation: Initialisation = "orthogonal") -> None:
+    def __init__(self, space: spaces.Dict, initialisation: Initialisation, extractor: ExtractorKind) -> None:
         super().__init__()
-        self._channels_last = space.shape[2] < space.shape[0]
-        channels, *pixels = (space.shape[2], *space.shape[:2]) if self._channels_last else space.shape
-        if min(pixels) < 36:
-            raise ValueError(f"NatureCNN: images must be at least 36 pixels high and wide, the space is {space.shape}")
-        self._bytes = space.dtype == "uint8"
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, 8, 4),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 4, 2),
-            nn.ReLU(),
-            nn.Conv2d(64, 64, 3),
-            nn.ReLU(),
-        )
-        with torch.no_grad():
-            flattened = self.convolutions(torch.zeros(1, channels, *pixels)).numel()
-        self.linear = nn.Linear(flattened, _NATURE_CNN_FEATURES)
-        self.output_size = _NATURE_CNN_FEATURES
-        if initialisation == "orthogonal":
-            for module in self.modules():
-                if isinstance(module, nn.Conv2d | nn.Linear):
-                    orthogonal(module, math.sqrt(2))
-
-    def forward(self, observation: Tensor) -> Tensor:
-        """(B, C, H, W) or (B, H, W, C) to (B, 512)."""
-        image = observation.movedim(-1, 1) if self._channels_last else observation
-        image = image.float() / 255 if self._bytes else image.float()
-        return torch.relu(self.linear(self.convolutions(image).flatten(1)))
-
-
-class DictFeatures(QuickModule):
-    """The features of every part of a dict observation, side by side in the order of the space."""
-
-    def __init__(self, space: spaces.Dict, initialisation: Initialisation = "orthogonal") -> None:
-        super().__init__()
+        kinds = {name: extractor_of(part, extractor) for name, part in space.spaces.items()}
+        if extractor in _CNNS and extractor not in kinds.values():
+            raise ValueError(f"feature_extractor {extractor!r} is for images, there are none in {space}")
         # By position: a key of the user's may be no legal name of a submodule.
-        self.parts = nn.ModuleList(features_of(part, initialisation) for part in space.spaces.values())
+        self.parts = nn.ModuleList(
+            features_of(part, initialisation, kinds[name]) for name, part in space.spaces.items()
+        )
         self._keys = list(space.spaces)
         self.output_size: int = sum(part.output_size for part in self.parts)  # type: ignore[misc]
 
@@ -138,24 +113,43 @@ class DictFeatures(QuickModule):
         return torch.cat([part(observation[key]) for key, part in zip(self._keys, self.parts, strict=True)], dim=1)
 
 
-FeatureExtractor: TypeAlias = VectorFeatures | OneHotFeatures | NatureCNN | DictFeatures
+FeatureExtractor: TypeAlias = VectorFeatures | OneHotFeatures | ConvolutionalFeatures | DictFeatures
 
 
-def features_of(space: gym.Space[Any], initialisation: Initialisation) -> FeatureExtractor:
-    """The feature extractor that suits a space: images through a CNN, dicts part by part, the rest as vectors."""
+def features_of(
+    space: gym.Space[Any], initialisation: Initialisation, extractor: ExtractorKind = "auto"
+) -> FeatureExtractor:
+    """The feature extractor of a space: images through a CNN, dicts part by part, the rest as vectors.
+
+    Raises:
+        ValueError: a CNN is named, and the observations are no images, or too small for it.
+    """
     if isinstance(space, spaces.Dict):
-        return DictFeatures(space, initialisation)
+        return DictFeatures(space, initialisation, extractor)
     if isinstance(space, spaces.Discrete):
         return OneHotFeatures(space)
-    if is_image(space):
-        assert isinstance(space, spaces.Box)
-        return NatureCNN(space, initialisation)
-    return VectorFeatures(space)
+    kind = (suitable_cnn(space) or "mlp") if extractor == "auto" else extractor
+    return VectorFeatures(space) if kind == "mlp" else _CNNS[kind](space, initialisation)
 
 
-def is_image(space: gym.Space[Any]) -> bool:
-    """Whether a space is one of uint8 images, a few channels of pixels."""
-    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == "uint8"
+def extractor_of(space: gym.Space[Any], extractor: ExtractorKind) -> ExtractorKind:
+    """The extractor of one part of an observation: a CNN that is named is not for parts that are no images."""
+    suitable = suitable_cnn(space) or "mlp"
+    return extractor if extractor == "mlp" or (extractor != "auto" and suitable != "mlp") else suitable
+
+
+def described(space: gym.Space[Any], extractor: ExtractorKind) -> str:
+    """The feature extractor of a space in words."""
+    if isinstance(space, spaces.Dict):
+        parts = (f"{name!r}: {described(part, extractor_of(part, extractor))}" for name, part in space.spaces.items())
+        return ", ".join(parts)
+    if isinstance(space, spaces.Discrete):
+        return f"one of {space.n}"
+    kind = (suitable_cnn(space) or "mlp") if extractor == "auto" else extractor
+    if kind == "mlp":
+        size = math.prod(space.shape or (1,))
+        return f"vector of {size} number{'s' * (size > 1)}"
+    return f"{_CNNS[kind].__name__} of {image_layout(space)}"
 
 
 class Body(QuickModule):
@@ -167,6 +161,8 @@ class Body(QuickModule):
         activation: as for :class:`MLP`.
         initialisation: as for :class:`MLP`.
         beside: numbers (an action) that join the extracted features before the hidden layers.
+        extractor: of the features; "auto" takes a CNN for images and vectors else.
+        normalization: of observations, before all else.
     """
 
     def __init__(
@@ -176,22 +172,19 @@ class Body(QuickModule):
         activation: Activation,
         initialisation: Initialisation,
         beside: int = 0,
+        extractor: ExtractorKind = "auto",
+        normalization: ObservationNormalization | None = None,
     ) -> None:
         super().__init__()
-        self.features = features_of(space, initialisation)
+        self.normalization = normalization
+        self.features = features_of(space, initialisation, extractor)
         self.hidden = MLP(self.features.output_size + beside, hidden_sizes, activation, initialisation)
         self.output_size = self.hidden.output_size
 
     def forward(self, observation: Any, beside: Tensor | None = None) -> Tensor:
         """(B, *obs) or a dict of such, and (B, beside), to (B, output_size)."""
+        if self.normalization is not None:
+            observation = self.normalization(observation)
         features = self.features(observation)
         out: Tensor = self.hidden(features if beside is None else torch.cat([features, beside], dim=1))
         return out
-
-
-def orthogonal(layer: nn.Module, gain: float) -> None:
-    """Orthogonal weights of a gain, no bias."""
-    assert isinstance(layer, nn.Linear | nn.Conv2d)
-    nn.init.orthogonal_(layer.weight, gain)
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)

@@ -10,7 +10,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import orthogonal
 from pytorchrl.agent.actors.distributions import (
     Bernoulli,
     Categorical,
@@ -18,6 +17,7 @@ from pytorchrl.agent.actors.distributions import (
     MultiCategorical,
     SquashedGaussian,
 )
+from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
 _SMALLEST_LOG_STD, _LARGEST_LOG_STD = -20.0, 2.0
@@ -160,7 +160,7 @@ class ActionScale(QuickModule):
             ("middle", (high + low) / 2, precision),
         ):
             self.register_buffer(name, torch.as_tensor(value, dtype=dtype), persistent=False)
-        self._shape = space.shape
+        self._shape = space.shape or (1,)
         self._is_unit = bool((low == -1).all() and (high == 1).all())
 
     def to_env(self, action: Tensor) -> Tensor:

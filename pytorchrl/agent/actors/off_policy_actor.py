@@ -9,9 +9,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor, Spaces
-from pytorchrl.agent.actors.bodies import MLP, Activation, Body, Initialisation
+from pytorchrl.agent.actors.bodies import MLP, Activation, Body, ExtractorKind
 from pytorchrl.agent.actors.distributions import SquashedGaussian
 from pytorchrl.agent.actors.heads import ActionScale, DeterministicHead, SquashedGaussianHead, ValuesHead
+from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody
 from pytorchrl.agent.actors.quick_module import QuickModule
 from storages.hyper_parameters import Count
@@ -88,6 +89,11 @@ class OffPolicyActor(Actor):
         initialisation: of the body's weights, "orthogonal" or torch's "uniform".
         memory: what follows the body, "gru" or "lstm"; None sees one observation at a time.
         memory_size: features that the memory makes.
+        feature_extractor: "mlp", "nature_cnn" or "small_cnn"; "auto" takes a CNN for images, the small one where they
+            are too small for Nature's, and flattens all else.
+        normalize_observations: subtract the running mean of the observations collected so far, and divide by their
+            standard deviation, within [-10, 10]. All copies of the environment, evaluation and target networks share
+            these statistics, which are saved with the weights.
     """
 
     def __init__(
@@ -100,13 +106,30 @@ class OffPolicyActor(Actor):
         initialisation: Initialisation = "uniform",
         memory: MemoryKind | None = None,
         memory_size: Count = 128,
+        feature_extractor: ExtractorKind = "auto",
+        normalize_observations: bool = False,
     ) -> None:
-        super().__init__(device, envs, hidden_sizes, activation, initialisation, memory, memory_size)
+        super().__init__(
+            device,
+            envs,
+            hidden_sizes,
+            activation,
+            initialisation,
+            memory,
+            memory_size,
+            feature_extractor,
+            normalize_observations,
+        )
         self.q_values: ActionValues
         self.critics: nn.ModuleList
         self.policy_body: Body | RecurrentBody
         self.policy_head: SquashedGaussianHead | DeterministicHead
         self.scale: ActionScale
+
+    def observe(self, obs: Any) -> None:
+        """Count collected observations in, and normalise with them at once: no stored value depends on how it was."""
+        super().observe(obs)
+        self.after_update_phase()
 
     def create_q_values(self) -> None:
         """Make Q(s, .) of a Discrete space."""

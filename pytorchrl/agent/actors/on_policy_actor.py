@@ -9,7 +9,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor, Spaces
-from pytorchrl.agent.actors.bodies import Activation, Body, Initialisation
+from pytorchrl.agent.actors.bodies import Activation, Body, ExtractorKind
 from pytorchrl.agent.actors.distributions import Distribution
 from pytorchrl.agent.actors.heads import (
     BernoulliHead,
@@ -18,6 +18,7 @@ from pytorchrl.agent.actors.heads import (
     MultiCategoricalHead,
     ValuesHead,
 )
+from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from storages.hyper_parameters import Count
 
@@ -36,6 +37,11 @@ class OnPolicyActor(Actor):
         memory: what follows the body, "gru" or "lstm"; None sees one observation at a time. Policy and value function
             have one each unless they share their body.
         memory_size: features that a memory makes.
+        feature_extractor: "mlp", "nature_cnn" or "small_cnn"; "auto" takes a CNN for images, the small one where they
+            are too small for Nature's, and flattens all else.
+        normalize_observations: subtract the running mean of the observations collected so far, and divide by their
+            standard deviation, within [-10, 10]. All copies of the environment, evaluation and target networks share
+            these statistics, which are saved with the weights.
     """
 
     def __init__(
@@ -50,8 +56,20 @@ class OnPolicyActor(Actor):
         initial_log_std: float = 0.0,
         memory: MemoryKind | None = None,
         memory_size: Count = 128,
+        feature_extractor: ExtractorKind = "auto",
+        normalize_observations: bool = False,
     ) -> None:
-        super().__init__(device, envs, hidden_sizes, activation, initialisation, memory, memory_size)
+        super().__init__(
+            device,
+            envs,
+            hidden_sizes,
+            activation,
+            initialisation,
+            memory,
+            memory_size,
+            feature_extractor,
+            normalize_observations,
+        )
         self._shared_body = shared_body
         self._initial_log_std = initial_log_std
         self.policy_body: Body | RecurrentBody
@@ -72,7 +90,7 @@ class OnPolicyActor(Actor):
                 self.policy_head = BernoulliHead(size, shape)
             case space:
                 assert isinstance(space, spaces.Box)
-                self.policy_head = GaussianHead(size, space.shape, self._initial_log_std)
+                self.policy_head = GaussianHead(size, space.shape or (1,), self._initial_log_std)
         self.to(self.device)
 
     def create_value_function(self) -> None:

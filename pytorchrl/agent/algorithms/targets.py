@@ -6,14 +6,16 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.algorithms.flat_adam import FlatParameters
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def make_target(network: ModuleT) -> ModuleT:
-    """A copy that takes no gradients."""
-    return copy.deepcopy(network).requires_grad_(False)
+    """A copy that takes no gradients; it normalises observations as the network does."""
+    shared = {id(module): module for module in network.modules() if isinstance(module, ObservationNormalization)}
+    return copy.deepcopy(network, shared).requires_grad_(False)
 
 
 @torch.no_grad()

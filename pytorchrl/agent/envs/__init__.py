@@ -2,6 +2,7 @@
 
 from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.bit_flipping import BitFlipping
+from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pendulum_without_velocity
 from pytorchrl.agent.envs.scale_reward import ScaleReward
@@ -14,6 +15,7 @@ __all__ = [
     "BoundAction",
     "EpisodeRecord",
     "FlattenAction",
+    "InvalidEnvironmentError",
     "Resumption",
     "RoundAction",
     "ScaleReward",

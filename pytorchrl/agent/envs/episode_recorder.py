@@ -5,6 +5,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
+
 FINISHED = "pytorchrl/finished_episodes"
 """Key of an environment's ``info``: (return, length) of each episode that ended, where there are any."""
 
@@ -24,7 +26,8 @@ class EpisodeRecord:
 class EpisodeRecorder:
     """Sums the rewards of an environment, and counts its steps, from one reset to the next.
 
-    An episode is finished where the environment terminates or truncates it, or where it is reset before that.
+    An episode is finished where the environment terminates or truncates it, or where it is reset before that. What the
+    environment returns is checked in its first steps.
 
     The environment's ``step`` and ``reset`` are replaced by those here. A wrapper would do the same, but would hide the
     attributes of the environment from the wrappers around it.
@@ -41,6 +44,7 @@ class EpisodeRecorder:
         """Of the running episode; 0 where there is none."""
         self._finished: list[tuple[float, int]] = []
         self._inside = False
+        self._unchecked = CHECKED_STEPS
         self._step, self._reset = env.step, env.reset
         env.step, env.reset = self._recorded_step, self._recorded_reset  # type: ignore[method-assign]
 
@@ -65,6 +69,9 @@ class EpisodeRecorder:
             result = self._step(action)
         finally:
             self._inside = False
+        if self._unchecked:
+            check_step(result, self.env)
+            self._unchecked -= 1
         self.episode_return += float(result[1])
         self.length += 1
         if result[2] or result[3]:
@@ -79,6 +86,8 @@ class EpisodeRecorder:
             result = self._reset(**arguments)
         finally:
             self._inside = False
+        if self._unchecked:
+            check_reset(result, self.env)
         if self.length:
             self._finish()
         return result

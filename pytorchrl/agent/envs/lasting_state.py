@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import NormalizeObservation, NormalizeReward
+from gymnasium.wrappers import NormalizeReward
 
 from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 
@@ -14,13 +14,13 @@ from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 def layers_that_last(env: gym.Env[Any, Any]) -> list[Any]:
     """The environment and those of its wrappers that keep something over episodes, outermost first.
 
-    They are gymnasium's ``NormalizeObservation`` and ``NormalizeReward``, and whatever has the methods ``state_dict()``
-    and ``load_state_dict(state)``, of plain data and arrays.
+    They are gymnasium's ``NormalizeReward``, and those with the methods ``state_dict()`` and
+    ``load_state_dict(state)``, of plain data and arrays.
     """
     layers: list[Any] = [env]
     while isinstance(layers[-1], gym.Wrapper):
         layers.append(layers[-1].env)
-    return [layer for layer in layers if _is_normalising(layer) or _keeps_state(layer)]
+    return [layer for layer in layers if isinstance(layer, NormalizeReward) or _keeps_state(layer)]
 
 
 def lasting_state(layers: Sequence[Any]) -> list[Any]:
@@ -29,31 +29,22 @@ def lasting_state(layers: Sequence[Any]) -> list[Any]:
     Raises:
         TypeError: it is more than plain data and arrays.
     """
-    return [_statistics(layer) if _is_normalising(layer) else _own_state(layer) for layer in layers]
+    return [_statistics(layer) if isinstance(layer, NormalizeReward) else _own_state(layer) for layer in layers]
 
 
 def load_lasting_state(layers: Sequence[Any], states: Sequence[Any]) -> None:
     """Let each layer keep what was saved."""
     for layer, state in zip(layers, states, strict=True):
-        if not _is_normalising(layer):
+        if not isinstance(layer, NormalizeReward):
             layer.load_state_dict(copy.deepcopy(state))
             continue
-        moments = _moments(layer)
+        moments = layer.return_rms
         moments.mean, moments.var, moments.count = state["mean"].copy(), state["var"].copy(), state["count"]
-        if isinstance(layer, NormalizeReward):
-            layer.discounted_reward = state["discounted_reward"].copy()
-
-
-def _is_normalising(layer: Any) -> bool:
-    return isinstance(layer, NormalizeObservation | NormalizeReward)
+        layer.discounted_reward = state["discounted_reward"].copy()
 
 
 def _keeps_state(layer: Any) -> bool:
     return all(callable(getattr(layer, name, None)) for name in ("state_dict", "load_state_dict"))
-
-
-def _moments(layer: Any) -> Any:
-    return layer.return_rms if isinstance(layer, NormalizeReward) else layer.obs_rms
 
 
 def _own_state(layer: Any) -> Any:
@@ -64,8 +55,10 @@ def _own_state(layer: Any) -> Any:
 
 
 def _statistics(layer: Any) -> dict[str, Any]:
-    moments = _moments(layer)
-    state = {"mean": np.array(moments.mean), "var": np.array(moments.var), "count": float(moments.count)}
-    if isinstance(layer, NormalizeReward):
-        state["discounted_reward"] = np.array(layer.discounted_reward)
-    return state
+    moments = layer.return_rms
+    return {
+        "mean": np.array(moments.mean),
+        "var": np.array(moments.var),
+        "count": float(moments.count),
+        "discounted_reward": np.array(layer.discounted_reward),
+    }

@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
 from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecorder
 from pytorchrl.agent.envs.lasting_state import lasting_state, layers_that_last, load_lasting_state
 
@@ -28,6 +29,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         if env is recorder.env:
             # Each of its episodes ends in a reset, which reports it: not one call more in every step.
             self.step = env.step  # type: ignore[method-assign]
+        self._unchecked = 0 if env is recorder.env else CHECKED_STEPS
         self.seed_due = False
         """Whether the next episode gets a seed."""
         self.saved: Mapping[str, Any] = {}
@@ -47,12 +49,19 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             self._seeds = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         elif self.seed_due:
             seed = self._draw_seed()
-        observation, info = self.env.reset(options=options) if seed is None else self._begin(seed, options)
+        result = self.env.reset(options=options) if seed is None else self._begin(seed, options)
+        if self._unchecked:
+            check_reset(result, self.env)
+        observation, info = result
         return observation, self._with_finished(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step; reports episodes that a wrapper goes on from."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        result = self.env.step(action)
+        if self._unchecked:
+            check_step(result, self.env)
+            self._unchecked -= 1
+        observation, reward, terminated, truncated, info = result
         if not (terminated or truncated):
             info = self._with_finished(info)
         return observation, reward, terminated, truncated, info

@@ -65,7 +65,7 @@ def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
     if isinstance(observation, Mapping):
         assert isinstance(space, spaces.Dict)
         return {name: with_trailing_axis(part, space[name]) for name, part in observation.items()}
-    return observation[:, None] if isinstance(space, spaces.Discrete) else observation
+    return observation[:, None] if not space.shape else observation
 
 
 def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
@@ -108,6 +108,6 @@ def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Ge
     assert isinstance(space, spaces.Box)
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, 0.0), np.where(bounded, space.high, 1.0)
-    shape = (num_envs, *space.shape)
+    shape = (num_envs, *(space.shape or (1,)))
     drawn = np.where(bounded, generator.uniform(low, high, shape), generator.standard_normal(shape))
     return np.clip(drawn, space.low, space.high).astype(space.dtype)

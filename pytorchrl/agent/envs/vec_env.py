@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import gymnasium as gym
 import numpy as np
@@ -11,17 +11,14 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, RoundAction
-from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord, EpisodeRecorder
+from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.histories import Histories
-from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
+from pytorchrl.agent.envs.making import check_id, check_wrapper, make_env
 from pytorchrl.agent.envs.replayable import Replayable
-from pytorchrl.agent.envs.scale_reward import ScaleReward
-from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from pytorchrl.agent.envs.worker_signals import worker_signals
-from storages.factory import Component
+from storages.factory import Component, Factory
 from storages.hyper_parameters import Count
 
 
@@ -55,9 +52,12 @@ class VecEnv(Component):
     """``num_envs`` copies of an environment, stepped together, each reset in the step in which it ends.
 
     A saved vector of environments comes back to where it was: each is reset with a seed that it was given lately and
-    repeats its actions since, while what lasts over episodes is saved (the statistics of ``NormalizeObservation`` and
-    ``NormalizeReward``; the ``state_dict()`` of an environment or wrapper that has one, and ``load_state_dict``). Where
-    that does not lead to the same observation and reward, to the bit, a new episode begins.
+    repeats its actions since, while what lasts over episodes is saved (the statistics of ``NormalizeReward``; the
+    ``state_dict()`` of an environment or wrapper that has one, and ``load_state_dict``). Where that does not lead to
+    exactly the same observation and reward, a new episode begins.
+
+    Wrappers of rewards change what is learnt from, not what is reported: :attr:`finished_episodes` has the returns of
+    the environment itself. ``NormalizeReward`` has statistics for each copy; ``NormalizeObservation`` is refused.
 
     Args:
         env: a gymnasium id (of Atari and robotics too, where their packages are installed), or a callable that makes an
@@ -74,6 +74,11 @@ class VecEnv(Component):
             ``FrameStackObservation``; 0 keeps whole observations.
         replay_on_resume: False begins new episodes in a resumed run: for robots, and whatever else is not to repeat
             what it did.
+
+    Raises:
+        InvalidEnvironmentError: the environment breaks gymnasium's interface; what it returns is checked in its first
+            reset and steps.
+        UnsupportedSpaceError: its observations or actions are no arrays.
     """
 
     def __init__(
@@ -94,10 +99,7 @@ class VecEnv(Component):
         def make() -> gym.Env[Any, Any]:
             if os.getpid() != process:
                 signals.heed()
-            made = _make(env, dict(env_kwargs or {}))
-            recorder = EpisodeRecorder(made)
-            for wrapper in wrappers:
-                made = _wrap(made, wrapper)
+            made, recorder = make_env(env, dict(env_kwargs or {}), wrappers)
             found.append(frames_stacked_by(made))
             specs.append(made.spec)
             return Replayable(made, recorder, replay_on_resume)
@@ -131,25 +133,29 @@ class VecEnv(Component):
         self._histories = Histories(self._envs, type(self).__name__, replay_on_resume)
 
     @classmethod
+    def create_factory(cls, *args: Any, **kwargs: Any) -> Factory[Self]:
+        """Bind hyper-parameters; see :meth:`storages.factory.Component.create_factory`.
+
+        Raises:
+            ValueError: ``env`` is an environment, and not what makes one.
+        """
+        env = args[0] if args else kwargs.get("env")
+        if isinstance(env, gym.Env):
+            raise ValueError(
+                f"{cls.__name__}: env is an instance, {env}; each copy has to be a new one: pass the class, "
+                f"{type(env).__name__}, and its arguments as env_kwargs, or a function that makes one, "
+                f"lambda: {type(env).__name__}(...)"
+            )
+        return super().create_factory(*args, **kwargs)
+
+    @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse ids that gymnasium does not know and wrappers that do not exist."""
+        """Refuse ids that gymnasium does not know, and wrappers that do not exist or cannot be used."""
         env = hyper_parameters["env"]
         if isinstance(env, str):
-            try:
-                find_registered(env)
-            except (gym.error.Error, ModuleNotFoundError) as error:
-                raise ValueError(
-                    f"{cls.__name__}: env {env!r} is no registered gymnasium id: {error} Those of other packages come "
-                    f"with {EXTRAS}, or once the package that registers them was imported"
-                ) from None
+            check_id(env, cls.__name__)
         for wrapper in hyper_parameters["wrappers"]:
-            name = wrapper if isinstance(wrapper, str) else wrapper[0] if _is_named(wrapper) else None
-            if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
-                raise ValueError(f"{cls.__name__}: wrappers: gymnasium.wrappers has no {name!r}")
-            if name is None and not callable(wrapper):
-                raise ValueError(
-                    f"{cls.__name__}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable"
-                )
+            check_wrapper(wrapper, cls.__name__)
         frames = hyper_parameters["stacked_frames"]
         for depth in frames.values() if isinstance(frames, Mapping) else (frames or 0,):
             if not 0 <= depth <= MOST_FRAMES or depth == 1:
@@ -179,6 +185,8 @@ class VecEnv(Component):
             actions = actions[:, 0] + self._first_action
         elif self._first_actions is not None:
             actions = actions + self._first_actions
+        elif not self.action_space.shape:
+            actions = actions[:, 0]
         if actions.dtype is not self._action_dtype:
             # Of one dtype, so that they repeat to the bit.
             actions = actions.astype(self._action_dtype)
@@ -244,39 +252,6 @@ class VecEnv(Component):
     def close(self) -> None:
         """Free what the environments hold; a second call does nothing."""
         self._envs.close()
-
-
-_OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
-    wrapper.__name__: wrapper for wrapper in (BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation)
-}
-
-
-def _make(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
-    if not isinstance(env, str):
-        return env(**arguments)
-    find_registered(env)  # a process of an environment's own has imported nothing yet
-    try:
-        return gym.make(env, **arguments)
-    except gym.error.DependencyNotInstalled as error:
-        raise gym.error.DependencyNotInstalled(
-            f"VecEnv: {env} needs a package that is not installed: {error} Install it with {EXTRAS}"
-        ) from error
-
-
-def _is_named(wrapper: Any) -> bool:
-    return isinstance(wrapper, list | tuple) and len(wrapper) == 2 and isinstance(wrapper[0], str)
-
-
-def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
-    if isinstance(wrapper, str):
-        wrapper = (wrapper, {})
-    if _is_named(wrapper):
-        name, arguments = wrapper
-        make: Any = _OUR_WRAPPERS[name] if name in _OUR_WRAPPERS else getattr(gym.wrappers, name)
-        wrapped: gym.Env[Any, Any] = make(env, **arguments)
-        return wrapped
-    made: gym.Env[Any, Any] = wrapper(env)
-    return made
 
 
 def _records(finished: NDArray[Any]) -> list[EpisodeRecord]:

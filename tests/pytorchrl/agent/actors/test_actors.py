@@ -11,7 +11,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.bodies import MLP, NatureCNN, features_of
+from pytorchrl.agent.actors.bodies import MLP, features_of
+from pytorchrl.agent.actors.convolutions import NatureCNN
 from pytorchrl.agent.actors.heads import ActionScale, GaussianHead
 from tests.support.toys import Counter, continuous
 
@@ -61,7 +62,7 @@ def test_every_observation_space_reaches_the_heads(name: str) -> None:
 
 
 def test_images_are_scaled_to_one_and_their_channels_found() -> None:
-    last = NatureCNN(OBSERVATIONS["channels last"])  # type: ignore[arg-type]
+    last = NatureCNN(OBSERVATIONS["channels last"])
     first = NatureCNN(spaces.Box(0, 255, (3, 50, 60), np.uint8))
     first.load_state_dict(last.state_dict())
     image = torch.randint(0, 256, (2, 50, 60, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -72,9 +73,9 @@ def test_images_are_scaled_to_one_and_their_channels_found() -> None:
     assert seen[0].max() == 1
 
 
-def test_images_too_small_for_the_network_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 36 pixels"):
-        features_of(spaces.Box(0, 255, (3, 20, 20), np.uint8), "uniform")
+def test_images_too_small_for_the_network_asked_for_are_refused() -> None:
+    with pytest.raises(ValueError, match="NatureCNN: images must be at least 36 pixels"):
+        features_of(spaces.Box(0, 255, (3, 20, 20), np.uint8), "uniform", "nature_cnn")
 
 
 def test_a_discrete_observation_becomes_one_hot() -> None:

@@ -58,7 +58,7 @@ ENVIRONMENTS: dict[str, Callable[..., prl.VecEnv]] = {
     "dicts": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "dict", "end": "truncated"}),
     "processes": prl.VecEnv.create_factory(Noise, num_envs=2, mode="async"),
     "long episodes": prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 700}),
-    "statistics": prl.VecEnv.create_factory(Noise, num_envs=2, wrappers=["NormalizeObservation", "NormalizeReward"]),
+    "statistics": prl.VecEnv.create_factory(Noise, num_envs=2, wrappers=["NormalizeReward"]),
 }
 
 

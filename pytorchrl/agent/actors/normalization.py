@@ -1,0 +1,106 @@
+"""Observations on a common scale: minus their running mean, divided by their running standard deviation."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.quick_module import QuickModule
+
+_LARGEST = 10.0
+_EPSILON = 1e-8
+
+
+class RunningNormalization(QuickModule):
+    """The running mean and variance of arrays, and the normalisation in use, which follows them when asked to.
+
+    Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
+
+    Args:
+        shape: of one array.
+    """
+
+    count: Tensor
+    mean: Tensor
+    squares: Tensor
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("squares", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("shift", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape))
+
+    @torch.no_grad()
+    def add(self, values: Tensor) -> None:
+        """Count values (B, *shape) in."""
+        values = values.double()
+        mean = values.mean(0)
+        difference = mean - self.mean
+        total = self.count + len(values)
+        self.squares += (values - mean).square().sum(0) + difference.square() * (self.count * len(values) / total)
+        self.mean += difference * (len(values) / total)
+        self.count.copy_(total)
+
+    @torch.no_grad()
+    def use_newest(self) -> None:
+        """Normalise from now on with all values counted so far."""
+        self.shift.copy_(self.mean)
+        self.scale.copy_((self.squares / self.count + _EPSILON).rsqrt())
+
+    def forward(self, values: Tensor) -> Tensor:
+        """(B, *shape), within [-10, 10]."""
+        return ((values - self.shift) * self.scale).clamp(-_LARGEST, _LARGEST)
+
+
+class ObservationNormalization(QuickModule):
+    """A :class:`RunningNormalization` of each part of an observation that is made of real numbers.
+
+    Args:
+        space: of one observation.
+
+    Raises:
+        ValueError: there is no such part.
+    """
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+        self._is_dict = isinstance(space, spaces.Dict)
+        self._keys = [
+            name
+            for name, part in parts.items()
+            if isinstance(part, spaces.Box) and np.issubdtype(part.dtype, np.floating)
+        ]
+        if not self._keys:
+            raise ValueError(
+                f"normalize_observations: there are no real numbers to normalise in {space}; images of uint8 are "
+                f"scaled to [0, 1] without it"
+            )
+        self.parts = nn.ModuleList(RunningNormalization(parts[name].shape or (1,)) for name in self._keys)
+
+    def add(self, observation: Any) -> None:
+        """Count observations (B, *obs) in."""
+        for key, part in self._parts():
+            part.add(observation[key] if self._is_dict else observation)
+
+    def use_newest(self) -> None:
+        """Normalise from now on with all observations counted so far, if there are any."""
+        for _, part in self._parts():
+            if part.count:
+                part.use_newest()
+
+    def forward(self, observation: Any) -> Any:
+        """Observations (B, *obs), parts without real numbers as they are."""
+        if not self._is_dict:
+            return self.parts[0](observation)
+        return observation | {key: part(observation[key]) for key, part in self._parts()}
+
+    def _parts(self) -> list[tuple[str, RunningNormalization]]:
+        return list(zip(self._keys, self.parts, strict=True))  # type: ignore[arg-type]

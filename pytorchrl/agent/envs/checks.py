@@ -1,0 +1,142 @@
+"""Whether an environment does what gymnasium's interface asks of it, said in words where it does not."""
+
+import inspect
+import numbers
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+CHECKED_STEPS = 3
+"""How many steps of each environment are checked, its first; later ones cost nothing."""
+
+
+class InvalidEnvironmentError(ValueError):
+    """An environment that breaks gymnasium's interface, or its own spaces."""
+
+
+def check_made(env: Any, origin: str) -> None:
+    """Refuse what is no environment of gymnasium's interface, before it is reset.
+
+    Args:
+        env: what was made, with all its wrappers.
+        origin: what made it, for the message.
+
+    Raises:
+        InvalidEnvironmentError: it is no ``gymnasium.Env``, has no spaces, or ``reset`` does not take a seed.
+    """
+    if not isinstance(env, gym.Env):
+        raise InvalidEnvironmentError(
+            f"VecEnv: {origin} made {_shown(env)}, which is no gymnasium.Env; derive it from gymnasium.Env, return it "
+            f"from the callable, or wrap an environment of the older gym by the package shimmy"
+        )
+    layer: Any = env
+    while True:
+        for name in ("observation_space", "action_space"):
+            if not isinstance(getattr(layer, name, None), spaces.Space):
+                raise InvalidEnvironmentError(
+                    f"VecEnv: {layer} has no {name}; set self.{name} to one of gymnasium.spaces in its __init__"
+                )
+        taken = inspect.signature(layer.reset).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
+        if not takes_any and not {"seed", "options"} <= set(taken):
+            raise InvalidEnvironmentError(
+                f"VecEnv: reset() of {layer} takes ({', '.join(taken)}); gymnasium's is reset(self, *, seed=None, "
+                f"options=None), and calls super().reset(seed=seed)"
+            )
+        if not isinstance(layer, gym.Wrapper):
+            return
+        layer = layer.env
+
+
+def check_reset(result: Any, env: gym.Env[Any, Any]) -> None:
+    """Check what ``env.reset`` returned.
+
+    Raises:
+        InvalidEnvironmentError: it is no pair of an observation and a dict.
+    """
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
+        raise InvalidEnvironmentError(
+            f"VecEnv: reset() of {env} returned {_shown(result)}; it must return (observation, info), info being a dict"
+        )
+    _check_observation(result[0], env, "reset()")
+
+
+def check_step(result: Any, env: gym.Env[Any, Any]) -> None:
+    """Check what ``env.step`` returned.
+
+    Raises:
+        InvalidEnvironmentError: it is not (observation, reward, terminated, truncated, info).
+    """
+    if not isinstance(result, tuple) or len(result) != 5:
+        hint = "; of done, terminated is what the task ended and truncated what a limit cut"
+        raise InvalidEnvironmentError(
+            f"VecEnv: step() of {env} returned {_shown(result)}; it must return (observation, reward, terminated, "
+            f"truncated, info){hint if isinstance(result, tuple) and len(result) == 4 else ''}"
+        )
+    observation, reward, terminated, truncated, info = result
+    if not isinstance(reward, numbers.Real | np.bool_) and not _is_number_in_an_array(reward):
+        raise InvalidEnvironmentError(
+            f"VecEnv: step() of {env} returned the reward {_shown(reward)}; it must be one number, as float(reward) is"
+        )
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        if not isinstance(flag, bool | np.bool_ | int):
+            raise InvalidEnvironmentError(f"VecEnv: step() of {env} returned {name} {_shown(flag)}; it must be a bool")
+    if not isinstance(info, dict):
+        raise InvalidEnvironmentError(f"VecEnv: step() of {env} returned info {_shown(info)}; it must be a dict")
+    _check_observation(observation, env, "step()")
+
+
+def _check_observation(observation: Any, env: gym.Env[Any, Any], method: str) -> None:
+    where, space = f"VecEnv: {method} of {env} returned", env.observation_space
+    if not isinstance(space, spaces.Dict):
+        _check_part(observation, space, f"{where} an observation")
+        return
+    if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
+        keys = sorted(map(str, observation)) if isinstance(observation, Mapping) else _shown(observation)
+        raise InvalidEnvironmentError(f"{where} an observation of {keys}; its space has {sorted(space.spaces)}")
+    for name, part in space.spaces.items():
+        _check_part(observation[name], part, f"{where} an observation, {name!r} of it")
+
+
+def _check_part(value: Any, space: gym.Space[Any], text: str) -> None:
+    if space.shape is None or space.dtype is None:
+        return
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        array = np.empty((), object)
+    if array.dtype == object or array.shape != space.shape:
+        got = f"of shape {array.shape}" if array.dtype != object else f"that is no array, {_shown(value)}"
+        raise InvalidEnvironmentError(f"{text} {got}; its space {space} has shape {space.shape}")
+    if not np.can_cast(array.dtype, space.dtype, "same_kind") and not isinstance(value, int | bool):
+        raise InvalidEnvironmentError(
+            f"{text} of dtype {array.dtype}, which its space {space} would cut to {space.dtype}; declare the space of "
+            f"{array.dtype}, or return {space.dtype}"
+        )
+    if space.contains(array.astype(space.dtype)):
+        return
+    if not isinstance(space, spaces.Box):
+        raise InvalidEnvironmentError(f"{text} outside its space {space}: {_shown(value)}")
+    if np.isfinite(array).all():
+        warnings.warn(
+            f"{text} outside the bounds of its space {space}: numbers from {array.min()} to {array.max()}; give the "
+            f"space bounds that hold",
+            stacklevel=2,
+        )
+
+
+def _is_number_in_an_array(reward: Any) -> bool:
+    return isinstance(reward, np.ndarray) and reward.ndim == 0 and reward.dtype.kind in "fiub"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return f"an array of shape {value.shape}"
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

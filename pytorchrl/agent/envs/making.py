@@ -1,0 +1,115 @@
+"""Makes an environment of an id or a callable, and puts wrappers around it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.wrappers import NormalizeObservation
+
+from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, RoundAction
+from pytorchrl.agent.envs.checks import check_made
+from pytorchrl.agent.envs.episode_recorder import EpisodeRecorder
+from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
+from pytorchrl.agent.envs.scale_reward import ScaleReward
+from pytorchrl.agent.envs.select_observation import SelectObservation
+
+_OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
+    wrapper.__name__: wrapper for wrapper in (BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation)
+}
+_NO_NORMALIZE_OBSERVATION = (
+    "wrappers: NormalizeObservation keeps other statistics for each copy and for evaluation, and they are not saved "
+    "with the weights; make the actor with normalize_observations=True instead"
+)
+
+
+def make_env(
+    env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any], wrappers: Sequence[Any]
+) -> tuple[gym.Env[Any, Any], EpisodeRecorder]:
+    """An environment with its wrappers, and what records its own episodes, below them.
+
+    Raises:
+        InvalidEnvironmentError: what was made is no environment, or breaks gymnasium's interface.
+        ValueError: it normalises observations by itself.
+    """
+    made = _made(env, arguments)
+    check_made(made, repr(env) if isinstance(env, str) else getattr(env, "__name__", repr(env)))
+    recorder = EpisodeRecorder(made)
+    for wrapper in wrappers:
+        made = _wrap(made, wrapper)
+    check_made(made, f"wrappers {list(wrappers)}")
+    layer: Any = made
+    while isinstance(layer, gym.Wrapper):
+        if isinstance(layer, NormalizeObservation):
+            raise ValueError(f"VecEnv: {_NO_NORMALIZE_OBSERVATION}")
+        layer = layer.env
+    return made, recorder
+
+
+def check_id(env: str, owner: str) -> None:
+    """Refuse ids that gymnasium does not know.
+
+    Raises:
+        ValueError: nothing registers it.
+    """
+    try:
+        find_registered(env)
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise ValueError(
+            f"{owner}: env {env!r} is no registered gymnasium id: {error} Those of other packages come "
+            f"with {EXTRAS}, or once the package that registers them was imported"
+        ) from None
+
+
+def check_wrapper(wrapper: Any, owner: str) -> None:
+    """Refuse wrappers that do not exist, or cannot be used.
+
+    Raises:
+        ValueError: it is none.
+    """
+    name = wrapper if isinstance(wrapper, str) else wrapper[0] if _is_named(wrapper) else None
+    if name == NormalizeObservation.__name__ or wrapper is NormalizeObservation:
+        raise ValueError(f"{owner}: {_NO_NORMALIZE_OBSERVATION}")
+    if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
+        raise ValueError(f"{owner}: wrappers: gymnasium.wrappers has no {name!r}")
+    if name is None and not callable(wrapper):
+        raise ValueError(f"{owner}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable")
+
+
+def _made(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
+    if not isinstance(env, str):
+        return env(**arguments)
+    find_registered(env)  # the process of an asynchronous environment has imported nothing yet
+    try:
+        # What gymnasium checks is checked here, for environments of callables too.
+        made = gym.make(env, **({"disable_env_checker": True} | arguments))
+    except gym.error.DependencyNotInstalled as error:
+        raise _missing(env, error) from error
+    if made.unwrapped.spec is not None and "disable_env_checker" not in arguments:
+        # Data sets keep the specification, for others to make the environment of.
+        made.unwrapped.spec.disable_env_checker = gym.spec(env).disable_env_checker
+    return made
+
+
+def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
+    if isinstance(wrapper, str):
+        wrapper = (wrapper, {})
+    if not _is_named(wrapper):
+        made: gym.Env[Any, Any] = wrapper(env)
+        return made
+    name, arguments = wrapper
+    make: Any = _OUR_WRAPPERS[name] if name in _OUR_WRAPPERS else getattr(gym.wrappers, name)
+    try:
+        wrapped: gym.Env[Any, Any] = make(env, **arguments)
+    except gym.error.DependencyNotInstalled as error:
+        raise _missing(f"the wrapper {name}", error) from error
+    return wrapped
+
+
+def _missing(what: str, error: gym.error.DependencyNotInstalled) -> gym.error.DependencyNotInstalled:
+    return gym.error.DependencyNotInstalled(
+        f"VecEnv: {what} needs a package that is not installed: {error} What installs them: {EXTRAS}"
+    )
+
+
+def _is_named(wrapper: Any) -> bool:
+    return isinstance(wrapper, list | tuple) and len(wrapper) == 2 and isinstance(wrapper[0], str)

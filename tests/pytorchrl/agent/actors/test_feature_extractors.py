@@ -1,0 +1,101 @@
+"""Images of every size and layout go through convolutions, unless asked otherwise, and the actor tells what it does."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.bodies import VectorFeatures
+from pytorchrl.agent.actors.convolutions import NatureCNN, SmallCNN
+
+IMAGES: dict[str, tuple[Any, type, int]] = {
+    "MinAtar, as numbers": (spaces.Box(0, 1, (10, 10, 4), np.float32), SmallCNN, 4),
+    "MinAtar, as bits": (spaces.Box(0, 1, (10, 10, 6), np.bool_), SmallCNN, 6),
+    "MinAtar, channels first": (spaces.Box(0, 1, (4, 10, 10), np.float64), SmallCNN, 4),
+    "bits": (spaces.MultiBinary((6, 7, 2)), SmallCNN, 2),
+    "MiniGrid": (spaces.Box(0, 255, (7, 7, 3), np.uint8), SmallCNN, 3),
+    "large numbers": (spaces.Box(0, 1, (40, 50, 3), np.float32), NatureCNN, 3),
+    "Atari": (spaces.Box(0, 255, (4, 84, 84), np.uint8), NatureCNN, 4),
+    "one grey frame": (spaces.Box(0, 255, (84, 84), np.uint8), NatureCNN, 1),
+    "stacked colours": (spaces.Box(0, 255, (4, 64, 64, 3), np.uint8), NatureCNN, 12),
+    "stacked, channels first": (spaces.Box(0, 255, (4, 3, 64, 64), np.uint8), NatureCNN, 12),
+}
+NO_IMAGES = {
+    "vector": spaces.Box(0, 1, (84,), np.float32),
+    "table": spaces.Box(-1, 1, (4, 10), np.float32),
+    "small table of bytes": spaces.Box(0, 255, (8, 8), np.uint8),
+    "no bounds": spaces.Box(-np.inf, np.inf, (10, 10, 4), np.float32),
+    "too small to convolve": spaces.Box(0, 255, (2, 2, 3), np.uint8),
+}
+
+
+def actor_of(observation: Any, **arguments: Any) -> prl.OnPolicyActor:
+    envs: Any = SimpleNamespace(observation_space=observation, action_space=spaces.Discrete(3))
+    actor = prl.OnPolicyActor.create_factory((8,), **arguments)("cpu", envs)
+    actor.create_policy()
+    return actor
+
+
+def batch_of(space: Any, size: int = 3) -> torch.Tensor:
+    space.seed(0)
+    return torch.from_numpy(np.stack([space.sample() for _ in range(size)]))
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_are_convolved_with_the_network_that_fits(name: str) -> None:
+    space, network, channels = IMAGES[name]
+    actor = actor_of(space)
+    assert type(actor.policy_body.features) is network
+    assert actor.policy_body.features.convolutions[0].in_channels == channels
+    assert actor.policy(batch_of(space)).mode().shape == (3, 1)
+    assert f"{network.__name__} of" in repr(actor)
+
+
+@pytest.mark.parametrize("name", NO_IMAGES)
+def test_what_is_no_image_is_a_vector(name: str) -> None:
+    space = NO_IMAGES[name]
+    actor = actor_of(space)
+    assert isinstance(actor.policy_body.features, VectorFeatures)
+    assert actor.policy(batch_of(space)).mode().shape == (3, 1)
+    assert f"observations: vector of {np.prod(space.shape)} numbers" in repr(actor)
+
+
+@pytest.mark.parametrize("name", ["stacked colours", "MinAtar, as numbers"])
+def test_pixels_stay_beside_their_neighbours_in_every_layout(name: str) -> None:
+    space, network, channels = IMAGES[name]
+    features = network(space)
+    seen: list[torch.Tensor] = []
+    features.convolutions.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    observation = batch_of(space)
+    features(observation)
+    scale = 255 if space.dtype == np.uint8 else 1
+    for channel in range(channels):
+        plane = observation[:, channel // 3, :, :, channel % 3] if len(space.shape) == 4 else observation[..., channel]
+        torch.testing.assert_close(seen[0][:, channel], plane / scale)
+
+
+def test_the_extractor_can_be_chosen() -> None:
+    image = IMAGES["Atari"][0]
+    assert isinstance(actor_of(image, feature_extractor="mlp").policy_body.features, VectorFeatures)
+    assert isinstance(actor_of(image, feature_extractor="small_cnn").policy_body.features, SmallCNN)
+    assert isinstance(actor_of(NO_IMAGES["no bounds"], feature_extractor="small_cnn").policy_body.features, SmallCNN)
+    with pytest.raises(ValueError, match=r"NatureCNN: images must be at least 36 pixels .* the space is Box\(0, 255"):
+        actor_of(IMAGES["MiniGrid"][0], feature_extractor="nature_cnn")
+    with pytest.raises(ValueError, match="SmallCNN: images must be"):
+        actor_of(NO_IMAGES["vector"], feature_extractor="small_cnn")
+    with pytest.raises(ValueError, match=r"feature_extractor must be one of 'auto', 'mlp', 'nature_cnn', 'small_cnn'"):
+        prl.OnPolicyActor.create_factory(feature_extractor="cnn")
+
+
+def test_a_network_that_is_chosen_is_for_those_parts_of_a_dict_that_are_images() -> None:
+    space = spaces.Dict(view=IMAGES["Atari"][0], speed=spaces.Box(-1, 1, (2,)), gear=spaces.Discrete(5))
+    actor = actor_of(space, feature_extractor="small_cnn")
+    assert "'view': SmallCNN of 84 x 84 pixels in 4 channels" in actor.reads
+    assert "'speed': vector of 2 numbers" in actor.reads
+    assert "'gear': one of 5" in actor.reads
+    with pytest.raises(ValueError, match="feature_extractor 'small_cnn' is for images, there are none"):
+        actor_of(spaces.Dict(speed=spaces.Box(-1, 1, (2,))), feature_extractor="small_cnn")

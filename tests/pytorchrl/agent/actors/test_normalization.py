@@ -1,0 +1,172 @@
+"""Observations are normalised with statistics that all copies, target networks and evaluations share."""
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.normalization import ObservationNormalization
+from storages.transition import OBS
+from tests.support.compositions import assert_equal
+
+
+class Uneven(gym.Env[Any, Any]):
+    """Observes numbers of very different sizes; as a dict, an image and a number too."""
+
+    def __init__(self, kind: str = "vector", actions: Any = None) -> None:
+        self.vector = spaces.Box(-np.inf, np.inf, (3,), np.float64)
+        parts = {"vector": self.vector, "pixels": spaces.Box(0, 255, (5, 5, 1), np.uint8), "gear": spaces.Discrete(3)}
+        self.kind = kind
+        self.observation_space = spaces.Dict(parts) if kind == "dict" else self.vector  # type: ignore[assignment]
+        self.action_space = actions or spaces.Discrete(2)
+        self.steps = 0
+
+    def observation(self) -> Any:
+        vector = self.np_random.normal([1000.0, 0.0, -3.0], [50.0, 0.001, 2.0])
+        if self.kind == "vector":
+            return vector
+        return {"vector": vector, "pixels": np.full((5, 5, 1), 200, np.uint8), "gear": self.steps % 3}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observation(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.observation(), float(np.mean(action)), False, self.steps >= 9, {}
+
+
+BOX = spaces.Box(-1, 1, (1,), np.float32)
+
+
+def scheme_of(algorithm: str, kind: str = "vector", memory: Any = None, **envs: Any) -> prl.Scheme:
+    actor: dict[str, Any] = {
+        "hidden_sizes": (8,), "memory": memory, "memory_size": 8, "normalize_observations": True
+    }  # fmt: skip
+    sequences = prl.Sequences(4) if memory else None
+    env: dict[str, Any] = {"kind": kind} | ({"actions": BOX} if algorithm == "sac" else {})
+    train_envs = prl.VecEnv.create_factory(Uneven, num_envs=3, env_kwargs=env, **envs)
+    if algorithm == "ppo":
+        return prl.Scheme(
+            prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=30, num_test_episodes=2),
+            prl.OnPolicyActor.create_factory(**actor),
+            prl.GAEBuffer.create_factory(size=10),
+            train_envs,
+        )
+    chosen: Any = {"dqn": prl.DQN, "sac": prl.SAC}[algorithm]
+    return prl.Scheme(
+        chosen.create_factory(start_steps=30, mini_batch_size=4, update_every=5, test_every=30, num_test_episodes=2),
+        prl.OffPolicyActor.create_factory(**actor),
+        prl.ReplayBuffer.create_factory(size=100, sequences=sequences),
+        train_envs,
+    )
+
+
+def vectors(observations: Any) -> Any:
+    values = observations["vector"] if isinstance(observations, dict) else observations
+    return np.asarray(values, np.float64).reshape(-1, 3)
+
+
+@pytest.mark.parametrize("memory", [None, "lstm"])
+@pytest.mark.parametrize("kind", ["vector", "dict"])
+@pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
+def test_statistics_are_those_of_all_collected_observations_and_no_others(
+    algorithm: str, kind: str, memory: Any, tmp_path: Path
+) -> None:
+    scheme = scheme_of(algorithm, kind, memory)
+    collected: list[Any] = []
+    insert = scheme.storage.insert_transition
+    scheme.storage.insert_transition = lambda sample: (collected.append(vectors(sample[OBS])), insert(sample))[1]  # type: ignore[method-assign]
+    prl.Learner(scheme, target_steps=120, log_dir=tmp_path / "run").run()
+    seen = np.concatenate(collected)
+    assert len(seen) == 120
+    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    assert part.count == 120
+    np.testing.assert_allclose(part.mean.numpy(), seen.mean(0), rtol=1e-9)
+    np.testing.assert_allclose((part.squares / part.count).numpy(), seen.var(0), rtol=1e-9)
+    np.testing.assert_allclose(part.shift.numpy(), seen.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(part.scale.numpy(), 1 / np.sqrt(seen.var(0) + 1e-8), rtol=1e-6)
+
+
+def test_networks_get_what_numpy_normalises_and_no_number_beyond_ten() -> None:
+    generator = np.random.default_rng(0)
+    space = spaces.Dict(a=spaces.Box(-1, 1, (2, 2), np.float32), b=spaces.Box(0, 255, (3,), np.uint8))
+    normalization = ObservationNormalization(space)
+    values = generator.normal(5, [[1, 100], [0.01, 3]], (1000, 2, 2)).astype(np.float32)
+    for rows in np.split(values, [1, 4, 500]):
+        normalization.add({"a": torch.from_numpy(rows), "b": torch.zeros(len(rows), 3, dtype=torch.uint8)})
+    normalization.use_newest()
+    new = generator.normal(5, 50, (6, 2, 2)).astype(np.float32)
+    pixels = torch.full((6, 3), 7, dtype=torch.uint8)
+    out = normalization({"a": torch.from_numpy(new), "b": pixels})
+    expected = np.clip((new - values.mean(0, dtype=float)) / np.sqrt(values.var(0, dtype=float) + 1e-8), -10, 10)
+    np.testing.assert_allclose(out["a"].numpy(), expected, rtol=1e-3, atol=1e-4)
+    assert out["b"] is pixels
+    assert out["a"].abs().max() == 10
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
+def test_evaluation_changes_no_statistics(algorithm: str) -> None:
+    scheme = scheme_of(algorithm)
+    scheme.collect(45)
+    before = copy.deepcopy(scheme.algorithm.get_weights())
+    scheme.evaluate(3)
+    assert_equal(before, scheme.algorithm.get_weights())
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "sac"])
+def test_target_networks_normalise_as_the_networks_they_follow(algorithm: str) -> None:
+    scheme = scheme_of(algorithm)
+    target: Any = scheme.algorithm._target if algorithm == "dqn" else scheme.algorithm._target_critics[0]  # type: ignore[attr-defined]
+    assert target.body.normalization is scheme.actor.normalization
+    assert target.body.hidden is not scheme.actor.normalization
+
+
+def test_a_rollout_is_learnt_from_with_the_statistics_it_was_collected_with() -> None:
+    scheme = scheme_of("ppo")
+    part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
+    for _ in range(3):
+        scheme.collect(scheme.steps + 30)
+        in_use = part.shift.clone()
+        (info,) = scheme.update()
+        assert abs(float(info["kl"])) < 1e-6
+        assert not torch.equal(part.shift, in_use)
+
+
+def test_best_weights_hold_the_statistics(tmp_path: Path) -> None:
+    scheme = scheme_of("dqn")
+    learner = prl.Learner(scheme, target_steps=90, log_dir=tmp_path / "run")
+    learner.run()
+    weights = torch.load(tmp_path / "run" / "best_weights.pt", weights_only=True)["weights"]
+    other = scheme_of("dqn")
+    other.algorithm.set_weights(weights)
+    obs = torch.tensor([[1000.0, 0.0, -3.0], [900.0, 0.002, 0.0]], dtype=torch.float64)
+    scheme.algorithm.set_weights(weights)
+    assert_equal(scheme.actor.q_values(obs), other.actor.q_values(obs))  # type: ignore[operator]
+    part: Any = other.actor.normalization.parts[0]  # type: ignore[union-attr]
+    assert 900 < part.shift[0] < 1100
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
+def test_a_resumed_run_goes_on_with_the_statistics(algorithm: str, memory: Any, tmp_path: Path) -> None:
+    whole = prl.Learner(scheme_of(algorithm, "dict", memory), target_steps=150, log_dir=tmp_path / "whole")
+    whole.run()
+    prl.Learner(scheme_of(algorithm, "dict", memory), target_steps=73, log_dir=tmp_path / "half").run()
+    resumed = prl.Learner.resume(tmp_path / "half", target_steps=150, scheme=scheme_of(algorithm, "dict", memory))
+    resumed.run()
+    assert_equal(whole.scheme.algorithm.get_weights(), resumed.scheme.algorithm.get_weights())
+
+
+def test_observations_without_real_numbers_are_refused() -> None:
+    envs: Any = SimpleNamespace(observation_space=spaces.Box(0, 255, (84, 84), np.uint8), action_space=BOX)
+    with pytest.raises(ValueError, match="normalize_observations: there are no real numbers to normalise in Box"):
+        prl.OffPolicyActor.create_factory(normalize_observations=True)("cpu", envs)

@@ -1,0 +1,198 @@
+"""Environments that break gymnasium's interface are named, with what is wrong and what to do."""
+
+import warnings
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import pytorchrl as prl
+from tests.support.toys import Counter, Noise
+
+
+class Wrong(gym.Env[Any, Any]):
+    """Does what it is given."""
+
+    def __init__(self, observation: Any = None, space: Any = None, reset: Any = None, step: Any = None) -> None:
+        self.observation_space = space or spaces.Box(-10, 10, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.observation = np.zeros(2, np.float32) if observation is None else observation
+        self.answers = {"reset": reset, "step": step}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        answer = self.answers["reset"]
+        return (self.observation, {}) if answer is None else answer
+
+    def step(self, action: Any) -> Any:
+        parts = {"observation": self.observation, "reward": 1.0, "terminated": False, "truncated": False, "info": {}}
+        answer = self.answers["step"]
+        return tuple((parts | answer).values()) if isinstance(answer, dict) else tuple(parts.values())[: answer or 5]
+
+
+def two_steps(environment: Any, mode: str = "sync", **arguments: Any) -> None:
+    envs = prl.VecEnv(environment, num_envs=2, mode=mode, **arguments)  # type: ignore[arg-type]
+    try:
+        envs.reset(seed=0)
+        for _ in range(2):
+            envs.step(np.zeros((2, 1), np.int64))
+    finally:
+        envs.close()
+
+
+SMALL = np.zeros(2, np.float32)
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "old reset": (
+        {"reset": SMALL},
+        r"reset\(\) of <Wrong instance> returned an array of shape \(2,\); it must",
+    ),
+    "reset without a dict": ({"reset": (SMALL, None)}, r"reset\(\) .* info being a dict"),
+    "old step": ({"step": 4}, r"step\(\) of <Wrong instance> returned a tuple of 4; .* of done, terminated is what"),
+    "array of rewards": ({"step": {"reward": np.ones(1)}}, r"the reward an array of shape \(1,\); it must be one num"),
+    "no reward": ({"step": {"reward": None}}, "the reward None; it must be one number"),
+    "no flag": ({"step": {"truncated": None}}, "truncated None; it must be a bool"),
+    "info of text": ({"step": {"info": "x"}}, "info 'x'; it must be a dict"),
+    "shape": ({"observation": np.zeros(3, np.float32)}, r"of shape \(3,\); its space Box\(-10.0, .* has shape \(2,\)"),
+    "ragged": ({"observation": [[1], [2, 3]]}, r"an observation that is no array, \[\[1\], \[2, 3\]\]"),
+    "numbers cut": (
+        {"space": spaces.Box(0, 255, (2,), np.uint8), "observation": np.array([0.5, 1.5])},
+        "of dtype float64, which its space .* would cut to uint8; declare the space of float64, or return uint8",
+    ),
+    "not counted": ({"space": spaces.Discrete(3), "observation": 3}, r"outside its space Discrete\(3\): 3"),
+    "missing key": (
+        {"space": spaces.Dict(a=spaces.Discrete(2), b=spaces.Discrete(2)), "observation": {"a": 1}},
+        r"an observation of \['a'\]; its space has \['a', 'b'\]",
+    ),
+    "part": (
+        {"space": spaces.Dict(a=spaces.Discrete(2)), "observation": {"a": np.zeros(2, np.int64)}},
+        r"an observation, 'a' of it of shape \(2,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_an_environment_returns_wrongly_is_named(name: str) -> None:
+    arguments, message = WRONG[name]
+    with pytest.raises(prl.InvalidEnvironmentError, match=message) as error:
+        two_steps(Wrong, env_kwargs=arguments)
+    assert "VecEnv: " in str(error.value)
+    assert "<Wrong instance>" in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*Worker:UserWarning", "ignore:.*ERROR:UserWarning")
+@pytest.mark.parametrize("name", ["old step", "shape"])
+def test_it_is_named_in_a_process_too(name: str) -> None:
+    arguments, message = WRONG[name]
+    with pytest.raises(prl.InvalidEnvironmentError, match=message):
+        two_steps(Wrong, "async", env_kwargs=arguments)
+
+
+def test_registered_environments_are_checked_in_the_same_words() -> None:
+    gym.register("Test/Wrong-v0", Wrong)
+    try:
+        with pytest.raises(prl.InvalidEnvironmentError, match=r"of <OrderEnforcing<Wrong<Test/Wrong-v0>>> ret"):
+            two_steps("Test/Wrong-v0", env_kwargs={"step": 4})
+    finally:
+        del gym.registry["Test/Wrong-v0"]
+
+
+def test_a_wrapper_that_breaks_the_interface_is_named() -> None:
+    class Shorter(gym.ObservationWrapper[Any, Any, Any]):
+        def observation(self, observation: Any) -> Any:
+            return observation[:1]
+
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"reset\(\) of <Shorter<Counter instance>> ret"):
+        two_steps(Counter, wrappers=[Shorter])
+
+
+def test_bounds_that_do_not_hold_are_told_once_and_go_on() -> None:
+    with pytest.warns(UserWarning, match=r"outside the bounds of its space Box.*: numbers from 11.0 to 11.0"):
+        two_steps(Wrong, env_kwargs={"observation": np.full(2, 11, np.float32)})
+
+
+@pytest.mark.parametrize("observation", [np.zeros(2), [0, 1], (0.5, 1)])
+def test_numbers_that_the_space_holds_are_taken_in_any_form(observation: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        two_steps(Wrong, env_kwargs={"observation": observation, "step": {"reward": np.float32(1), "terminated": 0}})
+
+
+def test_what_is_no_environment_is_refused() -> None:
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"VecEnv: <lambda> made None, which is no gymnasium.Env"):
+        prl.VecEnv(lambda: None)  # type: ignore[arg-type, return-value]
+
+    class NoSpace(Counter):
+        def __init__(self) -> None:
+            super().__init__()
+            del self.action_space
+
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"<NoSpace instance> has no action_space; set self"):
+        prl.VecEnv(NoSpace)
+
+
+def test_a_reset_that_takes_no_seed_is_refused() -> None:
+    class Old(Counter):
+        def reset(self) -> Any:  # type: ignore[override]
+            return np.zeros(2, np.float32)
+
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"reset\(\) of <Old instance> takes \(\); gymnasium's is"):
+        prl.VecEnv(Old)
+
+
+def test_an_instance_is_refused_and_the_class_named() -> None:
+    with pytest.raises(ValueError, match=r"VecEnv: env is an instance, <Counter instance>; .* pass the class, Counter"):
+        prl.VecEnv.create_factory(Counter())
+
+
+def test_checking_draws_no_random_number_and_changes_no_episode() -> None:
+    envs = prl.VecEnv(Noise)
+    first = envs.reset(seed=5)
+    plain = Noise()
+    seen, _ = plain.reset(seed=int(np.random.SeedSequence(5).generate_state(1)[0]))
+    np.testing.assert_array_equal(first[0], seen)
+    for _ in range(10):
+        step = envs.step(np.zeros((1, 1), np.int64))
+        seen, _, terminated, truncated, _ = plain.step(0)
+        np.testing.assert_array_equal(step.next_observation[0], seen)
+        if terminated or truncated:
+            plain.reset()
+
+
+def test_only_the_first_steps_are_checked() -> None:
+    class Late(Counter):
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = super().step(action)
+            return observation, np.float64(reward) if self.count < 5 else np.array(reward), *rest
+
+    envs = prl.VecEnv(Late, env_kwargs={"length": 20})
+    envs.reset(seed=0)
+    for _ in range(10):
+        envs.step(np.zeros((1, 1), np.int64))
+
+
+def test_a_wrapper_whose_package_is_missing_says_what_installs_it() -> None:
+    class NeedsPackage(gym.Wrapper[Any, Any, Any, Any]):
+        def __init__(self, env: Any) -> None:
+            raise gym.error.DependencyNotInstalled("opencv-python is not installed.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gym.wrappers, "AtariPreprocessing", NeedsPackage)
+        with pytest.raises(
+            gym.error.DependencyNotInstalled, match=r"VecEnv: the wrapper AtariPreprocessing needs .* opencv-python"
+        ):
+            prl.VecEnv(Counter, wrappers=["AtariPreprocessing"])
+
+
+@pytest.mark.parametrize("wrapper", ["NormalizeObservation", gym.wrappers.NormalizeObservation])
+def test_statistics_of_each_copy_are_refused_in_favour_of_shared_ones(wrapper: Any) -> None:
+    with pytest.raises(ValueError, match=r"NormalizeObservation keeps other .* with normalize_observations=True"):
+        prl.VecEnv.create_factory("CartPole-v1", wrappers=[wrapper])
+    with pytest.raises(ValueError, match=r"NormalizeObservation keeps other .* with normalize_observations=True"):
+        prl.VecEnv(lambda: gym.wrappers.NormalizeObservation(gym.make("CartPole-v1")))
+
+
+def test_the_specification_of_an_environment_is_the_registered_one() -> None:
+    envs = prl.VecEnv("CartPole-v1")
+    assert envs.env_spec == gym.make("CartPole-v1").spec.to_json()  # type: ignore[union-attr]
