@@ -78,7 +78,8 @@ def main() -> None:
     try:
         tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
     except (OSError, RuntimeError, ValueError) as error:
-        raise SystemExit(f"error: {error}") from error
+        # What was noted at it says how to continue.
+        raise SystemExit("\n".join([f"error: {error}", *getattr(error, "__notes__", ())])) from error
 
 
 def _commands(functions: Mapping[str, Callable[..., None]]) -> list[Any]:

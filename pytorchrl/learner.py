@@ -2,23 +2,24 @@
 
 import math
 import os
-import shlex
-import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import gymnasium as gym
 
 from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError, DamagedCheckpointError
 from pytorchrl.experiments.composition import differences, misfit_named, scheme_from_config
+from pytorchrl.experiments.continuation import how_to_continue, resume_command
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
-from pytorchrl.scheme.evaluation import Evaluation
+from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 from storages.persistent.journalled_storage import JournalledStorage
 
@@ -29,7 +30,8 @@ class Learner:
     Args:
         scheme: what collects and learns.
         target_steps: environment transitions to train for, those before a resume included.
-        log_dir: the run folder, which must not hold a run yet.
+        log_dir: the run folder, which must not hold a run yet that was saved or has measured anything. Evaluations are
+            made in the scheme's test environments: a copy of those of training, where it was given no others.
         log_to: where metrics go beside ``metrics.jsonl``: "wandb", "tensorboard".
         log_every: environment transitions between log records.
         keep_checkpoints: how many are kept, the newest; with more than one, a run whose newest checkpoint is damaged
@@ -45,6 +47,11 @@ class Learner:
     """Environment transitions when all that was due was last done."""
     _best_return: float
     _checkpoint_every: int | None
+    _evaluation_is_due: bool
+    _saved_at: int | None
+    """Environment transitions at the newest checkpoint; None where there is none."""
+    _logged: tuple[int, float]
+    """Environment transitions and seconds at the last record of training."""
 
     def __init__(
         self,
@@ -58,8 +65,10 @@ class Learner:
     ) -> None:
         folder = RunFolder(log_dir)
         config = scheme.config | _settings(target_steps, log_to, log_every, keep_checkpoints)
+        folder.refuse_a_run()
         writers = make_writers(log_to, folder.path, config)
-        folder.create(config)
+        if folder.create(config):
+            print(f"{folder.path} held a run that had not measured or saved anything; this one takes its place.")
         self._prepare(scheme, folder, config, writers)
         scheme.set_progress(0, target_steps)
 
@@ -109,13 +118,12 @@ class Learner:
         )
         with misfit_named(file):
             cut_short = scheme.load_state_dict(state["scheme"])
-        if folder.metrics_file.exists():
-            MetricsFile.truncate_after(folder.metrics_file, scheme.steps)
         learner = cls.__new__(cls)
         writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
         learner._prepare(scheme, folder, config, writers)
         with misfit_named(file):
             learner._load_state_dict(state["learner"])
+        learner._saved_at = scheme.steps
         folder.write_config(config)
         learner._put_away(damaged, file)
         learner._tell_of_cut_episodes(cut_short)
@@ -126,8 +134,9 @@ class Learner:
     def run(self, checkpoint_every: int | None = None) -> bool:
         """Train to the target, showing progress where the output is a terminal; then draw the curve and save.
 
-        Ctrl-C or SIGTERM ends it after the running step, saves a checkpoint and says how to resume; a second Ctrl-C
-        stops at once.
+        Ctrl-C or SIGTERM ends it after the running step, or in an evaluation, saves a checkpoint and says how to
+        resume; a second Ctrl-C stops at once. An error saves as well, unless an update was being made: the run goes on
+        from before the step that failed, and notes at the error say how.
 
         Args:
             checkpoint_every: environment transitions between checkpoints. None takes what it was before the run was
@@ -142,32 +151,29 @@ class Learner:
         if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
             self._checkpoint_every = _positive("checkpoint_every", checkpoint_every)
             self._folder.write_config(self._folder.read_config() | {"checkpoint_every": checkpoint_every})
-        with self._interruption as interruption, worker_signals().held_back():
-            with self._display() as display:
-                while not self.done() and not interruption.is_requested():
-                    before = self.scheme.steps
-                    self.step()
-                    display.update(self.scheme.steps, self._metrics)
-                    # The last one is saved below, when all is measured.
-                    every = self._checkpoint_every
-                    is_due = every is not None and _crossed(every, before, self.scheme.steps)
-                    if is_due and not self.done():
-                        self.save_checkpoint()
-                if self.done() and self._evaluated_at != self.scheme.steps and self.scheme.algorithm.test_every:
-                    self.evaluate()
-                    display.update(self.scheme.steps, self._metrics)
+        with self._interruption, worker_signals().held_back():
+            try:
+                self._train()
+            except Exception as error:
+                # Any error, since it is raised again: what was learnt is not to go with it.
+                self._save_despite(error)
+                raise
             self.save_checkpoint()
             self._draw_curve()
-        if not self.done():
-            print(f"Stopped at {self.scheme.steps:,} of {self.target_steps:,} steps; continue with")
-            print(f"  {self.resume_command}")
+        if not self.done() or self._evaluation_is_due:
+            at = "in the last evaluation" if self.done() else f"at {self.scheme.steps:,} of {self.target_steps:,} steps"
+            print(f"Stopped {at}; continue {self._how_to_continue()}")
         return self.done()
 
     def step(self) -> None:
         """Collect until an update is due, make it, and log and evaluate where their time has come.
 
-        Ctrl-C or SIGTERM during :meth:`run` leaves collecting at any environment step; the next call goes on with it.
+        Ctrl-C or SIGTERM during :meth:`run` leaves collecting at any environment step, and evaluating too; the next
+        call goes on with it.
         """
+        self._evaluate_if_due()
+        if self._evaluation_is_due:
+            return
         started = time.perf_counter()
         scheme, before = self.scheme, self._settled_at
         episodes, phases_due = scheme.collect(self.target_steps, stopped=self._interruption.is_requested)
@@ -177,15 +183,17 @@ class Learner:
         self._settled_at = scheme.steps
         scheme.set_progress(scheme.steps, self.target_steps)
         self._training.add_episodes(episodes)
+        self._is_updating = phases_due > 0
         for _ in range(phases_due):
             for info in scheme.update():
                 self._training.add_update(info)
+        self._is_updating = False
         self._seconds += time.perf_counter() - started
+        test_every = scheme.algorithm.test_every
+        self._evaluation_is_due = bool(test_every) and _crossed(test_every, before, scheme.steps)
         if _crossed(self.log_every, before, scheme.steps) or self.done():
             self._log_training()
-        test_every = scheme.algorithm.test_every
-        if test_every and _crossed(test_every, before, scheme.steps):
-            self.evaluate()
+        self._evaluate_if_due()
 
     def done(self) -> bool:
         """Whether the target is reached."""
@@ -197,8 +205,12 @@ class Learner:
         Args:
             episodes: how many; None takes the algorithm's number of them. Of those evaluations alone, that with the
                 largest mean return leaves the actor's weights in ``best_weights.pt``.
+
+        Raises:
+            EvaluationStoppedError: Ctrl-C or SIGTERM during :meth:`run`.
         """
-        evaluation = self.scheme.evaluate(episodes or self.scheme.algorithm.num_test_episodes)
+        number = episodes or self.scheme.algorithm.num_test_episodes
+        evaluation = self.scheme.evaluate(number, self._interruption.is_requested)
         self._evaluated_at = self.scheme.steps
         self._log(evaluation.metrics)
         if episodes is None and evaluation.mean_return > self._best_return:
@@ -243,11 +255,16 @@ class Learner:
 
     @property
     def resume_command(self) -> str:
-        """What to type to continue the run in a new process."""
-        return shlex.join([_python(), "-m", "pytorchrl", "resume", str(self._folder.path)])
+        """What to type to continue the run in a new process.
+
+        A composition with classes, functions or environments of a script is continued by that script:
+        ``Learner.resume(log_dir, scheme=scheme)``.
+        """
+        return resume_command(self._folder.path)
 
     def save_checkpoint(self) -> Path:
         """Write everything to the run folder, whole or not at all; returns the file."""
+        self._file.begin()
         state = {
             "config": places.to_keep(self.scheme.config, self._folder.path),
             "scheme": self.scheme.state_dict(),
@@ -255,6 +272,7 @@ class Learner:
                 "seconds": self._seconds,
                 "settled_at": self._settled_at,
                 "evaluated_at": self._evaluated_at,
+                "evaluation_is_due": self._evaluation_is_due,
                 "best_return": self._best_return,
                 "logged": self._logged,
                 "metrics": self._metrics,
@@ -263,6 +281,7 @@ class Learner:
         }
         earlier = self._folder.earlier_checkpoint_files(self._keep_checkpoints)
         checkpoint.save(self._folder.checkpoint_file, state, earlier)
+        self._saved_at = self.scheme.steps
         return self._folder.checkpoint_file
 
     def close(self) -> None:
@@ -280,7 +299,7 @@ class Learner:
         self.target_steps: int = config["target_steps"]
         self.log_every: int = config["log_every"]
         self._folder = folder
-        self._file = MetricsFile(folder.metrics_file)
+        self._file = MetricsFile(folder.metrics_file, goes_on_at=scheme.steps)
         self._writers = writers
         self._training = TrainingMetrics()
         self._interruption = Interruption()
@@ -293,6 +312,9 @@ class Learner:
         self._seconds = 0.0
         self._settled_at = 0
         self._evaluated_at = -1
+        self._evaluation_is_due = False
+        self._is_updating = False
+        self._saved_at = None
         self._best_return = -math.inf
         self._logged = (0, 0.0)
 
@@ -301,10 +323,57 @@ class Learner:
         self._settled_at = state["settled_at"]
         self.scheme.set_progress(self._settled_at, self.target_steps)
         self._evaluated_at = state["evaluated_at"]
+        self._evaluation_is_due = state["evaluation_is_due"]
         self._best_return = state["best_return"]
         self._logged = tuple(state["logged"])
         self._metrics = dict(state["metrics"])
         self._training.load_state_dict(state["training"])
+
+    def _train(self) -> None:
+        test_every = self.scheme.algorithm.test_every
+        with self._display() as display:
+            while not self.done() and not self._interruption.is_requested():
+                before = self.scheme.steps
+                self.step()
+                display.update(self.scheme.steps, self._metrics)
+                # The last one is saved when all is measured.
+                every = self._checkpoint_every
+                is_due = every is not None and _crossed(every, before, self.scheme.steps)
+                if is_due and not self.done():
+                    self.save_checkpoint()
+            if self.done() and test_every and self._evaluated_at != self.scheme.steps:
+                self._evaluation_is_due = True
+                self._evaluate_if_due()
+                display.update(self.scheme.steps, self._metrics)
+
+    def _evaluate_if_due(self) -> None:
+        if self._evaluation_is_due:
+            with suppress(EvaluationStoppedError):
+                self.evaluate()
+                self._evaluation_is_due = False
+
+    def _save_despite(self, error: Exception) -> None:
+        """Save before an error ends the run, where its state is whole, and add to the error how to continue."""
+        if self._is_updating:
+            error.add_note("The update that was being made is half done; the run was not saved in the middle of it.")
+        else:
+            try:
+                self.save_checkpoint()
+            except (OSError, RuntimeError, TypeError, ValueError, gym.error.Error) as obstacle:
+                error.add_note(f"The run could not be saved: {obstacle}")
+        if self._saved_at is None:
+            error.add_note(
+                f"{self._folder.path} has no checkpoint to continue from; Learner.run(checkpoint_every=...) saves on "
+                f"the way."
+            )
+        else:
+            error.add_note(
+                f"The run is saved in {self._folder.path} as of {self._saved_at:,} of {self.target_steps:,} steps; "
+                f"continue {self._how_to_continue()}"
+            )
+
+    def _how_to_continue(self) -> str:
+        return how_to_continue(self._folder.path, self.scheme.factories)
 
     def _put_away(self, damaged: Sequence[DamagedCheckpointError], resumed_from: Path) -> None:
         for error in damaged:
@@ -356,16 +425,6 @@ class Learner:
         # A short run may have ended no episode.
         if "train/return" in self._metrics or "test/return" in self._metrics:
             plot_runs([self._folder.path], self._folder.curve_file)
-
-
-def _python() -> str:
-    """What to type for the running interpreter: its name where the shell finds it, else its path."""
-    executable = Path(sys.executable)
-    if shutil.which(executable.name) == sys.executable:
-        return executable.name
-    if executable.is_relative_to(Path.cwd()):
-        return str(executable.relative_to(Path.cwd()))
-    return sys.executable
 
 
 def _settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_checkpoints: int) -> dict[str, Any]:

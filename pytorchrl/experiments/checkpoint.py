@@ -11,7 +11,7 @@ import torch
 
 from storages.persistent.files import create
 
-FORMAT = 2
+FORMAT = 3
 
 
 class CheckpointError(RuntimeError):
@@ -69,7 +69,7 @@ def load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(
             f"{path} does not exist; a run saves it when it ends, is interrupted, or is told to (checkpoint_every). "
-            f"A run without one cannot be resumed, but begun again in another folder"
+            f"A run without one cannot be resumed, but begun again: Learner(scheme, target_steps, log_dir)"
         )
     reason = _what_is_wrong(path)
     if reason is None:

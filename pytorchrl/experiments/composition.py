@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.scheme.device import DeviceError, find_device
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.scheme import CompositionError, Scheme
 from storages.episodes import Episodes
 from storages.factory import Component, Factory
@@ -33,9 +33,10 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     """
     _refuse_to_import(config, _WAY_OUT)
     test_envs = config["test_envs"]
-    device = torch.device(config["device"])
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise CompositionError(f"the run is on {config['device']}, which this machine lacks; {_WAY_OUT}")
+    try:
+        device = find_device(config["device"])
+    except DeviceError as error:
+        raise CompositionError(f"the run goes on where it was begun, on {config['device']}: {error}") from error
     return Scheme(
         algo_factory=_made(config["algorithm"]),
         actor_factory=_made(config["actor"]),
@@ -44,6 +45,7 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
         test_envs_factory=_made(test_envs) if test_envs is not None else None,
         device=device,
         seed=config["seed"],
+        max_test_episode_steps=config.get("max_test_episode_steps", MAX_EPISODE_STEPS),
     )
 
 

@@ -46,21 +46,42 @@ class RunFolder:
         """Where the checkpoints before the newest are kept, newest first, of ``keep`` in all."""
         return [self.path / f"checkpoint-{age}.pt" for age in range(1, keep)]
 
-    def create(self, config: Mapping[str, Any]) -> None:
-        """Begin a run: write what it is made of and what it runs with.
+    def refuse_a_run(self) -> None:
+        """Check that a run may begin here.
 
         Raises:
             FileExistsError: the folder holds a run already, which would be overwritten.
         """
-        if self.config_file.exists():
+        if not self.config_file.exists():
+            return
+        if any(self.path.glob("checkpoint*.pt")):
             raise FileExistsError(
                 f"{self.path} holds a run already; continue it with Learner.resume({str(self.path)!r}), or choose "
                 f"another log_dir"
             )
+        left = [file.name for file in (self.metrics_file, self.best_weights_file) if file.exists()]
+        if left:
+            raise FileExistsError(
+                f"{self.path} holds {' and '.join(left)} of a run that ended before its first checkpoint and cannot be "
+                f"continued; delete the folder, or move it, to begin again there, or choose another log_dir"
+            )
+
+    def create(self, config: Mapping[str, Any]) -> bool:
+        """Begin a run: write what it is made of and what it runs with.
+
+        Returns:
+            Whether it takes the place of a run that left nothing else.
+
+        Raises:
+            FileExistsError: the folder holds a run already, which would be overwritten.
+        """
+        self.refuse_a_run()
+        replaces = self.config_file.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         _write_json(self.versions_file, _versions())
         # Last, because its presence says that the folder is a run's.
         self.write_config(config)
+        return replaces
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Keep what the run is made of."""

@@ -14,15 +14,28 @@ class MetricsFile:
     """Appends records to a ``metrics.jsonl``; each is in the file before the call returns, and no file stays open.
 
     Args:
-        path: the file; what it holds stays, but for a last line that a killed run did not finish.
+        path: the file. What it holds stays as it is until the first record is written.
+        goes_on_at: of how many steps the first record is at least. Records of more that are there already are dropped:
+            a run resumed from an earlier checkpoint measures those steps again. None keeps all.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, goes_on_at: int | None = None) -> None:
         self._path = path
+        self._goes_on_at = goes_on_at
+        self._begun = False
         self._closed = False
-        if path.exists() and not path.read_bytes().endswith(b"\n"):
-            # Else the next record would be glued to the unfinished one.
-            _rewrite(path, keep=lambda record: True)
+
+    def begin(self) -> None:
+        """Drop the records that are measured again, and a last line that a killed run did not finish.
+
+        The first record does so as well.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        if self._path.exists():
+            last = math.inf if self._goes_on_at is None else self._goes_on_at
+            _rewrite(self._path, keep=lambda record: (record.get("steps") or 0) <= last)
 
     def write(self, metrics: Mapping[str, float | int]) -> None:
         """Append a record. NaN and infinity, which JSON lacks, are written as null.
@@ -32,6 +45,7 @@ class MetricsFile:
         """
         if self._closed:
             raise ValueError(f"{self._path} was closed; make another MetricsFile to append to it")
+        self.begin()
         line = json.dumps({name: _plain(value) for name, value in metrics.items()}, allow_nan=False)
         with open_for_append(self._path) as file:
             file.write(line.encode() + b"\n")
@@ -39,14 +53,6 @@ class MetricsFile:
     def close(self) -> None:
         """Refuse further records."""
         self._closed = True
-
-    @staticmethod
-    def truncate_after(path: Path, steps: int) -> None:
-        """Drop the records of more than ``steps`` steps, and a last line that was not finished, all at once.
-
-        A run resumed from an earlier checkpoint measures those steps again.
-        """
-        _rewrite(path, keep=lambda record: (record.get("steps") or 0) <= steps)
 
 
 def read_metrics(path: str | Path) -> list[dict[str, float]]:

@@ -1,7 +1,8 @@
 """Who collects, who computes gradients, who updates."""
 
 from pytorchrl.scheme.collector import Episode
-from pytorchrl.scheme.evaluation import Evaluation, evaluate
+from pytorchrl.scheme.device import DeviceError
+from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
 from pytorchrl.scheme.scheme import CompositionError, Scheme
 
-__all__ = ["CompositionError", "Episode", "Evaluation", "Scheme", "evaluate"]
+__all__ = ["CompositionError", "DeviceError", "Episode", "Evaluation", "EvaluationStoppedError", "Scheme", "evaluate"]

@@ -1,7 +1,8 @@
 """Who collects: acts in the environments and gives the storage what came of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -27,6 +28,16 @@ class Episode:
     """Its steps."""
 
 
+class _Choice(NamedTuple):
+    """What is done in a step."""
+
+    action: NDArray[Any]
+    env_action: NDArray[Any]
+    fields: Mapping[str, Any]
+    rhs: Any
+    """Memory after it."""
+
+
 class Collector:
     """Steps the environments with an algorithm and inserts every step into a storage.
 
@@ -43,6 +54,11 @@ class Collector:
         self.steps = 0
         """Environment transitions so far."""
         self._random = np.random.default_rng()
+        self._choice: _Choice | None = None
+        """Of the step that is being made, so that a run that is saved where it fails goes on with the same."""
+        self._is_stepping = False
+        self._envs_are_ahead = False
+        """Whether the environments made a step that is not stored."""
         self._observation: Any = None
         self._rhs: Any = None
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
@@ -62,7 +78,38 @@ class Collector:
         self._random = np.random.default_rng(seed)
 
     def step(self) -> list[Episode]:
-        """Step every environment once; returns the episodes that ended."""
+        """Step every environment once; returns the episodes that ended.
+
+        Raises:
+            RuntimeError: the step before failed, which leaves it unknown where the environments are.
+        """
+        if self._is_stepping:
+            raise RuntimeError(
+                "the last step of the environments failed, and where they are now is not known; make them anew, with "
+                "Learner.resume where the run was saved"
+            )
+        choice = self._choice = self._choice or self._choose()
+        self._is_stepping = True
+        step = self.envs.step(choice.env_action)
+        self._envs_are_ahead = True
+        self.storage.insert_transition(
+            {
+                OBS: self._observation,
+                DONE: self._done,
+                ACT: choice.action,
+                REW: step.reward.astype(np.float32),
+                OBS2: step.next_observation,
+                DONE2: step.terminated,
+                TRUNC2: step.truncated,
+                **choice.fields,
+            }
+        )
+        self._observation, self._rhs, self._done = step.observation, choice.rhs, step.terminated | step.truncated
+        self.steps += self.envs.num_envs
+        self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
+        return self._episodes_ended(step.reward)
+
+    def _choose(self) -> _Choice:
         obs, rhs, done = self._observation, self._rhs, self._done
         at_random = self.steps < self.algorithm.start_steps
         self.algorithm.actor.observe(obs)
@@ -78,24 +125,9 @@ class Collector:
             fields, next_rhs = dict(acting.fields), acting.rhs
         if at_random:
             action = env_action = random_actions(self.envs.action_space, self.envs.num_envs, self._random)
-        step = self.envs.step(env_action)
         if rhs is not None:
             fields |= {RHS: rhs, RHS2: next_rhs}
-        self.storage.insert_transition(
-            {
-                OBS: obs,
-                DONE: done,
-                ACT: action,
-                REW: step.reward.astype(np.float32),
-                OBS2: step.next_observation,
-                DONE2: step.terminated,
-                TRUNC2: step.truncated,
-                **fields,
-            }
-        )
-        self._observation, self._rhs, self._done = step.observation, next_rhs, step.terminated | step.truncated
-        self.steps += self.envs.num_envs
-        return self._episodes_ended(step.reward)
+        return _Choice(action, env_action, fields, next_rhs)
 
     def _episodes_ended(self, reward: NDArray[np.float64]) -> list[Episode]:
         self._returns += reward[:, 0]
@@ -109,28 +141,62 @@ class Collector:
         return episodes
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next steps follow from, the running episodes too, as tensors and plain data."""
+        """Everything that the next steps follow from, the running episodes too, as tensors and plain data.
+
+        After a step that failed it is what there was before it, and its actions; where the environments made the step,
+        or cannot say where they are, new episodes begin when it is loaded.
+        """
         return {
             "steps": self.steps,
             "random": self._random.bit_generator.state,
-            "envs": self.envs.state_dict(),
+            "envs": self._state_of_envs(),
             "rhs": self._rhs,
             "running": as_tensors({"done": self._done, "returns": self._returns, "lengths": self._lengths}),
+            "choice": self._state_of_choice(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Be what was saved; returns the environments that did not come back to their running episodes.
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
 
         There, a new episode begins, with its return and length; for the storage the old one was cut, as by a limit.
         """
         self.steps = state["steps"]
         self._random.bit_generator.state = state["random"]
-        self._observation, came_back = self.envs.load_state_dict(state["envs"])
-        self._rhs = state["rhs"].to(self.algorithm.device) if state["rhs"] is not None else None
+        if state["envs"] is None:
+            self._observation = self.envs.reset(int(self._random.integers(2**32)))
+            came_back = np.zeros((self.envs.num_envs, 1), np.bool_)
+        else:
+            self._observation, came_back = self.envs.load_state_dict(state["envs"])
+        self._rhs = self._on_device(state["rhs"])
         done, returns, lengths = (state["running"][name].numpy() for name in ("done", "returns", "lengths"))
         self._done = done | ~came_back
         self._returns, self._lengths = returns * came_back[:, 0], lengths * came_back[:, 0]
+        self._load_choice(state["choice"] if came_back.all() else None)
         return [int(env) for env in np.flatnonzero(~came_back[:, 0] & (lengths > 0))]
+
+    def _state_of_envs(self) -> dict[str, Any] | None:
+        # The process of an environment that failed is gone, and with it what it knew.
+        if self._envs_are_ahead or (self._is_stepping and self.envs.mode == "async"):
+            return None
+        state: dict[str, Any] = self.envs.state_dict()
+        return state
+
+    def _state_of_choice(self) -> dict[str, Any] | None:
+        if self._choice is None or self._envs_are_ahead:
+            return None
+        choice = self._choice._asdict() | {"fields": dict(self._choice.fields)}
+        return choice | as_tensors({name: choice[name] for name in ("action", "env_action")})
+
+    def _load_choice(self, choice: Mapping[str, Any] | None) -> None:
+        if choice is None:
+            self._choice = None
+            return
+        fields = {name: self._on_device(field) for name, field in choice["fields"].items()}
+        action, env_action = choice["action"].numpy(), choice["env_action"].numpy()
+        self._choice = _Choice(action, env_action, fields, self._on_device(choice["rhs"]))
+
+    def _on_device(self, tensor: torch.Tensor | None) -> torch.Tensor | None:
+        return None if tensor is None else tensor.to(self.algorithm.device)
 
 
 def to_device(observation: Any, device: torch.device) -> Any:

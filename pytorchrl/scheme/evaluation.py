@@ -1,5 +1,7 @@
 """How good is it now: whole episodes in environments of their own."""
 
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,13 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Seed, to_device
 
+MAX_EPISODE_STEPS = 30_000
+"""The longest episode of an evaluation, where nothing else is said; those of Atari games have up to 27,000 steps."""
+
+
+class EvaluationStoppedError(RuntimeError):
+    """An evaluation that was stopped before its episodes had ended."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -17,6 +26,8 @@ class Evaluation:
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
+    episodes_cut: int = 0
+    """How many of them were cut at the longest length that is allowed; their returns are of the steps up to there."""
 
     @property
     def mean_return(self) -> float:
@@ -26,33 +37,50 @@ class Evaluation:
     @property
     def metrics(self) -> dict[str, float]:
         """As they are logged."""
-        return {
+        metrics = {
             "test/return": self.mean_return,
             "test/return_std": float(np.std(self.returns)),
             "test/episode_length": float(np.mean(self.lengths)),
         }
+        return metrics | ({"test/episodes_cut": float(self.episodes_cut)} if self.episodes_cut else {})
 
 
-def evaluate(algorithm: Algorithm, envs: VecEnv, episodes: int, seed: Seed) -> Evaluation:
+def evaluate(
+    algorithm: Algorithm,
+    envs: VecEnv,
+    episodes: int,
+    seed: Seed,
+    max_episode_steps: int = MAX_EPISODE_STEPS,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Evaluation:
     """Act deterministically for a number of episodes.
 
     Each environment plays its share of the episodes, however long they are: taking the first to end would favour short
-    ones.
+    ones. Where an episode reaches ``max_episode_steps`` it is counted as far as it came, with a warning, and its
+    environment plays no more: episodes that never end take a bounded time.
 
     Args:
         algorithm: acts; its random generators are not used.
         envs: reset here; not those of training.
         episodes: how many, from 1.
         seed: of the environments.
+        max_episode_steps: the longest episode.
+        stopped: asked before every step whether to give up.
+
+    Raises:
+        EvaluationStoppedError: ``stopped`` said so.
     """
-    share = [(episodes + env) // envs.num_envs for env in range(envs.num_envs)]
+    share = np.array([(episodes + env) // envs.num_envs for env in range(envs.num_envs)])
     rhs: Any
     observation, rhs = envs.reset(seed), algorithm.actor.initial_memory(envs.num_envs)
     done = np.ones((envs.num_envs, 1), np.float32)
     running_returns, running_lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
     returns: list[float] = []
     lengths: list[int] = []
-    while len(returns) < episodes:
+    episodes_cut = 0
+    while share.any():
+        if stopped():
+            raise EvaluationStoppedError(f"stopped after {len(returns)} of {episodes} episodes")
         obs = to_device(observation, algorithm.device)
         acting = algorithm.acting_step(obs, rhs, torch.from_numpy(done).to(algorithm.device), deterministic=True)
         step = envs.step(acting.env_action.cpu().numpy())
@@ -60,11 +88,21 @@ def evaluate(algorithm: Algorithm, envs: VecEnv, episodes: int, seed: Seed) -> E
         running_returns += step.reward[:, 0]
         running_lengths += 1
         ended = (step.terminated | step.truncated)[:, 0]
-        for env in np.flatnonzero(ended):
-            if share[env]:
-                share[env] -= 1
-                returns.append(float(running_returns[env]))
-                lengths.append(int(running_lengths[env]))
-            running_returns[env], running_lengths[env] = 0.0, 0
+        cut = (running_lengths >= max_episode_steps) & ~ended
+        for env in np.flatnonzero((ended | cut) & (share > 0)):
+            share[env] = 0 if cut[env] else share[env] - 1
+            episodes_cut += int(cut[env])
+            returns.append(float(running_returns[env]))
+            lengths.append(int(running_lengths[env]))
+        running_returns[ended], running_lengths[ended] = 0.0, 0
         done = ended[:, None].astype(np.float32)
-    return Evaluation(tuple(returns), tuple(lengths))
+    if episodes_cut:
+        warnings.warn(
+            f"an episode of an evaluation had not ended after {max_episode_steps:,} steps and was cut there: its "
+            f'return, which "test/return" counts, is of these steps. Scheme(max_test_episode_steps=...) sets the '
+            f'longest; or give the environments a limit: env_kwargs={{"max_episode_steps": ...}}, or the wrapper '
+            f'("TimeLimit", {{"max_episode_steps": ...}})',
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return Evaluation(tuple(returns), tuple(lengths), episodes_cut)

@@ -11,7 +11,8 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, Algorithm, Info
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Collector, Episode
-from pytorchrl.scheme.evaluation import Evaluation, evaluate
+from pytorchrl.scheme.device import find_device
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from storages.episodes import Episodes
 from storages.factory import Factory
 from storages.storage import Storage
@@ -32,12 +33,18 @@ class Scheme:
         actor_factory: the networks' body.
         storage_factory: how experience is kept.
         train_envs_factory: where to act.
-        test_envs_factory: where to be evaluated; None takes one copy of the training environments.
-        device: where networks live and batches land.
+        test_envs_factory: where to be evaluated. None takes one copy of the training environments, with the same
+            wrappers and arguments, in this process.
+        device: where networks live and batches land: "cpu", "cuda", "cuda:1", or "auto", which is the GPU where there
+            is one. The run keeps what "auto" came to.
         seed: all randomness of the run follows from it.
+        max_test_episode_steps: the longest episode of an evaluation. One that has not ended by then is cut there, with
+            a warning, and counts with its return up to there.
 
     Raises:
         CompositionError: the parts do not go together.
+        DeviceError: the device is not here.
+        ValueError: ``max_test_episode_steps`` is not positive.
         UnsupportedSpaceError: the algorithm cannot act in the environments.
     """
 
@@ -51,25 +58,35 @@ class Scheme:
         *,
         device: torch.device | str = "cpu",
         seed: int = 0,
+        max_test_episode_steps: int = MAX_EPISODE_STEPS,
     ) -> None:
         _check_roles(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
         _check_composition(algo_factory, actor_factory, storage_factory)
-        self.device = torch.device(device)
+        self.device = find_device(device)
         self.run_seed = seed
+        if max_test_episode_steps < 1:
+            raise ValueError(f"Scheme: max_test_episode_steps must be an int from 1, got {max_test_episode_steps!r}")
+        self._max_test_episode_steps = max_test_episode_steps
+        given = (algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
+        self.factories: tuple[Factory[Any], ...] = tuple(filter(None, given))
+        """What it was composed of."""
         self.config: dict[str, Any] = {
             "algorithm": algo_factory.config,
             "actor": actor_factory.config,
             "storage": storage_factory.config,
             "train_envs": train_envs_factory.config,
             "test_envs": test_envs_factory.config if test_envs_factory is not None else None,
-            "device": str(device),
+            "device": str(self.device),
             "seed": seed,
+            "max_test_episode_steps": max_test_episode_steps,
         }
         """The composition as plain data."""
         self._test_envs_factory = test_envs_factory or VecEnv.create_factory(
             **(train_envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"})
         )
         self._test_envs: VecEnv | None = None
+        self._test_envs_to_come: dict[str, Any] | None = None
+        """State of the test environments that are not made yet."""
         self._ended: list[Episode] = []
         """Episodes that ended since update phases were due."""
         self.envs = train_envs_factory()
@@ -134,12 +151,22 @@ class Scheme:
         if self.storage.on_policy:
             self.storage.reset()
 
-    def evaluate(self, episodes: int) -> Evaluation:
+    def evaluate(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
         """Run episodes in the test environments, as well as the algorithm can; no random number of training is used.
 
         The episodes follow from the run's seed and the steps so far.
+
+        Raises:
+            EvaluationStoppedError: ``stopped`` said so; a later evaluation is as if there had been none.
         """
-        return evaluate(self.algorithm, self._made_test_envs(), episodes, self._seed_of(_TEST_ENVS, self.steps))
+        before, envs = self._state_of_test_envs(), self._made_test_envs()
+        seed = self._seed_of(_TEST_ENVS, self.steps)
+        try:
+            return evaluate(self.algorithm, envs, episodes, seed, self._max_test_episode_steps, stopped)
+        except BaseException:
+            self._test_envs, self._test_envs_to_come = None, before
+            envs.close()
+            raise
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the run goes on from, the running episodes too, as tensors and plain data."""
@@ -149,19 +176,18 @@ class Scheme:
             "collector": self._collector.state_dict(),
             "ended": [[episode.episode_return, episode.length] for episode in self._ended],
             # Wrappers may keep statistics from one evaluation to the next.
-            "test_envs": self._test_envs.state_dict() if self._test_envs is not None else None,
+            "test_envs": self._state_of_test_envs(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
-        """Be what was saved; returns the environments that did not come back to their running episodes.
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
 
         There, a new episode begins; for the storage the old one was cut, as by a limit.
         """
         self.algorithm.load_state_dict(state["algorithm"])
         self.storage.load_state_dict(state["storage"])
         self._ended = [Episode(*episode) for episode in state["ended"]]
-        if state["test_envs"] is not None:
-            self._made_test_envs().load_state_dict(state["test_envs"])
+        self._test_envs_to_come = state["test_envs"]
         return self._collector.load_state_dict(state["collector"])
 
     def close(self) -> None:
@@ -174,7 +200,12 @@ class Scheme:
     def _made_test_envs(self) -> VecEnv:
         if self._test_envs is None:
             self._test_envs = self._test_envs_factory()
+            if self._test_envs_to_come is not None:
+                self._test_envs.load_state_dict(self._test_envs_to_come)
         return self._test_envs
+
+    def _state_of_test_envs(self) -> dict[str, Any] | None:
+        return self._test_envs_to_come if self._test_envs is None else self._test_envs.state_dict()
 
     def _update_phases_due(self, before: int, after: int) -> int:
         every = self.algorithm.update_every

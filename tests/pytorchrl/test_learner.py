@@ -192,7 +192,7 @@ def test_checkpoints_are_saved_on_the_way(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
-    prl.Learner(dqn_scheme(), 10, tmp_path / "run")
+    prl.Learner(dqn_scheme(), 10, tmp_path / "run").run()
     with pytest.raises(FileExistsError, match=r"holds a run already; continue it with Learner.resume"):
         prl.Learner(dqn_scheme(), 10, tmp_path / "run")
 
@@ -293,14 +293,14 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_from_the_future_is_refused(tmp_path: Path) -> None:
     finished_run(tmp_path / "run")
     torch.save({"format": 99}, tmp_path / "run" / "checkpoint.pt")
-    with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 2; upgrade"):
+    with pytest.raises(prl.CheckpointError, match="has format 99, this version reads up to 3; upgrade"):
         prl.Learner.resume(tmp_path / "run")
 
 
 def test_a_checkpoint_of_an_earlier_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
     finished_run(tmp_path / "run")
     torch.save({"format": 1}, tmp_path / "run" / "checkpoint.pt")
-    with pytest.raises(prl.CheckpointError, match=r"has format 1, this version reads 2; resume it with the version of"):
+    with pytest.raises(prl.CheckpointError, match=r"has format 1, this version reads 3; resume it with the version of"):
         prl.Learner.resume(tmp_path / "run")
 
 

@@ -30,7 +30,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.Capt
     assert signal.getsignal(signal.SIGINT) is handler
     assert learner.scheme.steps == 7
     printed = capsys.readouterr().out
-    assert f"-m pytorchrl resume {tmp_path / 'run'}" in printed
+    assert "Stopped at 7 of 100 steps; continue in the script that defines PressesCtrlC, with the scheme" in printed
     assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == learner.scheme.steps
 
 
@@ -82,5 +82,5 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_resume_also_where_it_reach
     stopped_at = checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"]
     # In another process the signal may come a step later.
     assert 33 <= stopped_at <= 35
-    assert f"Stopped at {stopped_at} of 100 steps; continue with" in finished.stdout
-    assert f"-m pytorchrl resume {tmp_path / 'run'}" in finished.stdout
+    assert f"Stopped at {stopped_at} of 100 steps; continue in the script that defines SendsSignals" in finished.stdout
+    assert f"learner = Learner.resume('{tmp_path / 'run'}', scheme=scheme)" in finished.stdout

@@ -11,7 +11,8 @@ import gymnasium as gym
 EXTRAS = 'pip install "gymnasium[mujoco]", "gymnasium[atari]" opencv-python, "gymnasium[box2d]", or gymnasium-robotics'
 """Commands that install the packages that environments need, for messages."""
 
-_PACKAGES = ("ale_py", "gymnasium_robotics")
+PACKAGES = ("ale_py", "gymnasium_robotics")
+"""Those that register environments when they are imported; only these are imported for an id."""
 
 
 def find_registered(env_id: str) -> None:
@@ -26,7 +27,7 @@ def find_registered(env_id: str) -> None:
     try:
         gym.spec(env_id)
     except gym.error.Error as error:
-        installed = [package for package in _PACKAGES if importlib.util.find_spec(package) is not None]
+        installed = [package for package in PACKAGES if importlib.util.find_spec(package) is not None]
         for package in installed:
             importlib.import_module(package)
         try:

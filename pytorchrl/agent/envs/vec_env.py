@@ -110,6 +110,7 @@ class VecEnv(Component):
         vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
         self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         self.num_envs = num_envs
+        self.mode = mode
         self.observation_space = self._envs.single_observation_space
         """Of one environment."""
         self.action_space = self._envs.single_action_space

@@ -119,13 +119,13 @@ def test_a_closed_file_refuses_further_records(path: Path) -> None:
 def test_truncating_drops_the_records_of_later_steps_and_leaves_the_others_as_they_were(path: Path) -> None:
     lines = ['{"steps": 10, "train/return": 1.0}', '{"steps":20,"test/return":null}', '{"steps": 30}', '{"steps": 25}']
     path.write_text("\n".join(lines) + '\n{"steps": 4')
-    MetricsFile.truncate_after(path, 20)
+    MetricsFile(path, goes_on_at=20).begin()
     assert path.read_text() == "\n".join(lines[:2]) + "\n"
 
 
 def test_truncating_to_the_start_leaves_an_empty_file(path: Path) -> None:
     written(path, {"steps": 1}, {"steps": 2})
-    MetricsFile.truncate_after(path, 0)
+    MetricsFile(path, goes_on_at=0).begin()
     assert read_metrics(path) == []
 
 
@@ -140,7 +140,7 @@ def test_a_truncation_that_is_interrupted_changes_nothing(
     before = path.read_bytes()
     monkeypatch.setattr(place, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        MetricsFile.truncate_after(path, 1)
+        MetricsFile(path, goes_on_at=1).begin()
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
@@ -160,7 +160,7 @@ def test_a_truncated_file_is_on_the_disk_before_it_takes_the_place_of_the_whole_
 
     written(path, {"steps": 1}, {"steps": 2})
     monkeypatch.setattr(os, "fsync", watched)
-    MetricsFile.truncate_after(path, 1)
+    MetricsFile(path, goes_on_at=1).begin()
     assert on_disk == [path.stat().st_size]
 
 
@@ -168,6 +168,6 @@ def test_truncating_a_damaged_file_names_the_damage_and_changes_nothing(path: Pa
     path.write_text('{"steps": 1}\ndamaged\n{"steps": 3}\n')
     before = path.read_bytes()
     with pytest.raises(ValueError, match="line 2 is no JSON object"):
-        MetricsFile.truncate_after(path, 1)
+        MetricsFile(path, goes_on_at=1).begin()
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -1,0 +1,92 @@
+"""How a run is continued in a new process: by a command, or by the script that defines a part of its composition."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from pytorchrl.agent.envs.other_packages import PACKAGES
+from pytorchrl.agent.envs.vec_env import VecEnv
+from storages.factory import Factory, plain
+
+_OURS = frozenset({"pytorchrl", "storages"})
+
+
+def resume_command(folder: Path) -> str:
+    """What to type to continue the run in a folder."""
+    return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder)])
+
+
+def how_to_continue(folder: Path, factories: Iterable[Factory[Any]]) -> str:
+    """Lines that say how to continue the run in a folder; they follow on "continue"."""
+    parts = list(dict.fromkeys(parts_of_the_script(factories)))
+    if not parts:
+        return f"with\n  {resume_command(folder)}"
+    return (
+        f"in the script that defines {', '.join(parts)}, with the scheme made as before:\n"
+        f"  learner = Learner.resume({str(folder)!r}, scheme=scheme)\n"
+        f"  learner.run()"
+    )
+
+
+def parts_of_the_script(factories: Iterable[Factory[Any]]) -> Iterator[str]:
+    """Names of classes, functions and environments that a process which runs no script of the user's does not have."""
+    for factory in factories:
+        yield from _of_the_script(factory)
+        env = factory.hyper_parameters.get("env") if issubclass(factory.cls, VecEnv) else None
+        if isinstance(env, str) and _is_registered_by_the_script(env):
+            yield f"the environment {env}"
+
+
+def classes_of_the_script(factories: Iterable[Factory[Any]]) -> list[str]:
+    """Names of the factories' classes that are not the toolkit's."""
+    return sorted({factory.name for factory in factories if not _is_ours(factory.cls)})
+
+
+def _of_the_script(value: Any) -> Iterator[str]:
+    if isinstance(value, Factory):
+        if not _is_ours(value.cls):
+            yield value.name
+        value = value.hyper_parameters
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _of_the_script(item)
+        return
+    described = plain(value)
+    if isinstance(described, Mapping):
+        if "callable" in described:
+            yield str(described["callable"])
+        elif not _is_ours(type(value)):
+            yield type(value).__name__
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in _OURS
+
+
+def _is_registered_by_the_script(env_id: str) -> bool:
+    """Whether gymnasium does not know the id before a script has registered it."""
+    if ":" in env_id:
+        # A run folder imports no module by name.
+        return True
+    entry = gym.spec(env_id).entry_point
+    module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
+    plugins = {plugin.module.partition(".")[0] for plugin in entry_points(group="gymnasium.envs")}
+    return module.partition(".")[0] not in {"gymnasium", *_OURS, *PACKAGES, *plugins}
+
+
+def _python() -> str:
+    """What to type for the running interpreter: its name where the shell finds it, else its path."""
+    executable = Path(sys.executable)
+    if shutil.which(executable.name) == sys.executable:
+        return executable.name
+    if executable.is_relative_to(Path.cwd()):
+        return str(executable.relative_to(Path.cwd()))
+    return sys.executable

@@ -1,0 +1,37 @@
+"""Which device a run computes on."""
+
+import torch
+
+
+class DeviceError(ValueError):
+    """A device that this machine, or its torch, does not have."""
+
+
+def find_device(device: torch.device | str) -> torch.device:
+    """The device of a name; "auto" is the GPU where there is one, else the processor.
+
+    Raises:
+        DeviceError: there is no such device here.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise DeviceError(
+            f'device {device!r} is no device of torch; there are "auto", "cpu", "cuda", "cuda:0"'
+        ) from None
+    if found.type == "cuda" and (reason := _why_no_gpu(found.index or 0)) is not None:
+        raise DeviceError(
+            f'device "{device}" is not here: {reason}; take device="cpu", or "auto" for the best there is'
+        )
+    return found
+
+
+def _why_no_gpu(index: int) -> str | None:
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"torch {torch.__version__} was built without CUDA"
+    count = torch.cuda.device_count()
+    if not torch.cuda.is_available():
+        return "torch finds no GPU, or no driver of one"
+    return None if index < count else f"torch finds {count} GPU{'' if count == 1 else 's'}, numbered from 0"
