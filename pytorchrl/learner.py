@@ -120,7 +120,7 @@ class Learner:
             cut_short = scheme.load_state_dict(state["scheme"])
         learner = cls.__new__(cls)
         writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
-        learner._prepare(scheme, folder, config, writers)
+        learner._prepare(scheme, folder, config, writers, goes_on_at=scheme.steps)
         with misfit_named(file):
             learner._load_state_dict(state["learner"])
         learner._saved_at = scheme.steps
@@ -293,13 +293,18 @@ class Learner:
     # Inside
 
     def _prepare(
-        self, scheme: Scheme, folder: RunFolder, config: Mapping[str, Any], writers: Sequence[MetricsWriter]
+        self,
+        scheme: Scheme,
+        folder: RunFolder,
+        config: Mapping[str, Any],
+        writers: Sequence[MetricsWriter],
+        goes_on_at: int | None = None,
     ) -> None:
         self.scheme = scheme
         self.target_steps: int = config["target_steps"]
         self.log_every: int = config["log_every"]
         self._folder = folder
-        self._file = MetricsFile(folder.metrics_file, goes_on_at=scheme.steps)
+        self._file = MetricsFile(folder.metrics_file, goes_on_at)
         self._writers = writers
         self._training = TrainingMetrics()
         self._interruption = Interruption()

@@ -33,9 +33,14 @@ class MetricsFile:
         if self._begun:
             return
         self._begun = True
-        if self._path.exists():
-            last = math.inf if self._goes_on_at is None else self._goes_on_at
+        if not self._path.exists():
+            return
+        last = self._goes_on_at
+        if last is not None:
             _rewrite(self._path, keep=lambda record: (record.get("steps") or 0) <= last)
+        elif not self._path.read_bytes().endswith(b"\n"):
+            # Else the next record would be glued to the unfinished one.
+            _rewrite(self._path, keep=lambda record: True)
 
     def write(self, metrics: Mapping[str, float | int]) -> None:
         """Append a record. NaN and infinity, which JSON lacks, are written as null.

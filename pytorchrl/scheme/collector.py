@@ -178,14 +178,13 @@ class Collector:
         # The process of an environment that failed is gone, and with it what it knew.
         if self._envs_are_ahead or (self._is_stepping and self.envs.mode == "async"):
             return None
-        state: dict[str, Any] = self.envs.state_dict()
-        return state
+        return self.envs.state_dict()
 
     def _state_of_choice(self) -> dict[str, Any] | None:
         if self._choice is None or self._envs_are_ahead:
             return None
-        choice = self._choice._asdict() | {"fields": dict(self._choice.fields)}
-        return choice | as_tensors({name: choice[name] for name in ("action", "env_action")})
+        action, env_action, fields, rhs = self._choice
+        return {"action": as_tensors(action), "env_action": as_tensors(env_action), "fields": dict(fields), "rhs": rhs}
 
     def _load_choice(self, choice: Mapping[str, Any] | None) -> None:
         if choice is None:

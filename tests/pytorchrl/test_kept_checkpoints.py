@@ -89,7 +89,7 @@ def test_where_no_checkpoint_is_whole_the_newest_is_named(tmp_path: Path) -> Non
 def test_the_actor_of_the_best_evaluation_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = prl.Learner(dqn_scheme(), 300, tmp_path / "run")
     returns = iter([5.0, 9.0, 7.0, 8.0])
-    monkeypatch.setattr(learner.scheme, "evaluate", lambda _: Evaluation((next(returns),), (1,)))
+    monkeypatch.setattr(learner.scheme, "evaluate", lambda *_: Evaluation((next(returns),), (1,)))
     with pytest.raises(prl.CheckpointError, match=r"best_weights.pt does not exist"):
         learner.use_best_weights()
     weights = []

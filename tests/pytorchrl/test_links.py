@@ -32,7 +32,7 @@ def _begins(folder: Path) -> None:
 
 def _cuts_metrics(folder: Path) -> None:
     (folder / "metrics.jsonl").write_text('{"steps": 1}\n{"steps": 2}\n')
-    MetricsFile.truncate_after(folder / "metrics.jsonl", 1)
+    MetricsFile(folder / "metrics.jsonl", goes_on_at=1).begin()
 
 
 @pytest.mark.parametrize(

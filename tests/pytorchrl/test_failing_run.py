@@ -1,0 +1,274 @@
+"""An error ends a run: what was learnt is saved, the error says how to continue, and the folder can be used again."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+from storages.transition import DONE, OBS, OBS2
+from tests.support.compositions import assert_equal, dqn_scheme
+from tests.support.toys import Counter
+
+CLOCKS = ("seconds", "speed/steps_per_second")
+
+
+class FailsOnce(gym.Wrapper[Any, Any, Any, Any]):
+    """Raises in one of the steps that all environments of this class make, and never again."""
+
+    steps = 0
+    fails_at = 0
+
+    def step(self, action: Any) -> Any:
+        FailsOnce.steps += 1
+        if FailsOnce.steps == FailsOnce.fails_at:
+            raise ConnectionError("the simulator does not answer")
+        return self.env.step(action)
+
+
+@pytest.fixture(autouse=True)
+def _never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailsOnce, "fails_at", 0)
+
+
+def fails_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailsOnce, "steps", 0)
+    monkeypatch.setattr(FailsOnce, "fails_at", step)
+
+
+def envs(env: str, **arguments: Any) -> Any:
+    return prl.VecEnv.create_factory(env, **({"num_envs": 2, "wrappers": [FailsOnce]} | arguments))
+
+
+def dqn() -> prl.Scheme:
+    return dqn_scheme(envs=envs("CartPole-v1"))
+
+
+def dqn_with_memory() -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=40, mini_batch_size=4, update_every=4, test_every=100, num_test_episodes=1),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="lstm", memory_size=4),
+        prl.ReplayBuffer.create_factory(size=150, sequences=prl.Sequences(length=4)),
+        envs("CartPole-v1"),
+    )
+
+
+def sac() -> prl.Scheme:
+    return prl.Scheme(
+        prl.SAC.create_factory(start_steps=40, mini_batch_size=8, update_every=4, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=150),
+        envs("Pendulum-v1"),
+    )
+
+
+def ppo() -> prl.Scheme:
+    return prl.Scheme(
+        prl.PPO.create_factory(num_epochs=2, num_mini_batch=2, test_every=100, num_test_episodes=1),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.GAEBuffer.create_factory(size=16),
+        envs("CartPole-v1"),
+    )
+
+
+SCHEMES: dict[str, Callable[[], prl.Scheme]] = {"dqn": dqn, "dqn with memory": dqn_with_memory, "sac": sac, "ppo": ppo}
+
+
+def came_to(learner: prl.Learner) -> Any:
+    state = learner.scheme.state_dict()
+    learner.close()
+    records = prl.read_metrics(learner.log_dir / "metrics.jsonl")
+    return state, [{name: value for name, value in record.items() if name not in CLOCKS} for record in records]
+
+
+def saved_steps(folder: Path) -> int:
+    steps: int = checkpoint.load(folder / "checkpoint.pt")["scheme"]["collector"]["steps"]
+    return steps
+
+
+# In random actions, and later; the first and the second of two environments.
+@pytest.mark.parametrize("fails", [13, 150])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_run_resumed_after_a_step_that_failed_is_the_run_in_which_it_did_not(
+    name: str, fails: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = prl.Learner(SCHEMES[name](), 240, tmp_path / "whole", log_every=30)
+    assert whole.run()
+    fails_at(fails, monkeypatch)
+    learner = prl.Learner(SCHEMES[name](), 240, tmp_path / "run", log_every=30)
+    with pytest.raises(ConnectionError, match="the simulator does not answer") as error:
+        learner.run()
+    learner.close()
+    saved_at = saved_steps(tmp_path / "run")
+    assert (
+        f"The run is saved in {tmp_path / 'run'} as of {saved_at} of 240 steps; continue in the script that defines "
+        f"FailsOnce, with the scheme made as before:\n"
+        f"  learner = Learner.resume('{tmp_path / 'run'}', scheme=scheme)\n  learner.run()"
+    ) in error.value.__notes__
+    # Evaluations step environments, too.
+    assert saved_at <= (fails - 1) // 2 * 2
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=SCHEMES[name]())
+    assert resumed.scheme.steps == saved_at
+    assert resumed.run()
+    assert_equal(came_to(resumed), came_to(whole))
+
+
+def test_an_environment_that_fails_in_a_process_of_its_own_costs_the_running_episodes_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def scheme() -> prl.Scheme:
+        return dqn_scheme(envs=envs("CartPole-v1", mode="async"), algorithm={"test_every": 0})
+
+    fails_at(7, monkeypatch)
+    learner = prl.Learner(scheme(), 60, tmp_path / "run")
+    with pytest.raises(ConnectionError, match="the simulator does not answer") as error:
+        learner.run()
+    learner.close()
+    assert "as of 12 of 60 steps; continue in the script" in error.value.__notes__[-1]
+    monkeypatch.setattr(FailsOnce, "fails_at", 0)
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme())
+    assert "2 of 2 environments did not come back" in capfd.readouterr().out
+    assert resumed.run()
+    assert resumed.scheme.storage.get_all_buffer_data()[DONE][6].all()
+    resumed.close()
+
+
+def test_a_step_that_cannot_be_stored_is_left_out_and_new_episodes_begin(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return dqn_scheme(envs=prl.VecEnv.create_factory(PaysNaNOnce, env_kwargs={"length": 50}))
+
+    learner = prl.Learner(scheme(), 30, tmp_path / "run")
+    with pytest.raises(prl.SampleError, match=r"Reward of environment 0 is nan at step 4") as error:
+        learner.run()
+    assert "as of 4 of 30 steps" in error.value.__notes__[-1]
+    learner.close()
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme())
+    assert resumed.run()
+    stored = resumed.scheme.storage.get_all_buffer_data()
+    assert stored[OBS][:7, 0, 0].tolist() == [0, 1, 2, 3, 0, 1, 2]
+    assert stored[OBS2][:7, 0, 0].tolist() == [1, 2, 3, 4, 1, 2, 3]
+    assert stored[DONE][:7, 0, 0].tolist() == [1, 0, 0, 0, 1, 0, 0]
+
+
+class PaysNaNOnce(Counter):
+    paid = False
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        if self.count == 5 and not PaysNaNOnce.paid:
+            PaysNaNOnce.paid = True
+            reward = float("nan")
+        return observation, reward, *rest
+
+
+def test_an_error_in_an_update_leaves_the_last_checkpoint_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
+    update = learner.scheme.algorithm.update
+
+    def fail_later(batch: Any) -> Any:
+        if learner.scheme.steps > 70:
+            raise FloatingPointError("the loss is not finite")
+        return update(batch)
+
+    monkeypatch.setattr(learner.scheme.algorithm, "update", fail_later)
+    with pytest.raises(FloatingPointError) as error:
+        learner.run(checkpoint_every=60)
+    half_done, saved = error.value.__notes__
+    assert half_done == "The update that was being made is half done; the run was not saved in the middle of it."
+    assert f"as of 60 of 200 steps; continue with\n  {learner.resume_command}" in saved
+    assert saved_steps(tmp_path / "run") == 60
+
+
+def test_an_error_before_the_first_checkpoint_says_that_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
+
+    def fail(_: Any) -> Any:
+        raise FloatingPointError("the loss is not finite")
+
+    monkeypatch.setattr(learner.scheme.algorithm, "update", fail)
+    with pytest.raises(FloatingPointError) as error:
+        learner.run()
+    assert f"{tmp_path / 'run'} has no checkpoint to continue from" in error.value.__notes__[-1]
+
+
+def test_an_error_in_an_evaluation_saves_and_the_evaluation_is_made_when_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = prl.Learner(dqn(), 240, tmp_path / "whole", log_every=30)
+    assert whole.run()
+    learner = prl.Learner(dqn(), 240, tmp_path / "run", log_every=30)
+    while learner.scheme.steps < 198:
+        learner.step()
+    # All but the two of step 200 are made in the evaluation.
+    fails_at(7, monkeypatch)
+    with pytest.raises(ConnectionError) as error:
+        learner.run()
+    assert "as of 200 of 240 steps" in error.value.__notes__[-1]
+    learner.close()
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=dqn())
+    assert resumed.run()
+    assert_equal(came_to(resumed), came_to(whole))
+
+
+def test_what_cannot_be_saved_either_is_told_beside_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = prl.Learner(dqn(), 100, tmp_path / "run")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    fails_at(5, monkeypatch)
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(ConnectionError) as error:
+        learner.run()
+    assert error.value.__notes__[0] == "The run could not be saved: [Errno 28] No space left on device"
+    assert "has no checkpoint to continue from" in error.value.__notes__[1]
+
+
+def test_a_run_is_not_stepped_on_after_a_step_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = prl.Learner(dqn(), 100, tmp_path / "run")
+    fails_at(4, monkeypatch)
+    with pytest.raises(ConnectionError):
+        learner.run()
+    with pytest.raises(RuntimeError, match="where they are now is not known; make them anew, with Learner.resume"):
+        learner.run()
+    learner.close()
+    assert prl.Learner.resume(tmp_path / "run", scheme=dqn()).run()
+
+
+# Using the folder again
+
+
+def test_a_folder_of_a_run_that_left_nothing_is_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prl.Learner(dqn_scheme(seed=1), 100, tmp_path / "run").close()
+    assert capsys.readouterr().out == ""
+    learner = prl.Learner(dqn_scheme(seed=2), 60, tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert (
+        printed == f"{tmp_path / 'run'} held a run that had not measured or saved anything; this one takes its place.\n"
+    )
+    assert learner.run()
+    learner.close()
+    assert prl.Learner.resume(tmp_path / "run").scheme.config["seed"] == 2
+
+
+def test_metrics_of_a_run_that_was_never_saved_are_not_overwritten_and_the_way_out_is_no_circle(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=20)
+    while learner.scheme.steps < 60:
+        learner.step()
+    learner.close()
+    with pytest.raises(
+        FileExistsError,
+        match=r"run holds metrics.jsonl of a run that ended before its first checkpoint and cannot be continued; "
+        r"delete the folder, or move it, to begin again there, or choose another log_dir",
+    ):
+        prl.Learner(dqn_scheme(), 400, tmp_path / "run")
+    with pytest.raises(prl.CheckpointError, match=re.escape("begun again: Learner(scheme, target_steps, log_dir)")):
+        prl.Learner.resume(tmp_path / "run")
