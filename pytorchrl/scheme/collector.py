@@ -20,12 +20,12 @@ Seed: TypeAlias = int | np.random.SeedSequence
 
 @dataclass(frozen=True)
 class Episode:
-    """An episode that ended."""
+    """An episode that ended, as the environment itself had it, below all wrappers."""
 
     episode_return: float
-    """Sum of its rewards."""
+    """Sum of the environment's own rewards."""
     length: int
-    """Its steps."""
+    """Its steps in the environment."""
 
 
 class _Choice(NamedTuple):
@@ -62,23 +62,19 @@ class Collector:
         self._observation: Any = None
         self._rhs: Any = None
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
-        self._returns = np.zeros(envs.num_envs)
-        self._lengths = np.zeros(envs.num_envs, np.int64)
 
     def reset(self, seed: Seed) -> None:
         """Begin new episodes in all environments."""
         self._observation = self.envs.reset(seed)
         self._rhs = self.algorithm.actor.initial_memory(self.envs.num_envs)
         self._done.fill(True)
-        self._returns.fill(0)
-        self._lengths.fill(0)
 
     def seed(self, seed: Seed) -> None:
         """Start the random generator of random actions anew."""
         self._random = np.random.default_rng(seed)
 
     def step(self) -> list[Episode]:
-        """Step every environment once; returns the episodes that ended.
+        """Step every environment once; returns the environments' own episodes that ended.
 
         Raises:
             RuntimeError: the step before failed, which leaves it unknown where the environments are.
@@ -107,7 +103,7 @@ class Collector:
         self._observation, self._rhs, self._done = step.observation, choice.rhs, step.terminated | step.truncated
         self.steps += self.envs.num_envs
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
-        return self._episodes_ended(step.reward)
+        return [Episode(record.episode_return, record.length) for record in self.envs.finished_episodes]
 
     def _choose(self) -> _Choice:
         obs, rhs, done = self._observation, self._rhs, self._done
@@ -129,17 +125,6 @@ class Collector:
             fields |= {RHS: rhs, RHS2: next_rhs}
         return _Choice(action, env_action, fields, next_rhs)
 
-    def _episodes_ended(self, reward: NDArray[np.float64]) -> list[Episode]:
-        self._returns += reward[:, 0]
-        self._lengths += 1
-        if not self._done.any():
-            return []
-        ended = np.flatnonzero(self._done)
-        episodes = [Episode(float(self._returns[env]), int(self._lengths[env])) for env in ended]
-        self._returns[ended] = 0
-        self._lengths[ended] = 0
-        return episodes
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next steps follow from, the running episodes too, as tensors and plain data.
 
@@ -151,14 +136,14 @@ class Collector:
             "random": self._random.bit_generator.state,
             "envs": self._state_of_envs(),
             "rhs": self._rhs,
-            "running": as_tensors({"done": self._done, "returns": self._returns, "lengths": self._lengths}),
+            "done": as_tensors(self._done),
             "choice": self._state_of_choice(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[int]:
         """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
 
-        There, a new episode begins, with its return and length; for the storage the old one was cut, as by a limit.
+        There, a new episode begins; for the storage the old one was cut, as by a limit.
         """
         self.steps = state["steps"]
         self._random.bit_generator.state = state["random"]
@@ -168,11 +153,10 @@ class Collector:
         else:
             self._observation, came_back = self.envs.load_state_dict(state["envs"])
         self._rhs = self._on_device(state["rhs"])
-        done, returns, lengths = (state["running"][name].numpy() for name in ("done", "returns", "lengths"))
+        done = state["done"].numpy()
         self._done = done | ~came_back
-        self._returns, self._lengths = returns * came_back[:, 0], lengths * came_back[:, 0]
         self._load_choice(state["choice"] if came_back.all() else None)
-        return [int(env) for env in np.flatnonzero(~came_back[:, 0] & (lengths > 0))]
+        return [int(env) for env in np.flatnonzero(~came_back & ~done)]
 
     def _state_of_envs(self) -> dict[str, Any] | None:
         # The process of an environment that failed is gone, and with it what it knew.

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Seed, to_device
 
@@ -22,7 +23,7 @@ class EvaluationStoppedError(RuntimeError):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns and lengths of an evaluation's episodes."""
+    """Returns and lengths of an evaluation's episodes, as the environments themselves had them, below all wrappers."""
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
@@ -53,7 +54,7 @@ def evaluate(
     max_episode_steps: int = MAX_EPISODE_STEPS,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Act deterministically for a number of episodes.
+    """Act deterministically for a number of the environments' own episodes, whatever wrappers make of them.
 
     Each environment plays its share of the episodes, however long they are: taking the first to end would favour short
     ones. Where an episode reaches ``max_episode_steps`` it is counted as far as it came, with a warning, and its
@@ -64,7 +65,7 @@ def evaluate(
         envs: reset here; not those of training.
         episodes: how many, from 1.
         seed: of the environments.
-        max_episode_steps: the longest episode.
+        max_episode_steps: the longest episode, in steps of the actor.
         stopped: asked before every step whether to give up.
 
     Raises:
@@ -74,28 +75,29 @@ def evaluate(
     rhs: Any
     observation, rhs = envs.reset(seed), algorithm.actor.initial_memory(envs.num_envs)
     done = np.ones((envs.num_envs, 1), np.float32)
-    running_returns, running_lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
-    returns: list[float] = []
-    lengths: list[int] = []
+    running_steps = np.zeros(envs.num_envs, np.int64)
+    episodes_played: list[EpisodeRecord] = []
     episodes_cut = 0
     while share.any():
         if stopped():
-            raise EvaluationStoppedError(f"stopped after {len(returns)} of {episodes} episodes")
+            raise EvaluationStoppedError(f"stopped after {len(episodes_played)} of {episodes} episodes")
         obs = to_device(observation, algorithm.device)
         acting = algorithm.acting_step(obs, rhs, torch.from_numpy(done).to(algorithm.device), deterministic=True)
         step = envs.step(acting.env_action.cpu().numpy())
         observation, rhs = step.observation, acting.rhs
-        running_returns += step.reward[:, 0]
-        running_lengths += 1
-        ended = (step.terminated | step.truncated)[:, 0]
-        cut = (running_lengths >= max_episode_steps) & ~ended
-        for env in np.flatnonzero((ended | cut) & (share > 0)):
-            share[env] = 0 if cut[env] else share[env] - 1
-            episodes_cut += int(cut[env])
-            returns.append(float(running_returns[env]))
-            lengths.append(int(running_lengths[env]))
-        running_returns[ended], running_lengths[ended] = 0.0, 0
-        done = ended[:, None].astype(np.float32)
+        running_steps += 1
+        for record in envs.finished_episodes:
+            running_steps[record.environment] = 0
+            if share[record.environment]:
+                share[record.environment] -= 1
+                episodes_played.append(record)
+        too_long = (running_steps >= max_episode_steps) & (share > 0)
+        if too_long.any():
+            running = envs.running_episodes()
+            episodes_played += [running[env] for env in np.flatnonzero(too_long)]
+            episodes_cut += int(too_long.sum())
+            share[too_long] = 0
+        done = (step.terminated | step.truncated).astype(np.float32)
     if episodes_cut:
         warnings.warn(
             f"an episode of an evaluation had not ended after {max_episode_steps:,} steps and was cut there: its "
@@ -105,4 +107,5 @@ def evaluate(
             RuntimeWarning,
             stacklevel=2,
         )
-    return Evaluation(tuple(returns), tuple(lengths), episodes_cut)
+    returns, lengths = zip(*((record.episode_return, record.length) for record in episodes_played), strict=True)
+    return Evaluation(returns, lengths, episodes_cut)

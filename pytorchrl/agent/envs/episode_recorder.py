@@ -55,11 +55,6 @@ class EpisodeRecorder:
             self._finished = []
         return finished
 
-    def go_on(self, episode_return: float, length: int) -> None:
-        """Continue a running episode, all finished ones being known."""
-        self._finished = []
-        self.episode_return, self.length = episode_return, length
-
     def _recorded_step(self, action: Any) -> Any:
         if self._inside:
             return self._step(action)

@@ -73,8 +73,11 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             "seed_due": self.seed_due,
             "lasting": self._lasting if self._replays else lasting_state(self._layers),
             "seeds": self._seeds.bit_generator.state,
-            "episode": [self._recorder.episode_return, self._recorder.length],
         }
+
+    def running_episode(self) -> tuple[float, int]:
+        """Return and length so far of the environment's own episode that is running."""
+        return self._recorder.episode_return, self._recorder.length
 
     def replay(self) -> tuple[Any, bool]:
         """Come back to :attr:`saved`; begin a new episode where that does not lead to what was seen then.
@@ -94,10 +97,11 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
                     observation, _ = self.reset()
             if _shows(observation, saved["observation"]) and _shows(reward, np.float64(saved["reward"])):
                 self.seed_due = saved["seed_due"]
-                self._recorder.go_on(*saved["episode"])
+                # The return so far was summed again; episodes that finished on the way were reported then.
+                self._recorder.take_finished()
                 return observation, True
         observation, _ = self._begin(self._draw_seed(), None)
-        self._recorder.go_on(0.0, 0)
+        self._recorder.take_finished()
         return observation, False
 
     def _begin(self, seed: int, options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:

@@ -211,6 +211,10 @@ class VecEnv(Component):
             infos,
         )
 
+    def running_episodes(self) -> list[EpisodeRecord]:
+        """The environments' own episodes that are running, as far as they have come."""
+        return [EpisodeRecord(env, *running) for env, running in enumerate(self._envs.call("running_episode"))]
+
     def state_dict(self) -> dict[str, Any]:
         """What it takes to come back to where the environments are, as tensors and plain data.
 
