@@ -1,0 +1,166 @@
+"""Evaluations play the environment's own episodes, whole ones, and end in a bounded time."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.scheme import EvaluationStoppedError
+from pytorchrl.scheme.evaluation import evaluate
+from tests.support.compositions import assert_equal, dqn_scheme
+from tests.support.toys import Counter
+
+CLOCKS = ("seconds", "speed/steps_per_second")
+
+
+class OneLifeAtATime(gym.Wrapper[Any, Any, Any, Any]):
+    """Ends an episode after every third step; the game goes on behind it until it is over."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.steps, self.is_over = 0, True
+        self.shown: Any = None
+
+    def reset(self, **arguments: Any) -> Any:
+        if self.is_over:
+            self.is_over = False
+            return self.env.reset(**arguments)
+        return self.shown, {}
+
+    def step(self, action: Any) -> Any:
+        self.shown, reward, self.is_over, truncated, info = self.env.step(action)
+        self.steps += 1
+        return self.shown, reward, self.is_over or self.steps % 3 == 0, truncated, info
+
+
+REWARDS = [
+    "NormalizeReward",
+    ("ClipReward", {"max_reward": 1.0}),
+    ("ScaleReward", {"factor": 0.1}),
+    OneLifeAtATime,
+    ("TransformReward", {"func": abs}),
+]
+
+
+@pytest.mark.parametrize("wrapper", REWARDS, ids=str)
+def test_returns_are_of_the_environments_own_rewards_and_whole_episodes(wrapper: Any, tmp_path: Path) -> None:
+    # Pays 1, 2, ... 8.
+    envs = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": 8}, wrappers=[wrapper])
+    learner = prl.Learner(dqn_scheme(envs=envs), 200, tmp_path / "run", log_every=50)
+    assert learner.run()
+    learner.close()
+    records = prl.read_metrics(learner.log_dir / "metrics.jsonl")
+    for name in ("train", "test"):
+        returns = [record[f"{name}/return"] for record in records if f"{name}/return" in record]
+        assert len(returns) >= 2
+        assert set(returns) == {36.0}
+        assert {record[f"{name}/episode_length"] for record in records if f"{name}/return" in record} == {8.0}
+
+
+def test_an_episode_that_never_ends_is_cut_at_the_longest_length_with_a_warning() -> None:
+    scheme = dqn_scheme(
+        envs=prl.VecEnv.create_factory(Counter, env_kwargs={"length": 10**9}), max_test_episode_steps=20
+    )
+    with pytest.warns(RuntimeWarning, match=r"had not ended after 20 steps and was cut there.*max_test_episode_steps="):
+        evaluation = scheme.evaluate(3)
+    # The environment plays no more after the first.
+    assert evaluation.returns == (20 * 21 / 2,)
+    assert evaluation.lengths == (20,)
+    assert evaluation.metrics["test/episodes_cut"] == 1
+
+
+def test_environments_whose_episodes_end_play_their_share_beside_one_that_is_cut() -> None:
+    lengths = iter([2, 10**9])
+    envs = prl.VecEnv(lambda: Counter(length=next(lengths)), num_envs=2)
+    scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter))
+    with pytest.warns(RuntimeWarning, match="was cut there"):
+        evaluation = evaluate(scheme.algorithm, envs, 6, seed=0, max_episode_steps=5)
+    assert evaluation.lengths == (2, 2, 5, 2)
+    assert evaluation.episodes_cut == 1
+
+
+def test_an_episode_as_long_as_the_longest_is_whole() -> None:
+    scheme = dqn_scheme(envs=prl.VecEnv.create_factory(Counter, env_kwargs={"length": 4}), max_test_episode_steps=4)
+    evaluation = scheme.evaluate(2)
+    assert evaluation.lengths == (4, 4)
+    assert "test/episodes_cut" not in evaluation.metrics
+
+
+@pytest.mark.parametrize("longest", [0, -1])
+def test_a_longest_episode_of_no_steps_is_refused(longest: int) -> None:
+    with pytest.raises(ValueError, match=f"Scheme: max_test_episode_steps must be an int from 1, got {longest}"):
+        dqn_scheme(max_test_episode_steps=longest)
+
+
+def test_a_stopped_evaluation_leaves_no_trace() -> None:
+    scheme = dqn_scheme(envs=prl.VecEnv.create_factory("CartPole-v1", wrappers=["NormalizeReward"]))
+    scheme.evaluate(2)
+    before = scheme.state_dict()
+    calls = iter(range(10))
+    with pytest.raises(EvaluationStoppedError, match="stopped after 0 of 2 episodes"):
+        scheme.evaluate(2, stopped=lambda: next(calls) == 5)
+    assert_equal(scheme.state_dict(), before)
+
+
+class Presses(gym.Wrapper[Any, Any, Any, Any]):
+    """A signal in a step of an evaluation."""
+
+    number: int | None = None
+
+    def step(self, action: Any) -> Any:
+        if Presses.number is not None:
+            number, Presses.number = Presses.number, None
+            os.kill(os.getpid(), number)
+        return self.env.step(action)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("at", ["on the way", "at the end"])
+def test_a_signal_in_an_evaluation_saves_and_the_resumed_run_makes_the_evaluation(
+    number: int, at: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = 260 if at == "on the way" else 200
+
+    def scheme() -> prl.Scheme:
+        train = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
+        return dqn_scheme(
+            envs=train,
+            test_envs_factory=prl.VecEnv.create_factory("CartPole-v1", wrappers=["NormalizeReward", Presses]),
+        )
+
+    def came_to(learner: prl.Learner) -> Any:
+        state = learner.scheme.state_dict()
+        learner.close()
+        records = prl.read_metrics(learner.log_dir / "metrics.jsonl")
+        return state, [{name: value for name, value in record.items() if name not in CLOCKS} for record in records]
+
+    whole = prl.Learner(scheme(), target, tmp_path / "whole", log_every=30)
+    assert whole.run()
+    learner = prl.Learner(scheme(), target, tmp_path / "run", log_every=30)
+    while learner.scheme.steps < 190:
+        learner.step()
+    monkeypatch.setattr(Presses, "number", number)
+    assert learner.run() == (at == "at the end")
+    learner.close()
+    printed = capsys.readouterr().out
+    stopped = "Stopped at 200 of 260 steps" if at == "on the way" else "Stopped in the last evaluation"
+    assert f"{stopped}; continue in the script that defines Presses, with the scheme made as before:" in printed
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme())
+    assert resumed.scheme.steps == 200
+    assert resumed.run()
+    assert_equal(came_to(resumed), came_to(whole))
+
+
+def test_a_run_whose_episodes_never_end_reaches_its_target(tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory(Counter, env_kwargs={"length": 10**9})
+    learner = prl.Learner(dqn_scheme(envs=envs, max_test_episode_steps=30), 200, tmp_path / "run")
+    with pytest.warns(RuntimeWarning, match="was cut there"):
+        assert learner.run()
+    learner.close()
+    # Kept with the run.
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme(envs=envs, max_test_episode_steps=30))
+    assert resumed.get_metrics()["test/episode_length"] == 30
