@@ -469,6 +469,12 @@ class Journal:
                 f"{self._owner}: {self.directory} is not this storage's any more: it was closed, or this process was "
                 f"forked from the one that has it; make a storage with another directory"
             )
+        if self._lock.lost:
+            raise PersistenceError(
+                f"{self._owner}: the file lock in {self.directory} was deleted or replaced, so another process may "
+                f"write there, and nothing more is written by this one. insert_data_slice(get_all_buffer_data()) takes "
+                f"what is in memory to a storage with another directory"
+            )
 
     def _wait(self) -> None:
         if self._begun is not None:

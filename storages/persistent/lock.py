@@ -1,9 +1,12 @@
 """One writer at a time: a lock that the operating system takes back from a process that dies."""
 
+import errno
 import json
 import os
 import socket
+import stat
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 from storages.persistent.errors import PersistenceError
@@ -15,6 +18,9 @@ _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 class Lock:
     """Held from the moment that it is made until it is released, or its process is gone.
 
+    The directory itself is locked, so that another storage is refused even where the file that names the holder was
+    deleted. Network file systems lock files only: there, a storage whose file was deleted refuses its next commit.
+
     A process that is forked off does not hold it, nor does it keep others from it.
 
     Args:
@@ -22,26 +28,27 @@ class Lock:
 
     Raises:
         PersistenceError: another storage holds it, in this process or another, or the system has no such locks.
+        OSError: the directory cannot be opened, or no file can be made in it.
     """
 
     def __init__(self, directory: Path) -> None:
+        self._path = directory / NAME
+        self._file: int | None = None
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            import fcntl
-        except ImportError:
-            raise PersistenceError("storages are kept on disk on systems that have POSIX file locks alone") from None
-        file = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(file, 1000, 0).decode(errors="replace")
-            os.close(file)
-            raise PersistenceError(
-                f"{directory} is in use by {_told(holder)}; one storage writes at a time: close() that one, or name "
-                f"another directory"
-            ) from None
-        self._file: int | None = file
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+            # First, so that nothing is made in a directory that is in use.
+            self._locks_folder = _locked(folder, self._path, of_folder=True)
+            file = _opened(self._path, os.O_CREAT)
+            try:
+                _locked(file, self._path, of_folder=False)
+                _tell_holder(file)
+            except BaseException:
+                os.close(file)
+                raise
+        except BaseException:
+            os.close(folder)
+            raise
+        self._folder, self._file = folder, file
         _held.add(self)
 
     @property
@@ -49,19 +56,78 @@ class Lock:
         """Whether this process holds it."""
         return self._file is not None
 
+    @property
+    def lost(self) -> bool:
+        """Whether another process may write although this one holds it: its file was deleted, and the file counts."""
+        if self._locks_folder or self._file is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._file), self._path.stat(follow_symlinks=False))
+        except OSError:
+            return True
+
     def release(self) -> None:
         """Let others have it."""
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
             _held.discard(self)
+            os.close(file)
+            os.close(self._folder)
 
 
-def _told(holder: str) -> str:
+def _opened(path: Path, flags: int) -> int:
+    # Neither a link nor a pipe, as the directory may be from somebody else.
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    return file
+
+
+def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
+    """Lock a file, or a folder; returns False for a folder where the file system locks files alone.
+
+    Raises:
+        PersistenceError: somebody else holds it, or there are no locks.
+    """
     try:
-        who = json.loads(holder)
-        return f"process {who['pid']} on host {who['host']}"
-    except (ValueError, KeyError, TypeError):
+        import fcntl
+    except ImportError:
+        raise PersistenceError("storages are kept on disk on systems that have POSIX file locks alone") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise PersistenceError(
+            f"{path.parent} is in use by {_holder(path)}; one storage writes at a time: close() that one, or name "
+            f"another directory. The lock ends with its process, and not by deleting files"
+        ) from None
+    except OSError as error:
+        if of_folder:
+            return False
+        raise PersistenceError(
+            f"{path.parent} is on a file system without locks ({error.strerror}), so that two storages might write "
+            f"there at a time; name a directory on a local disk, or mount that one with locks (Lustre has the option "
+            f"flock, NFS needs its lock service)"
+        ) from error
+    return True
+
+
+def _tell_holder(file: int) -> None:
+    # Others are told of it; the lock holds without.
+    with suppress(OSError):
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+
+
+def _holder(path: Path) -> str:
+    try:
+        file = _opened(path, 0)
+        try:
+            who = json.loads(os.pread(file, 1000, 0))
+        finally:
+            os.close(file)
+        return f"process {int(who['pid'])} on host {who['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
         return "another process"
 
 
