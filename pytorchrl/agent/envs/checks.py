@@ -1,9 +1,8 @@
 """Whether an environment does what gymnasium's interface asks of it, said in words where it does not."""
 
 import inspect
-import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -40,12 +39,10 @@ def check_made(env: Any, origin: str) -> None:
                 raise InvalidEnvironmentError(
                     f"VecEnv: {layer} has no {name}; set self.{name} to one of gymnasium.spaces in its __init__"
                 )
-        taken = inspect.signature(layer.reset).parameters
-        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
-        if not takes_any and not {"seed", "options"} <= set(taken):
+        if not _takes_seed_and_options(layer.reset):
             raise InvalidEnvironmentError(
-                f"VecEnv: reset() of {layer} takes ({', '.join(taken)}); gymnasium's is reset(self, *, seed=None, "
-                f"options=None), and calls super().reset(seed=seed)"
+                f"VecEnv: reset() of {layer} takes {inspect.signature(layer.reset)}; gymnasium's is reset(self, *, "
+                f"seed=None, options=None), and calls super().reset(seed=seed)"
             )
         if not isinstance(layer, gym.Wrapper):
             return
@@ -78,12 +75,12 @@ def check_step(result: Any, env: gym.Env[Any, Any]) -> None:
             f"truncated, info){hint if isinstance(result, tuple) and len(result) == 4 else ''}"
         )
     observation, reward, terminated, truncated, info = result
-    if not isinstance(reward, numbers.Real | np.bool_) and not _is_number_in_an_array(reward):
+    if not _is_number(reward, "fiub"):
         raise InvalidEnvironmentError(
             f"VecEnv: step() of {env} returned the reward {_shown(reward)}; it must be one number, as float(reward) is"
         )
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        if not isinstance(flag, bool | np.bool_ | int):
+        if not _is_number(flag, "iub"):
             raise InvalidEnvironmentError(f"VecEnv: step() of {env} returned {name} {_shown(flag)}; it must be a bool")
     if not isinstance(info, dict):
         raise InvalidEnvironmentError(f"VecEnv: step() of {env} returned info {_shown(info)}; it must be a dict")
@@ -129,8 +126,18 @@ def _check_part(value: Any, space: gym.Space[Any], text: str) -> None:
         )
 
 
-def _is_number_in_an_array(reward: Any) -> bool:
-    return isinstance(reward, np.ndarray) and reward.ndim == 0 and reward.dtype.kind in "fiub"
+def _takes_seed_and_options(reset: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(reset).parameters
+    except ValueError:  # compiled code may not say
+        return True
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return takes_any or {"seed", "options"} <= set(parameters)
+
+
+def _is_number(value: Any, kinds: str) -> bool:
+    """Whether a value is one number, of a kind of dtypes."""
+    return np.ndim(value) == 0 and np.asarray(value).dtype.kind in kinds
 
 
 def _shown(value: Any) -> str:

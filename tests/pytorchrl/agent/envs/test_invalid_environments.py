@@ -134,7 +134,7 @@ def test_what_is_no_environment_is_refused() -> None:
 
 def test_a_reset_that_takes_no_seed_is_refused() -> None:
     class Old(Counter):
-        def reset(self) -> Any:  # type: ignore[override]
+        def reset(self):  # type: ignore[no-untyped-def, override]
             return np.zeros(2, np.float32)
 
     with pytest.raises(prl.InvalidEnvironmentError, match=r"reset\(\) of <Old instance> takes \(\); gymnasium's is"):
