@@ -3,24 +3,35 @@
 import torch
 
 
-def resolve_device(device: torch.device | str) -> torch.device:
-    """A device that exists here; "auto" is the first CUDA device, or the CPU where there is none.
+class DeviceError(ValueError):
+    """A device that this machine, or its torch, does not have."""
+
+
+def find_device(device: torch.device | str) -> torch.device:
+    """The device of a name; "auto" is the GPU where there is one, else the processor.
 
     Raises:
-        ValueError: torch knows no such device, or this machine does not have it.
+        DeviceError: there is no such device here.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        resolved = torch.device(device)
+        found = torch.device(device)
     except RuntimeError:
-        raise ValueError(f'device must be "auto", "cpu", "cuda" or "cuda:0" and so on, got {device!r}') from None
-    if resolved.type == "cuda":
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (resolved.index or 0) >= found:
-            has = f"{found} CUDA device{'s' * (found != 1)}" if found else "no CUDA device"
-            raise ValueError(
-                f'device {str(device)!r}: torch {torch.__version__} finds {has} here; device="auto" takes a GPU where '
-                f'there is one, device="cpu" works everywhere'
-            )
-    return resolved
+        raise DeviceError(
+            f'device {device!r} is no device of torch; there are "auto", "cpu", "cuda", "cuda:0"'
+        ) from None
+    if found.type == "cuda" and (reason := _why_no_gpu(found.index or 0)) is not None:
+        raise DeviceError(
+            f'device "{device}" is not here: {reason}; take device="cpu", or "auto" for the best there is'
+        )
+    return found
+
+
+def _why_no_gpu(index: int) -> str | None:
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"torch {torch.__version__} was built without CUDA"
+    count = torch.cuda.device_count()
+    if not torch.cuda.is_available():
+        return "torch finds no GPU, or no driver of one"
+    return None if index < count else f"torch finds {count} GPU{'' if count == 1 else 's'}, numbered from 0"

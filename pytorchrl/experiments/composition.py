@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.device import DeviceError, find_device
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.scheme.device import DeviceError, find_device
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.scheme import CompositionError, Scheme
 from storages.episodes import Episodes

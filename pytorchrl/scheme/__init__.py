@@ -1,7 +1,7 @@
 """Who collects, who computes gradients, who updates."""
 
+from pytorchrl.agent.device import DeviceError
 from pytorchrl.scheme.collector import Episode
-from pytorchrl.scheme.device import DeviceError
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
 from pytorchrl.scheme.scheme import CompositionError, Scheme
 

@@ -9,9 +9,9 @@ import torch
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES, Algorithm, Info
+from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Collector, Episode
-from pytorchrl.scheme.device import find_device
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from storages.episodes import Episodes
 from storages.factory import Factory

@@ -11,7 +11,7 @@ from pytorchrl.agent.actors.bodies import Activation, Body, ExtractorKind, descr
 from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody
 from pytorchrl.agent.actors.normalization import ObservationNormalization
-from pytorchrl.agent.device import resolve_device
+from pytorchrl.agent.device import find_device
 from storages.factory import Component
 
 
@@ -64,7 +64,7 @@ class Actor(Component, nn.Module):
         normalize_observations: bool,
     ) -> None:
         super().__init__()
-        self.device = resolve_device(device)
+        self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
         self._hidden_sizes = hidden_sizes

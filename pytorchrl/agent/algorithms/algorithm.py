@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.flat_adam import FlatAdam
-from pytorchrl.agent.device import resolve_device
+from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.factory import Component
 from storages.schedule import Schedule, value_at
@@ -80,7 +80,7 @@ class Algorithm(Component, ABC):
         self.check_spaces(envs)
         if not isinstance(actor, self.actor_class):
             raise TypeError(f"{type(self).__name__} needs an {self.actor_class.__name__}, got {type(actor).__name__}")
-        self.device = resolve_device(device)
+        self.device = find_device(device)
         self.actor: Actor = actor
         self.action_space = envs.action_space
         self.gamma = gamma
