@@ -12,6 +12,7 @@ from storages.core.inlet import Slice
 from storages.core.ring import Ring
 from storages.core.transfer import to_batch
 from storages.factory import Component
+from storages.hyper_parameters import Count, MisfitError, UnitInterval, conform
 from storages.schedule import Schedule, value_at
 from storages.transition import Array, Batch, Leaf, Sample
 
@@ -69,13 +70,15 @@ class Storage(Component, ABC):
         algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
         envs: says how many environments a step has; the first sample says so where None.
         size: capacity along the time axis; ``size * num_envs`` transitions fit.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     context = ("device", "actor", "algorithm", "envs")
     unchangeable = frozenset({"size"})
     on_policy: ClassVar[bool]
     """Whether what it holds belongs to the current policy alone."""
+    computed_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are computed of what is stored; samples must not have them."""
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Storage(Component, ABC):
         self.device = torch.device(device)
         self.actor = actor
         self.algorithm = algorithm
+        self._known_gamma = (None, 1.0) if algorithm is None else self._checked_gamma()
         self.size = size
         self._ring = Ring(
             size,
@@ -97,6 +101,7 @@ class Storage(Component, ABC):
             allow_nonfinite,
             in_records=not self.on_policy,
             stacked_frames=getattr(envs, "stacked_frames", 0),
+            computed=self.computed_fields,
         )
         self._generator = np.random.default_rng()
         self._progress = (0, 1)
@@ -188,6 +193,7 @@ class Storage(Component, ABC):
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store steps (steps, E, ...) in their order, as :meth:`get_data_slice` gives them.
 
+        Fields that this storage computes are left out, and computed anew.
         Where the slice does not continue what is stored, the two are kept apart: no transition joins them.
 
         Raises:
@@ -196,7 +202,11 @@ class Storage(Component, ABC):
             RuntimeError: as of :meth:`insert_transition`, and so are the other errors there; the steps before the one
                 that is refused are stored.
         """
-        arrays = {path: as_array(leaf, path, type(self).__name__) for path, leaf in leaves(data)}
+        arrays = {
+            path: as_array(leaf, path, type(self).__name__)
+            for path, leaf in leaves(data)
+            if path[0] not in self.computed_fields
+        }
         lengths = {text(path): len(array) if array.ndim else 0 for path, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
@@ -331,6 +341,31 @@ class Storage(Component, ABC):
     def _current(self, hyper_parameter: float | Schedule) -> float:
         """What a hyper-parameter that may be a schedule is worth now."""
         return value_at(hyper_parameter, *self._progress)
+
+    @property
+    def _gamma(self) -> float:
+        """The algorithm's discount factor of one step, as it is now."""
+        if self.algorithm.gamma is not self._known_gamma[0]:
+            self._known_gamma = self._checked_gamma()
+        return self._known_gamma[1]
+
+    def _checked_gamma(self) -> tuple[Any, float]:
+        """The algorithm's gamma, and the number that it is."""
+        gamma = self.algorithm.gamma
+        try:
+            return gamma, conform(gamma, UnitInterval)
+        except MisfitError as misfit:
+            raise ValueError(f"{type(self).__name__}: the algorithm's gamma {misfit}") from None
+
+    def _refuse_counts(self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int) -> None:
+        counts = {"num_mini_batch": num_mini_batch, "mini_batch_size": mini_batch_size, "num_epochs": num_epochs}
+        for name, count in counts.items():
+            if count is None and name == "mini_batch_size":
+                continue
+            try:
+                conform(count, Count)
+            except MisfitError as misfit:
+                raise ValueError(f"{type(self).__name__}: {name} {misfit}") from None
 
     def _refuse_if_empty(self) -> None:
         if len(self) == 0:

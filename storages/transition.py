@@ -3,7 +3,8 @@
 A *transition* is what one environment step adds. A *step* holds one transition for each of ``E`` environments, so the
 shapes below are those of a step; a batch of ``B`` transitions has ``B`` in the place of ``E``. Scalars keep their
 trailing axis of one. Flags (:data:`FLAGS`) may come in as any numeric or boolean type, take one byte each in a storage
-and leave it as float32, ready to be multiplied with; every other dtype is kept as it came.
+and leave it as float32, ready to be multiplied with. Whole numbers in the other scalars (:data:`SCALARS`), such as
+rewards, are kept as float32, because batches hold their discounted sums. Every other dtype is kept as it came.
 """
 
 from collections.abc import Mapping
@@ -84,6 +85,22 @@ SUCCESSORS = {OBS2: OBS, RHS2: RHS}
 """Fields that repeat what the next step begins with, and the field they repeat."""
 SCALARS = (DONE, DONE2, TRUNC2, REW, IREW, VAL, LOGP, IVAL)
 """Fields of shape (E, 1)."""
+BATCH_FIELDS = frozenset(
+    {
+        DISCOUNT,
+        WEIGHTS,
+        INDICES,
+        MASK,
+        WINDOW,
+        BURN_IN,
+        LEAD_OUT,
+        BATCH_SIZES,
+        SORTED_INDICES,
+        UNSORTED_INDICES,
+        EPISODE,
+    }
+)
+"""Fields that batches add; no sample may have them."""
 REQUIRED = (OBS, DONE, ACT, REW, OBS2, DONE2)
 """What every inserted sample must hold."""
 

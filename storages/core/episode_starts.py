@@ -1,5 +1,7 @@
 """Choosing among episodes: where those begin that may be drawn, without a look at the rows in between."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,7 +9,7 @@ from storages.core.episodes import EpisodeIndex
 from storages.core.kernels import episodes as kernel
 from storages.core.ring import Ring
 from storages.episodes import Episodes
-from storages.transition import DONE, DONE2, TRUNC2
+from storages.transition import DONE, DONE2, TRUNC2, Array
 
 _FEWEST_PLACES = 64
 
@@ -25,8 +27,7 @@ class EpisodeStarts:
         self._ring, self._index = ring, index
         self._whole = episodes.whole
         self._longest = kernel.ENDLESS if episodes.longest is None else episodes.longest
-        begins, terminated, truncated = (ring.column(key)[..., 0] for key in (DONE, DONE2, TRUNC2))
-        self._flags = (begins, terminated, truncated)
+        self._flags = self._flags_of(ring)
         self._added, self._moved = np.empty(ring.envs, np.int64), np.empty(ring.envs, np.int64)
         self._num_added, self._num_moved = 0, 0
         # Behind those that may be drawn there is room for more, before them that of those that are gone.
@@ -116,6 +117,20 @@ class EpisodeStarts:
         return self._starts.nbytes
 
     # Inside
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Views of columns: those of a copy are of the columns of its own ring.
+        return {name: value for name, value in self.__dict__.items() if name != "_flags"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._flags = self._flags_of(self._ring)
+
+    @staticmethod
+    def _flags_of(ring: Ring) -> tuple[Array, Array, Array]:
+        """(rows, E) each: whether an episode begins with a step, terminates with it, or is truncated with it."""
+        begins, terminated, truncated = (ring.column(key)[..., 0] for key in (DONE, DONE2, TRUNC2))
+        return begins, terminated, truncated
 
     def _starts_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """(B,): the oldest live transition of the piece of each."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from storages.transition import DONE, FLAGS, REQUIRED, SCALARS, SUCCESSORS, TRUNC2, Array, Leaf, Sample
+from storages.transition import BATCH_FIELDS, DONE, FLAGS, REQUIRED, SCALARS, SUCCESSORS, TRUNC2, Array, Leaf, Sample
 
 Path: TypeAlias = tuple[str, ...]
 """Where a leaf stands in a sample: ("Reward",), or ("Observation", "pixels") inside a dict observation."""
@@ -67,16 +67,19 @@ def text(path: Path) -> str:
     return path[0] if len(path) == 1 else f"{path[0]}[{path[1]!r}]"
 
 
-def first_layout(sample: Sample, owner: str) -> tuple[Layout, int]:
+def first_layout(sample: Sample, owner: str, computed: frozenset[str] = frozenset()) -> tuple[Layout, int]:
     """The layout that a first sample fixes, and how many environments it holds.
 
+    Args:
+        sample: the first one.
+        owner: the storage's name.
+        computed: fields that the storage computes, and no sample may have.
+
     Raises:
-        SampleError: a required field is missing, OBS2 does not look like OBS, or the fields disagree on the number of
-            environments.
+        SampleError: a required field is missing or empty, a name is no text or that of a field which is made by the
+            storage, OBS2 does not look like OBS, or the fields disagree on the number of environments.
     """
-    for key in REQUIRED:
-        if key not in sample:
-            raise SampleError(f"{owner}: a sample needs {', '.join(REQUIRED)}; {key} is missing from {list(sample)}")
+    _refuse_names(sample, owner, computed)
     layout: Layout = {}
     num_envs = _first_axis_of(sample[DONE])
     for path, leaf in leaves(sample):
@@ -86,7 +89,7 @@ def first_layout(sample: Sample, owner: str) -> tuple[Layout, int]:
                 f"{owner}: every field has the environments as its first axis; Done has {num_envs} of them, "
                 f"{text(path)} has shape {array.shape}"
             )
-        layout[path] = LeafLayout(array.shape[1:], np.dtype(np.bool_) if path[0] in FLAGS else array.dtype)
+        layout[path] = LeafLayout(array.shape[1:], _stored_dtype(path, array.dtype))
     for key in SCALARS:
         if (key,) in layout and layout[(key,)].shape != (1,):
             shape = layout[(key,)].shape
@@ -103,6 +106,29 @@ def first_layout(sample: Sample, owner: str) -> tuple[Layout, int]:
     return layout, num_envs
 
 
+def _refuse_names(sample: Sample, owner: str, computed: frozenset[str]) -> None:
+    for key in REQUIRED:
+        if key not in sample:
+            raise SampleError(f"{owner}: a sample needs {', '.join(REQUIRED)}; {key} is missing from {list(sample)}")
+    for key, value in sample.items():
+        names = list(value) if isinstance(value, Mapping) else [key]
+        if not names:
+            raise SampleError(f"{owner}: {key} is a dict without arrays; give it at least one")
+        for name in (key, *names):
+            if not isinstance(name, str):
+                raise SampleError(f"{owner}: names of fields and of parts of observations are str, got {name!r}")
+        if key in BATCH_FIELDS or key in computed:
+            maker = "batches add" if key in BATCH_FIELDS else "the storage computes"
+            raise SampleError(f"{owner}: {key} is a field that {maker}; give the sample's field another name")
+
+
+def _stored_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which a leaf is stored that comes as another."""
+    if path[0] in FLAGS:
+        return np.dtype(np.bool_)
+    return np.dtype(np.float32) if path[0] in SCALARS and dtype.kind in "biu" else dtype
+
+
 def _first_axis_of(leaf: object) -> int:
     shape: tuple[int, ...] = getattr(leaf, "shape", ())
     return shape[0] if shape else 0
@@ -115,7 +141,7 @@ def _shown(layout: Layout) -> str:
 
 
 def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path, Array]:
-    """The arrays of a sample, each of the shape and dtype that the layout says; flags as booleans.
+    """The arrays of a sample, each of the shape and dtype that the layout says: flags and whole rewards converted.
 
     Raises:
         SampleError: a field is missing, unknown, or of another shape or dtype.
@@ -133,19 +159,13 @@ def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path,
                 f"{owner}: {text(path)} was not in the first sample, which fixed the fields: "
                 f"{', '.join(text(known) for known in layout)}"
             )
-        array = leaf if isinstance(leaf, np.ndarray) else as_array(leaf, path, owner)
+        array = leaf if type(leaf) is np.ndarray else as_array(leaf, path, owner)
         if array.shape != (num_envs, *expected.shape):
             raise SampleError(
                 f"{owner}: {text(path)} had shape {(num_envs, *expected.shape)} in the first sample, "
                 f"now it has {array.shape}"
             )
-        if array.dtype != expected.dtype:
-            if path[0] not in FLAGS:
-                raise SampleError(
-                    f"{owner}: {text(path)} had dtype {expected.dtype} in the first sample, now it has {array.dtype}"
-                )
-            array = array != 0
-        arrays[path] = array
+        arrays[path] = converted(array, path, expected.dtype, owner)
     if len(arrays) != len(layout):
         arrays.setdefault((TRUNC2,), np.zeros((num_envs, 1), np.bool_))
         for path in layout:
@@ -154,7 +174,23 @@ def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path,
     return arrays
 
 
-def as_array(leaf: Leaf, path: Path, owner: str) -> Array:
+def converted(array: Array, path: Path, dtype: np.dtype[Any], owner: str) -> Array:
+    """An array in the dtype in which its leaf is stored: flags as booleans, whole rewards and values as floats.
+
+    Raises:
+        SampleError: it is of another dtype.
+    """
+    if array.dtype == dtype:
+        return array
+    if path[0] in FLAGS:
+        flags: Array = array != 0
+        return flags
+    if path[0] in SCALARS and array.dtype.kind in "biu":
+        return array.astype(dtype)
+    raise SampleError(f"{owner}: {text(path)} had dtype {dtype} in the first sample, now it has {array.dtype}")
+
+
+def as_array(leaf: object, path: Path, owner: str) -> Array:
     """A leaf as a numpy array, without a copy where it is one or lies in the CPU's memory."""
     if isinstance(leaf, torch.Tensor):
         try:
@@ -163,13 +199,20 @@ def as_array(leaf: Leaf, path: Path, owner: str) -> Array:
             raise SampleError(
                 f"{owner}: {text(path)} must have a dtype that arrays have too, got {leaf.dtype}"
             ) from None
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise SampleError(f"{owner}: {text(path)} is a masked array; give it values with filled()")
     if isinstance(leaf, np.ndarray):
         if not _has_a_tensor_dtype(leaf.dtype):
             raise SampleError(
                 f"{owner}: {text(path)} must be numeric, of a dtype that tensors have too, got dtype {leaf.dtype.str}"
             )
         return leaf
-    raise SampleError(f"{owner}: {text(path)} must be an array or a tensor, got {type(leaf).__name__}")
+    way_out = ""
+    if isinstance(leaf, Mapping):
+        way_out = "; a dict has one level: join names by slashes, as {'arm/position': ...}"
+    elif isinstance(leaf, tuple):
+        way_out = "; give a dict with a name for each part instead of a tuple"
+    raise SampleError(f"{owner}: {text(path)} must be an array or a tensor, got {type(leaf).__name__}{way_out}")
 
 
 def _has_a_tensor_dtype(dtype: np.dtype[Any]) -> bool:

@@ -15,7 +15,7 @@ from storages.core.kernels import insert as kernel
 from storages.core.kernels.array_layout import can_describe
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.memory import ADDRESS, DESCRIBED, KIND, LENGTHS, MOST_AXES, data_address, describe, kind_of
-from storages.transition import DONE, DONE2, IREW, OBS, OBS2, REW, TRUNC2, Array, Sample
+from storages.transition import ACT, DONE, DONE2, IREW, IVAL, LOGP, OBS, OBS2, REW, TRUNC2, VAL, Array, Sample
 
 
 class Slice(NamedTuple):
@@ -56,7 +56,7 @@ class Inlet:
                 self._stacks.append((path, column, source))
                 continue
             self._names_aside.append(text(path) if column.successor else None)
-            float_bytes = column.data.itemsize if must_be_finite(path, column.data.dtype) else 0
+            float_bytes = _float_bytes(column.data.dtype) if must_be_finite(path, column.data.dtype) else 0
             address, stride = data_address(column.data), column.data.strides[1]
             fields.append((address, stride, column.width, source, follower, float_bytes, 0))
         self._keys, self._names = len({path[0] for path in layout}), [path[1:] for path in self._paths]
@@ -253,4 +253,12 @@ class Inlet:
 
 def must_be_finite(path: Path, dtype: np.dtype[np.generic]) -> bool:
     """Whether NaN and infinity are refused in a leaf, unless they are allowed."""
-    return path[0] in (REW, IREW, OBS, OBS2) and dtype.kind == "f"
+    return path[0] in _FINITE and dtype.kind in "fc"
+
+
+def _float_bytes(dtype: np.dtype[Any]) -> int:
+    """Bytes of the floats that numbers are, or that complex ones are pairs of."""
+    return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+
+
+_FINITE = frozenset({OBS, OBS2, ACT, REW, IREW, VAL, IVAL, LOGP})

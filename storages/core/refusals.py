@@ -18,7 +18,7 @@ def refuse_nonfinite(arrays: Mapping[Path, Array], step: int, owner: str) -> Non
     """Of a step (E, ...).
 
     Raises:
-        SampleError: a reward or an observation holds NaN or infinity.
+        SampleError: an observation, an action, a reward or a value holds NaN or infinity.
     """
     for path, array in arrays.items():
         if must_be_finite(path, array.dtype) and not _finite(array):
@@ -34,7 +34,7 @@ def refuse_nonfinite_replacement(path: Path, values: Array, start: int, owner: s
     """Of values (steps, E, ...) that are to replace those of a leaf from the ``start``-th oldest step on.
 
     Raises:
-        SampleError: they are rewards or observations and hold NaN or infinity.
+        SampleError: they are observations, actions, rewards or values and hold NaN or infinity.
     """
     if must_be_finite(path, values.dtype) and not _finite(values):
         step, *position = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
@@ -81,6 +81,7 @@ def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> di
         depths: dict[Path, int] = {(OBS, name): depth for name, depth in frames.items()}
     else:
         depths = dict.fromkeys(observations, frames)
+    depths = {path: depth for path, depth in depths.items() if depth}
     for path, depth in depths.items():
         if path not in layout:
             raise SampleError(
@@ -92,10 +93,11 @@ def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> di
                 f"{owner}: {text(path)} is to be a stack of {depth} frames, but its shape is "
                 f"{layout[path].shape}; {_NO_STACKS}"
             )
-    return depths
+    # A stack of one frame is a whole observation.
+    return {path: depth for path, depth in depths.items() if depth > 1}
 
 
 def _finite(array: Array) -> bool:
-    if array.dtype.itemsize < 4 or array.dtype.itemsize > 8:
+    if array.dtype not in (np.float32, np.float64):
         return bool(np.isfinite(array).all())
     return bool(all_finite(np.ascontiguousarray(array).ravel()))

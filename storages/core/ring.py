@@ -24,6 +24,7 @@ from storages.core.fields import (
     LeafLayout,
     Path,
     SampleError,
+    converted,
     first_layout,
     fit,
     nest,
@@ -33,7 +34,7 @@ from storages.core.inlet import Slice
 from storages.core.live_rows import LiveRows
 from storages.core.part import ENDED, Name, Part
 from storages.core.refusals import depths_of, refuse_nonfinite, refuse_nonfinite_replacement, refuse_what_is_no_stack
-from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SUCCESSORS, TRUNC2, Array, Sample
+from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SCALARS, SUCCESSORS, TRUNC2, Array, Sample
 
 
 class Ring(LiveRows):
@@ -43,10 +44,11 @@ class Ring(LiveRows):
         size: live steps that fit.
         owner: the storage's name, for errors.
         num_envs: environments in a step; the first sample says so where None.
-        allow_nonfinite: accept NaN and infinity in rewards and observations.
+        allow_nonfinite: accept NaN and infinity.
         in_records: whether batches are made of transitions from anywhere, rather than of whole columns.
         stacked_frames: how many of the last frames an observation is a stack of, 0 where it is none; for a dict
             observation a number for all of its leaves, or one for some by name.
+        computed: fields that are computed from the others, and that no sample may have.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Ring(LiveRows):
         allow_nonfinite: bool = False,
         in_records: bool = True,
         stacked_frames: int | Mapping[str, int] = 0,
+        computed: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(size, num_envs)
         self.owner = owner
@@ -64,6 +67,7 @@ class Ring(LiveRows):
         self.layout: Layout = {}
         self._in_records = in_records
         self._stacked_frames = stacked_frames
+        self._computed = computed
         self._columns = _no_columns()
         self._ended: NDArray[np.bool_] = np.empty((0,), np.bool_)
         self._set_rows()
@@ -174,6 +178,8 @@ class Ring(LiveRows):
                 f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}"
             )
         column, layout = columns[path], columns[path].layout
+        if path[0] in SCALARS and values.dtype.kind in "biu":
+            values = converted(values, path, layout.dtype, self.owner)
         if values.shape[1:] != (self.envs, *layout.shape) or values.dtype != layout.dtype:
             shape = ", ".join(map(str, ("steps", self.envs, *layout.shape)))
             raise SampleError(
@@ -428,7 +434,7 @@ class Ring(LiveRows):
         return paths + [path for path in self.layout if path[0] in SUCCESSORS]
 
     def _layout_of(self, first_sample: Sample) -> tuple[Layout, int]:
-        layout, num_envs = first_layout(first_sample, self.owner)
+        layout, num_envs = first_layout(first_sample, self.owner, self._computed)
         if self.num_envs is not None and self.num_envs != num_envs:
             raise SampleError(f"{self.owner}: made for {self.num_envs} environments, the sample holds {num_envs}")
         return layout, num_envs

@@ -42,7 +42,7 @@ class EREBuffer(PERBuffer):
         directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
         durable: whether what is there survives a power cut as well as the death of the process.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     def __init__(

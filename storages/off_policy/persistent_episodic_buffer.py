@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from storages.core.fields import Path as FieldPath
-from storages.core.fields import leaves, nest
+from storages.core.fields import converted, leaves, nest
 from storages.core.inlet import Slice
 from storages.episodes import Episodes
 from storages.hyper_parameters import Count, InitialError, NonNegative, UnitIntervalOrSchedule
@@ -84,7 +84,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         read_only: only sample from what another process may be writing; :meth:`refresh` takes up what is new.
         ancestor: directory of another such buffer, whose episodes come before its own. They are read where they are,
             and not changed; episodes that are added there later are not seen here.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor"}
@@ -231,7 +231,12 @@ class PersistentEpisodicBuffer(EpisodicReplay):
                 f"{type(self).__name__}: an episode of {length} steps is longer than the {most} that fit; make it with "
                 f"a larger size or memory_bytes"
             )
-        kept = {path: column for path, column in columns.items() if path[0] not in (OBS2, RHS2)}
+        layout, owner = self._ring.layout, type(self).__name__
+        kept = {
+            path: converted(column, path, layout[path].dtype, owner)
+            for path, column in columns.items()
+            if path[0] not in (OBS2, RHS2)
+        }
         self._add(Recording.of_episode(kept, depths, dict(episode.facts)), None)
         self._inserted += length
 

@@ -63,7 +63,7 @@ class ReplayBuffer(JournalledStorage):
         directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
         durable: whether what is there survives a power cut as well as the death of the process.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     on_policy = False
@@ -136,20 +136,14 @@ class ReplayBuffer(JournalledStorage):
         INDICES are of the episodes in the order in which they were drawn.
 
         Raises:
-            EmptyStorageError: nothing is stored yet.
-            ValueError: a number is less than 1, or ``mini_batch_size`` None, which only on-policy storages can make
-                sense of.
+            EmptyStorageError: nothing is stored, now or when a batch is asked for.
+            ValueError: a number is no int from 1 on, or ``mini_batch_size`` None, which only on-policy storages can
+                make sense of.
         """
         self._refuse_if_empty()
         if mini_batch_size is None:
             raise ValueError(f"{type(self).__name__}: a replay buffer needs a mini_batch_size, got None")
-        for name, number in (
-            ("num_mini_batch", num_mini_batch),
-            ("mini_batch_size", mini_batch_size),
-            ("num_epochs", num_epochs),
-        ):
-            if number < 1:
-                raise ValueError(f"{type(self).__name__}: {name} must be at least 1, got {number}")
+        self._refuse_counts(num_mini_batch, mini_batch_size, num_epochs)
         updates = num_epochs * num_mini_batch
         return self._batches(mini_batch_size, updates)
 
@@ -170,6 +164,7 @@ class ReplayBuffer(JournalledStorage):
             for update in range(1, updates + 1):
                 # What another iterator has begun is drawn later than this.
                 self._ahead.take_back()
+                self._refuse_if_empty()
                 drawn = self._draw(self._choose(batch_size, update, updates), None)
                 sent = self._send(drawn)
                 self._count(drawn)
@@ -177,6 +172,7 @@ class ReplayBuffer(JournalledStorage):
             return
 
         def draw(update: int) -> Draw:
+            self._refuse_if_empty()
             before = self._generator.bit_generator.state
             return self._draw(self._choose(batch_size, update, updates), before)
 
@@ -191,7 +187,7 @@ class ReplayBuffer(JournalledStorage):
         layout = None if self.sequences is None else self._lay_out(rows.transitions, self.sequences)
         transitions = rows.transitions if layout is None else layout.transitions.ravel()
         goals = self._choose_goals(transitions, None if layout is None else layout.runs)
-        return Draw(rows, layout, transitions, goals, self.algorithm.gamma, before)
+        return Draw(rows, layout, transitions, goals, self._gamma, before)
 
     def _put_back(self, draw: Draw) -> None:
         self._generator.bit_generator.state = draw.before

@@ -18,7 +18,7 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         size: steps of a rollout; ``size * num_envs`` transitions.
         gae_lambda: 0 trusts the value function (one-step errors), 1 the rewards (whole returns).
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     def __init__(
@@ -46,5 +46,5 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         ends: NDArray[np.bool_],
     ) -> None:
         returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
-        generalized_advantages(rewards, values, next_values, ends, self.algorithm.gamma, self.gae_lambda, advantages)
+        generalized_advantages(rewards, values, next_values, ends, self._gamma, self.gae_lambda, advantages)
         np.add(advantages, values, out=returns)

@@ -13,8 +13,9 @@ from storages.core.kernels.returns import discounted_returns
 from storages.core.sequences import in_time
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
+from storages.on_policy.answers import checked_answer
 from storages.storage import Discounting, Environments, Storage, ValueFunction
-from storages.transition import ADV, DONE2, OBS2, RET, REW, RHS, RHS2, VAL, Batch, Sample
+from storages.transition import ADV, DONE, DONE2, OBS2, RET, REW, RHS, RHS2, VAL, Batch, Sample
 
 
 class VanillaOnPolicyBuffer(Storage):
@@ -26,10 +27,11 @@ class VanillaOnPolicyBuffer(Storage):
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     on_policy = True
+    computed_fields = frozenset({RET, ADV})
     unchangeable = frozenset({"size", "sequence_length"})
 
     def __init__(
@@ -59,6 +61,7 @@ class VanillaOnPolicyBuffer(Storage):
 
         Raises:
             EmptyStorageError: nothing is stored yet.
+            ValueError: the actor's answer is not one finite number for each observation; nothing was made.
         """
         self._refuse_if_empty()
         values = self._ring.rollout(VAL)[..., 0]
@@ -86,7 +89,7 @@ class VanillaOnPolicyBuffer(Storage):
         ends: NDArray[np.bool_],
     ) -> None:
         returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
-        discounted_returns(rewards, next_values, ends, self.algorithm.gamma, returns)
+        discounted_returns(rewards, next_values, ends, self._gamma, returns)
         np.subtract(returns, values, out=advantages)
 
     def generate_batches(
@@ -95,30 +98,33 @@ class VanillaOnPolicyBuffer(Storage):
         """Every transition once an epoch, in random order, in ``num_mini_batch`` batches as equal as can be.
 
         Where hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
-        before the first step, DONE where memory starts anew.
+        before the first step, DONE where memory starts anew: with an episode, and where the rollout goes on with
+        another stream of experience, as after slices of several workers.
 
         Args:
             num_mini_batch: batches an epoch.
-            mini_batch_size: None; a rollout's size and the number of batches say it already.
+            mini_batch_size: None, or what the rollout's size divided by the number of batches is, without remainder.
             num_epochs: times that every transition is used.
 
         Raises:
-            EmptyStorageError: nothing is stored yet.
-            RuntimeError: ``before_gradients`` was not called since what is stored last changed.
-            ValueError: the rollout does not divide into so many batches, or not of that size.
+            EmptyStorageError: nothing is stored, now or when a batch is asked for.
+            RuntimeError: ``before_gradients`` was not called since what is stored last changed, or what is stored
+                changed since the call, which a batch asked for then says.
+            ValueError: a number is no int from 1 on, or the rollout does not divide into so many batches, or not of
+                that size.
         """
         self._refuse_if_empty()
-        if not self._ring.has_computed(RET):
-            raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
-        if not 1 <= num_mini_batch <= len(self):
+        self._refuse_counts(num_mini_batch, mini_batch_size, num_epochs)
+        self._refuse_without_returns()
+        if num_mini_batch > len(self):
             raise ValueError(f"{type(self).__name__}: {len(self)} transitions make no {num_mini_batch} batches")
-        if mini_batch_size not in (None, len(self) // num_mini_batch):
+        if mini_batch_size is not None and num_mini_batch * mini_batch_size != len(self):
             raise ValueError(
-                f"{type(self).__name__}: {len(self)} transitions in {num_mini_batch} batches make "
-                f"{len(self) // num_mini_batch} each, not mini_batch_size={mini_batch_size}; leave it None"
+                f"{type(self).__name__}: {len(self)} transitions make no {num_mini_batch} batches of "
+                f"mini_batch_size={mini_batch_size}; leave mini_batch_size None, which makes them as equal as can be"
             )
         if (RHS,) not in self._ring.layout:
-            return self._epochs(num_mini_batch, num_epochs)
+            return self._epochs(num_mini_batch, num_epochs, self._rollout)
         length = self.sequence_length or self._ring.live_steps
         if self._ring.live_steps % length or num_mini_batch > len(self) // length:
             raise ValueError(
@@ -126,26 +132,58 @@ class VanillaOnPolicyBuffer(Storage):
                 f"{num_mini_batch} batches of sequences of {length} steps; choose another sequence_length, or fewer "
                 f"batches"
             )
-        return self._epochs_of_sequences(num_mini_batch, num_epochs)
+        return self._epochs_of_sequences(num_mini_batch, num_epochs, self._rollout)
 
-    def _epochs(self, num_mini_batch: int, num_epochs: int) -> Iterator[Batch]:
+    def _epochs(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
         ring, envs = self._ring, self.num_envs
         for _ in range(num_epochs):
+            self._refuse_another_rollout(rollout)
             parts = samplers.permuted(self._generator, ring.oldest * envs, ring.steps * envs, num_mini_batch)
             for transitions in parts:
+                self._refuse_another_rollout(rollout)
                 yield to_batch(ring.gather(transitions), self.device)
 
-    def _epochs_of_sequences(self, num_mini_batch: int, num_epochs: int) -> Iterator[Batch]:
+    def _epochs_of_sequences(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
+        self._refuse_another_rollout(rollout)
         ring, envs = self._ring, self.num_envs
         length = self.sequence_length or ring.live_steps
         pieces = ring.live_steps // length
         starts = ((ring.oldest + length * np.arange(pieces))[:, None] * envs + np.arange(envs)).ravel()
+        begins = self._begins()
         for _ in range(num_epochs):
             for chosen in np.array_split(self._generator.permutation(starts), num_mini_batch):
+                self._refuse_another_rollout(rollout)
                 transitions = np.arange(length)[:, None] * envs + chosen
                 fields = ring.gather(transitions.ravel(), self._keys_of_steps())
                 batch = {key: in_time(value, transitions.shape) for key, value in fields.items()}
+                # The memory before the first step is given, whichever stream it is of.
+                batch[DONE][1:] = np.maximum(batch[DONE][1:], begins[transitions[1:] - ring.oldest * envs])
                 yield to_batch(batch | ring.gather(chosen, {RHS}), self.device)
+
+    def _begins(self) -> NDArray[np.float32]:
+        """(T * E, 1): 1 where a step of the rollout does not continue the step before it."""
+        broken = self._ring.broken()
+        begins = np.zeros(broken.shape, np.float32)
+        begins[1:] = broken[:-1]
+        return begins.reshape(-1, 1)
+
+    @property
+    def _rollout(self) -> tuple[int, int]:
+        """The first step of the rollout, and the step after its last."""
+        return self._ring.oldest, self._ring.steps
+
+    def _refuse_another_rollout(self, rollout: tuple[int, int]) -> None:
+        self._refuse_if_empty()
+        self._refuse_without_returns()
+        if self._rollout != rollout:
+            raise RuntimeError(
+                f"{type(self).__name__}: another rollout is stored since these batches were begun; call "
+                f"generate_batches() again"
+            )
+
+    def _refuse_without_returns(self) -> None:
+        if not self._ring.has_computed(RET):
+            raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
 
     def _keys_of_steps(self) -> set[str]:
         return {path[0] for path in self._ring.layout} - {RHS, RHS2} | {RET, ADV}
@@ -166,5 +204,6 @@ class VanillaOnPolicyBuffer(Storage):
             done = torch.zeros((len(transitions), 1), device=self.device)
             with torch.no_grad():
                 estimated = self.actor.value(followed[OBS2], followed.get(RHS2), done)
-            next_values[unknown] = estimated.cpu().numpy()[:, 0]
+            shape, owner = (len(transitions), 1), type(self).__name__
+            next_values[unknown] = checked_answer(estimated, shape, "actor.value", owner, self.allow_nonfinite)
         return next_values

@@ -9,6 +9,7 @@ from storages.core.kernels.returns import vtrace
 from storages.core.sequences import in_time
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count, Positive, UnitInterval
+from storages.on_policy.answers import checked_answer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, PolicyEvaluation
 from storages.transition import ACT, ADV, DONE, LOGP, OBS, RET, REW, RHS, Sample
@@ -27,7 +28,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         c_bar: truncation level of the weight of what follows: how fast it does.
         trace_lambda: 0 trusts the value function, 1 the rewards.
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        allow_nonfinite: keep NaN and infinity in rewards and observations instead of refusing them.
+        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     actor: PolicyEvaluation
@@ -66,6 +67,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
 
         Raises:
             EmptyStorageError: nothing is stored yet.
+            ValueError: the actor's answers are not one finite number for each observation; nothing was made.
         """
         self._refuse_if_empty()
         ring = self._ring
@@ -80,7 +82,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
             next_values,
             ring.broken(),
             ratios,
-            self.algorithm.gamma,
+            self._gamma,
             self.rho_bar,
             self.c_bar,
             self.trace_lambda,
@@ -101,11 +103,17 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
             shape = (part.stop - part.start, envs)
             seen = ring.gather(transitions, {OBS, DONE, ACT, LOGP})
             fields = {key: in_time(value, shape) for key, value in seen.items()}
+            if remembers:
+                # Another stream of experience does not continue the memory of the one before it.
+                fields[DONE] = np.maximum(fields[DONE], self._begins().reshape(*shape, 1))
             batch = to_batch(fields | ring.gather(transitions[:envs], {RHS}), self.device)
             with torch.no_grad():
-                log_probs, estimates = self.actor.evaluate_actions(batch[OBS], batch.get(RHS), batch[DONE], batch[ACT])
-            ratios[part] = (log_probs - batch[LOGP]).exp().cpu().numpy()[..., 0]
-            values[part] = estimates.cpu().numpy()[..., 0]
+                answers = self.actor.evaluate_actions(batch[OBS], batch.get(RHS), batch[DONE], batch[ACT])
+            log_probs, values[part] = (
+                checked_answer(answer, (*shape, 1), "actor.evaluate_actions", type(self).__name__, self.allow_nonfinite)
+                for answer in answers
+            )
+            ratios[part] = np.exp(log_probs - seen[LOGP].reshape(shape))
         return ratios, values
 
 
