@@ -70,11 +70,14 @@ class Part:
         pieces = self.arrays[Name(role, leaf)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
-    @property
-    def reaching_back(self) -> int:
-        """How many of the first rows have stacks of frames that reach to rows before the first."""
-        reach = (np.arange(len(self))[:, None] < self.array(*name) for name in self.arrays if name.role == BEFORE)
-        return max((int(np.flatnonzero(rows.any(axis=1)).max(initial=-1)) + 1 for rows in reach), default=0)
+    def first_whole(self, since: int) -> int:
+        """Number of the row from which on no stack of frames reaches to rows before ``since``."""
+        numbers = np.arange(self.first, self.steps)[:, None]
+        reach = (numbers - since < self.array(*name) for name in self.arrays if name.role == BEFORE)
+        return max(
+            (self.first + int(np.flatnonzero(rows.any(axis=1)).max(initial=-1)) + 1 for rows in reach),
+            default=self.first,
+        )
 
     def numbered(self, first: int, since: int) -> "Part":
         """The part under other numbers."""

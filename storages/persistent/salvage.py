@@ -1,5 +1,6 @@
 """Dropping what is damaged in a directory, and keeping the rest."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.part import ERRORS, Name, Part
+from storages.core.part import ERRORS, TAKEN, Name, Part
+from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
@@ -105,6 +107,7 @@ class _Rest:
         self._manifest = manifest
         self._errors = Errors(manifest.size, manifest.num_envs)
         self._runs: list[_Run] = []
+        self._apart: _Apart | None = None
         self._newest: Block | None = None
         self._oldest_there = 0
         """The first step that the logs hold of what is live."""
@@ -114,25 +117,26 @@ class _Rest:
     def take(self, steps: Segments, errors: Segments) -> list[str]:
         """Take up all blocks that are whole; returns what is not, in words."""
         dropped, changes = _changes(errors)
-        intact, told = not dropped, [change.commit for change in changes]
+        intact, told = not dropped, [change.block.commit for change in changes]
         missing: list[int] = []
-        gap, end, expected = False, 0, 0
+        gap, end, before = False, 0, None
         for segment, found in steps.everything():
             if isinstance(found, Flaw):
                 dropped.append(steps.told(segment, found, end))
                 gap = True
                 continue
             block = found.block
-            if expected and block.commit != expected and not gap:
-                dropped.append(
-                    f"{steps.path(segment)} does not follow: a file with steps {end} to {block.first} is gone"
-                )
+            if before is not None and not gap and (reason := _why_apart(before, found, end)):
+                dropped.append(f"{steps.path(segment)} does not follow: {reason}")
                 gap = True
-            gap = not self._put(part_of(block), apart=gap)
-            end, expected = block.steps, block.commit + 1
-            while changes and changes[0].commit <= block.commit:
-                self._errors.change(changes[0], self._now(numbers_in(changes[0])))
-                changes.pop(0)
+            self._put(part_of(block), apart=gap)
+            gap, end, before = False, block.steps, found
+            while changes and changes[0].block.commit <= block.commit:
+                change = changes.pop(0)
+                if change.block.commit < block.commit or change.checksum == block.facts["errors"]:
+                    self._errors.change(change.block, self._now(numbers_in(change.block)))
+                else:
+                    told.remove(block.commit)
             if Name(ERRORS) in block.arrays and block.commit not in told and block.commit > min(told, default=0):
                 missing.append(block.commit)
             self._newest = block
@@ -141,52 +145,65 @@ class _Rest:
             dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
         if missing and intact:
             dropped.append(f"{errors.path(0).parent}: errors of commits {missing[0]} to {missing[-1]} are gone")
-        self._last_number = max([expected - 1, *told, *steps.numbers(), *errors.numbers()])
+        last = 0 if before is None else before.block.commit
+        self._last_number = max([last, *told, *steps.numbers(), *errors.numbers()])
         self.dropped_anything = bool(dropped)
         return dropped
 
-    def _put(self, part: Part, apart: bool) -> bool:
-        """Take up some rows; whether what follows them in the log may follow them here."""
+    def _put(self, part: Part, apart: bool) -> None:
+        """Take up some rows, ``apart`` from those before them where there is a gap."""
         if part.begins or not self._runs:
             self._oldest_there = part.first
         if part.begins:
-            self._runs = [_Run(part.first, self.ring.steps)]
+            self._runs, self._apart = [_Run(part.first, self.ring.steps)], None
         elif apart or not self._runs:
-            return self._put_apart(part)
+            self._apart = _Apart(self._manifest.ring("repair"), part.first)
+        if self._apart is not None and self._apart.whole_without_it(part):
+            self._apart = None
+        if self._apart is None:
+            self._put_behind(part)
+        else:
+            self._put_apart(part, self._apart)
+
+    def _put_behind(self, part: Part) -> None:
         run = self._runs[-1]
         run.end = part.steps
         first = run.now + part.first - run.first
-        part = part.numbered(first, first if part.begins else self.ring.first)
+        since = first if part.begins else max(self.ring.first, self._step_now(part.since))
+        part = part.numbered(first, since)
         self.ring.put(part)
         self._put_errors(part)
-        return True
 
-    def _put_apart(self, part: Part) -> bool:
-        """Insert what is whole without the rows before it, which are lost."""
-        alone, whole = self._manifest.ring("repair"), part.first + part.reaching_back
-        if whole == part.steps:
-            return False
-        alone.put(part)
-        broken = alone.broken()[-len(part) :]
-        self.ring.break_off()
-        self._runs.append(_Run(whole, self.ring.steps))
-        for step in range(whole, part.steps):
-            sample = alone.gather(np.arange(step * alone.envs, (step + 1) * alone.envs))
+    def _put_apart(self, part: Part, apart: "_Apart") -> None:
+        """Insert those rows step by step whose stacks reach to no row that is lost."""
+        first = self.ring.steps
+        if apart.first is None or apart.broken_before(part):
+            self.ring.break_off()
+        for step, sample, broken in apart.samples(part):
+            if apart.first is None:
+                apart.first = step
+                self._runs.append(_Run(step, self.ring.steps))
             self.ring.insert(sample)
-            ended = (sample[DONE2] + sample[TRUNC2])[:, 0] > 0
-            if (broken[step - part.first] & ~ended).any():
-                # Whatever the next step begins with.
+            if broken:
                 self.ring.break_off()
+        if apart.first is None:
+            return
         self._runs[-1].end = part.steps
+        self.ring.drop_before(max(self.ring.first, self._step_now(part.since)))
         if Name(ERRORS) in part.arrays:
-            errors = part.array(ERRORS)[part.reaching_back :]
-            first = self._runs[-1].now
+            errors = part.array(ERRORS)[len(part) - (self.ring.steps - first) :]
             self._put_errors(replace(part, first=first, steps=self.ring.steps, arrays={Name(ERRORS): (errors,)}))
-        return True
 
     def _put_errors(self, part: Part) -> None:
         if Name(ERRORS) in part.arrays:
             self._errors.put(part)
+
+    def _step_now(self, step: int) -> int:
+        """The number that a step has now, or the first one after it that is there."""
+        for run in self._runs:
+            if step < run.end:
+                return run.now + max(0, step - run.first)
+        return self.ring.steps
 
     def _now(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The numbers that transitions have now, -1 for those that are gone."""
@@ -227,13 +244,57 @@ class _Rest:
         errors.drop_before(number)
 
 
-def _changes(errors: Segments) -> tuple[list[str], list[Block]]:
+class _Apart:
+    """The rows since a gap, under their own numbers: those whose stacks of frames reach into the gap are left out.
+
+    Args:
+        ring: an empty one.
+        since: the first row after the gap.
+    """
+
+    def __init__(self, ring: Ring, since: int) -> None:
+        self._ring, self._since = ring, since
+        self._ended: NDArray[np.bool_] = np.ones(ring.envs, np.bool_)
+        self.first: int | None = None
+        """The first row that is whole; None as long as none was."""
+
+    def whole_without_it(self, part: Part) -> bool:
+        """Whether all rows are whole with those from :attr:`first` on."""
+        return self.first is not None and part.first_whole(self.first) == part.first
+
+    def samples(self, part: Part) -> Iterator[tuple[int, dict[str, Any], bool]]:
+        """Take up some rows; yields the whole ones, and whether something else than the next row follows each."""
+        ring = self._ring
+        ring.put(part)
+        for step in range(part.first_whole(self._since), part.steps):
+            sample = ring.gather(np.arange(step * ring.envs, (step + 1) * ring.envs))
+            self._ended = (sample[DONE2] + sample[TRUNC2])[:, 0] > 0
+            yield step, sample, bool((ring.broken_after(step) & ~self._ended).any())
+
+    def broken_before(self, part: Part) -> bool:
+        """Whether a part says that it does not continue the row before it, which did not know it yet."""
+        told = part.array(TAKEN)
+        return len(told) > len(part) and bool((told[0] & ~self._ended).any())
+
+
+def _why_apart(before: Found, found: Found, end: int) -> str | None:
+    block = found.block
+    if block.commit != before.block.commit + 1:
+        return f"a file with steps {end} to {block.first} is gone"
+    if block.facts["after"] != before.checksum:
+        return f"commit {block.commit} was made after another commit {before.block.commit}"
+    return None
+
+
+def _changes(errors: Segments) -> tuple[list[str], list[Found]]:
     """What is damaged in the log of errors, in words, and the rest."""
-    dropped, changes, end = [], [], 0
+    dropped: list[str] = []
+    changes: list[Found] = []
+    end = 0
     for segment, found in errors.everything():
         if isinstance(found, Flaw):
             dropped.append(errors.told(segment, found, end).replace("where steps", "where errors of steps"))
         else:
-            changes.append(found.block)
+            changes.append(found)
             end = found.block.steps
     return dropped, changes

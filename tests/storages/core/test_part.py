@@ -85,5 +85,5 @@ def test_rows_lie_in_one_place_or_go_round_the_end(first: int, end: int, places:
 def test_stacks_that_reach_back_to_rows_before_a_part_are_counted() -> None:
     before = np.array([[2, 0], [2, 1], [2, 2], [0, 2]], np.uint8)
     arrays = {Name(BEFORE, ("Observation",)): (before,)}
-    assert Part(10, 14, False, 0, arrays).reaching_back == 2
-    assert Part(10, 14, False, 0, {}).reaching_back == 0
+    assert Part(10, 14, False, 0, arrays).first_whole(10) == 12
+    assert Part(10, 14, False, 0, {}).first_whole(10) == 10

@@ -287,3 +287,52 @@ def test_what_cannot_be_repaired_is_left_as_it_is(tmp_path: Path) -> None:
         repair(tmp_path / "kept")
     pair.close()
     assert str(repair(tmp_path / "kept")) == "nothing is damaged; 3 steps are there"
+
+
+@pytest.mark.parametrize("kind", ["frames", "dict of frames"])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_stack_reaches_across_a_gap_before_commits_of_a_few_steps(seed: int, kind: str, tmp_path: Path) -> None:
+    random, envs = np.random.default_rng(seed), environments(kind, 2)
+    stream, samples = Stream(2, kind, True, np.random.default_rng(seed)), []
+    storage = made("plain", tmp_path, envs, size=SIZE, commit_every=1000)
+    for step in range(30):
+        sample = map_leaves(stream.step(), np.array) | {REW: np.full((2, 1), step, np.float32)}
+        storage.insert_transition(sample)
+        samples.append(sample)
+        if step in (9, 14) or (step > 14 and random.random() < 0.6):
+            storage.flush()
+    storage.close()
+    (path,) = tmp_path.glob("*.steps")
+    lost = damage(path, 2, -50)
+    assert (lost.first, lost.steps) == (10, 15)
+    repair(tmp_path)
+    storage = made("plain", tmp_path, envs, size=SIZE)
+    rows = storage.get_all_buffer_data()
+    numbers = rows[REW][:, 0, 0].int().tolist()
+    assert numbers[:10] == list(range(10))
+    assert set(range(17, 30)) <= set(numbers[10:]) <= set(range(15, 30))
+    for row, step in enumerate(numbers):
+        for env in range(2):
+            assert_row_equal(map_leaves(rows, lambda leaf, row=row: leaf[row]), env, samples[step], env)
+    assert storage.ring.broken()[9].all()
+    storage.close()
+
+
+def test_steps_before_a_reset_do_not_come_back_when_the_commit_after_it_is_lost(tmp_path: Path) -> None:
+    pair = Pair("plain", tmp_path, size=SIZE, commit_every=1000)
+    pair.insert(6)
+    pair.kept.flush()
+    for storage in (pair.kept, pair.twin):
+        storage.reset()
+    pair.insert(4)
+    pair.kept.flush()
+    pair.insert(5)
+    pair.close()
+    (path,) = tmp_path.glob("*.steps")
+    found = [one for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    for place in reversed([place for place, one in enumerate(found) if place and one.block.facts["begins"]]):
+        damage(path, place, -50)
+    assert repair(tmp_path).steps == 5
+    storage = made("plain", tmp_path, size=SIZE)
+    assert np.array_equal(rows_of(storage)[REW], rows_of(pair.twin)[REW][4:])
+    storage.close()
