@@ -3,8 +3,9 @@
 A *transition* is what one environment step adds. A *step* holds one transition for each of ``E`` environments, so the
 shapes below are those of a step; a batch of ``B`` transitions has ``B`` in the place of ``E``. Scalars keep their
 trailing axis of one. Flags (:data:`FLAGS`) may come in as any numeric or boolean type, take one byte each in a storage
-and leave it as float32, ready to be multiplied with. Whole numbers in the other scalars (:data:`SCALARS`), such as
-rewards, are kept as float32, because batches hold their discounted sums. Every other dtype is kept as it came.
+and leave it as float32, ready to be multiplied with. Whole numbers and half precision (float16, bfloat16) in the other
+scalars (:data:`SCALARS`), such as rewards, are kept as float32, because batches hold their discounted sums. Every other
+dtype is kept as it came.
 """
 
 from collections.abc import Mapping

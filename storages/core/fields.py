@@ -126,7 +126,12 @@ def _stored_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which a leaf is stored that comes as another."""
     if path[0] in FLAGS:
         return np.dtype(np.bool_)
-    return np.dtype(np.float32) if path[0] in SCALARS and dtype.kind in "biu" else dtype
+    return np.dtype(np.float32) if becomes_single(path, dtype) else dtype
+
+
+def becomes_single(path: Path, dtype: np.dtype[Any]) -> bool:
+    """Whether a leaf of a dtype is stored as float32, because batches hold its sums."""
+    return path[0] in SCALARS and (dtype.kind in "biu" or dtype == np.float16)
 
 
 def _first_axis_of(leaf: object) -> int:
@@ -175,7 +180,7 @@ def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path,
 
 
 def converted(array: Array, path: Path, dtype: np.dtype[Any], owner: str) -> Array:
-    """An array in the dtype in which its leaf is stored: flags as booleans, whole rewards and values as floats.
+    """An array in the dtype in which its leaf is stored: flags as booleans, whole or half precise rewards as floats.
 
     Raises:
         SampleError: it is of another dtype.
@@ -185,7 +190,7 @@ def converted(array: Array, path: Path, dtype: np.dtype[Any], owner: str) -> Arr
     if path[0] in FLAGS:
         flags: Array = array != 0
         return flags
-    if path[0] in SCALARS and array.dtype.kind in "biu":
+    if becomes_single(path, array.dtype):
         return array.astype(dtype)
     raise SampleError(f"{owner}: {text(path)} had dtype {dtype} in the first sample, now it has {array.dtype}")
 
@@ -193,11 +198,14 @@ def converted(array: Array, path: Path, dtype: np.dtype[Any], owner: str) -> Arr
 def as_array(leaf: object, path: Path, owner: str) -> Array:
     """A leaf as a numpy array, without a copy where it is one or lies in the CPU's memory."""
     if isinstance(leaf, torch.Tensor):
+        if leaf.dtype == torch.bfloat16 and path[0] in SCALARS:
+            leaf = leaf.float()
         try:
             return leaf.detach().cpu().numpy()
         except TypeError:
             raise SampleError(
-                f"{owner}: {text(path)} must have a dtype that arrays have too, got {leaf.dtype}"
+                f"{owner}: {text(path)} must have a dtype that arrays have too, got {leaf.dtype}; .float() makes it "
+                f"float32"
             ) from None
     if isinstance(leaf, np.ma.MaskedArray):
         raise SampleError(f"{owner}: {text(path)} is a masked array; give it values with filled()")

@@ -24,6 +24,7 @@ from storages.core.fields import (
     LeafLayout,
     Path,
     SampleError,
+    becomes_single,
     converted,
     first_layout,
     fit,
@@ -34,7 +35,7 @@ from storages.core.inlet import Slice
 from storages.core.live_rows import LiveRows
 from storages.core.part import ENDED, Name, Part
 from storages.core.refusals import depths_of, refuse_nonfinite, refuse_nonfinite_replacement, refuse_what_is_no_stack
-from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SCALARS, SUCCESSORS, TRUNC2, Array, Sample
+from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SUCCESSORS, TRUNC2, Array, Sample
 
 
 class Ring(LiveRows):
@@ -178,7 +179,7 @@ class Ring(LiveRows):
                 f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}"
             )
         column, layout = columns[path], columns[path].layout
-        if path[0] in SCALARS and values.dtype.kind in "biu":
+        if becomes_single(path, values.dtype):
             values = converted(values, path, layout.dtype, self.owner)
         if values.shape[1:] != (self.envs, *layout.shape) or values.dtype != layout.dtype:
             shape = ", ".join(map(str, ("steps", self.envs, *layout.shape)))

@@ -22,7 +22,7 @@ class NStepReplayBuffer(ReplayBuffer):
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
-        n_step: rewards in a return.
+        n_step: rewards in a return; `sys.maxsize` sums them up to the end of the episode.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.

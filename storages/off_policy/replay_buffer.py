@@ -115,6 +115,8 @@ class ReplayBuffer(JournalledStorage):
             raise ValueError(
                 f"{cls.__name__}: size must be at least {needed} for {sequences} to begin anywhere, got {size}"
             )
+        if isinstance(sequences, Sequences) and size < sequences.burn_in:
+            raise ValueError(f"{cls.__name__}: size must be at least burn_in={sequences.burn_in}, got {size}")
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
@@ -225,14 +227,15 @@ class ReplayBuffer(JournalledStorage):
 
     def _lay_out(self, first: NDArray[np.int64], sequences: Sequences | Episodes) -> Layout | Packing:
         """The steps of the sequences or episodes that begin with some transitions (B,)."""
+        beyond = min(self.n_step, self._ring.size) - 1
         if isinstance(sequences, Sequences):
-            return laid_out(self._ring, first, sequences, self.n_step - 1)
+            return laid_out(self._ring, first, sequences, beyond)
         assert self._starts is not None
         lengths = self._starts.lengths(first)
         if sequences.packed:
             return packing_of(self._ring, first, lengths)
         # Windows do not reach beyond an episode, only beyond a piece of one.
-        lead_out = 0 if sequences.longest is None else self.n_step - 1
+        lead_out = 0 if sequences.longest is None else beyond
         return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
 
     def _fields_of_steps(self, draw: Draw, layout: Layout | Packing) -> dict[str, Any]:
