@@ -14,7 +14,7 @@ from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError, DamagedCheckpointError
 from pytorchrl.experiments.composition import differences, misfit_named, scheme_from_config
-from pytorchrl.experiments.continuation import how_to_continue, resume_command
+from pytorchrl.experiments.continuation import classes_of_the_script, how_to_continue, resume_command
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.training_metrics import TrainingMetrics
@@ -65,6 +65,7 @@ class Learner:
     ) -> None:
         folder = RunFolder(log_dir)
         config = scheme.config | _settings(target_steps, log_to, log_every, keep_checkpoints)
+        config |= {"own_classes": classes_of_the_script(scheme.factories)}
         folder.refuse_a_run()
         writers = make_writers(log_to, folder.path, config)
         if folder.create(config):

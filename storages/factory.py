@@ -8,6 +8,7 @@ and its default are read from there.
 
 import difflib
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -162,4 +163,5 @@ def signature_text(declared: Mapping[str, inspect.Parameter]) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, type) or (isinstance(value, Callable) and hasattr(value, "__name__")):  # type: ignore[arg-type]
         return str(value.__name__)
-    return repr(value)
+    # The same in every process.
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import DeviceError, find_device
+from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
@@ -32,6 +35,7 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
         CompositionError: it names a class that is not there, or holds a function, which has no plain form.
     """
     _refuse_to_import(config, _WAY_OUT)
+    _refuse_classes_of_a_script(config, _WAY_OUT)
     test_envs = config["test_envs"]
     try:
         device = find_device(config["device"])
@@ -62,7 +66,8 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     """
     folder = RunFolder(run)
     config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
-    _refuse_to_import(config, "only a scheme that is made in a script can use it")
+    for refuse in (_refuse_to_import, _refuse_classes_of_a_script):
+        refuse(config, "only a scheme that is made in a script can use it")
     if envs_factory is None:
         envs_factory = _made(config["test_envs"] or config["train_envs"])
         alone = envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"}
@@ -114,15 +119,27 @@ def _refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
         env = envs["hyper_parameters"].get("env")
         if isinstance(env, str) and ":" in env:
             raise CompositionError(f"env {env!r} would import a module named by a file; {way_out}")
+        if isinstance(env, str):
+            try:
+                find_registered(env)
+            except gym.error.Error as error:
+                raise CompositionError(f"env {env!r} is not registered here; {way_out}") from error
         for wrapper in envs["hyper_parameters"].get("wrappers", ()):
             name, *arguments = [wrapper] if isinstance(wrapper, str) else wrapper
-            if name in _WRITE_FILES:
+            if name in WRITE_FILES:
                 raise CompositionError(f"the wrapper {name} would write where a file says: {arguments}; {way_out}")
 
 
-_WRITE_FILES = frozenset({"RecordVideo"})
+WRITE_FILES = frozenset({"RecordVideo"})
 """Wrappers of gymnasium that write into a folder that they are told."""
 _WAY_OUT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
+
+
+def _refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
+    """Refuse a class that only a script defines, although one of the toolkit's may have its name."""
+    for name in config.get("own_classes", ()):
+        if not any(cls.__name__ == name and not is_ours(cls) for cls in _subclasses(Component)):
+            raise CompositionError(f"the run was composed with the class {name} of a script; {way_out}")
 
 
 def _made(config: Any) -> Any:
@@ -156,6 +173,11 @@ def class_named(name: str) -> type:
         reason = "is defined more than once" if candidates else "is not defined"
         raise CompositionError(f"the run was composed with the class {name}, which {reason} here; {_WAY_OUT}")
     return candidates.pop()
+
+
+def is_ours(cls: type) -> bool:
+    """Whether a class is one of the toolkit's, which every process has that resumes a run."""
+    return cls.__module__.partition(".")[0] in ("pytorchrl", "storages")
 
 
 def _subclasses(cls: type) -> Iterator[type]:

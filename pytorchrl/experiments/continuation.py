@@ -12,9 +12,8 @@ import gymnasium as gym
 
 from pytorchrl.agent.envs.other_packages import PACKAGES
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.experiments.composition import WRITE_FILES, is_ours
 from storages.factory import Factory, plain
-
-_OURS = frozenset({"pytorchrl", "storages"})
 
 
 def resume_command(folder: Path) -> str:
@@ -29,28 +28,32 @@ def how_to_continue(folder: Path, factories: Iterable[Factory[Any]]) -> str:
         return f"with\n  {resume_command(folder)}"
     return (
         f"in the script that defines {', '.join(parts)}, with the scheme made as before:\n"
-        f"  learner = Learner.resume({str(folder)!r}, scheme=scheme)\n"
+        f"  learner = prl.Learner.resume({str(folder)!r}, scheme=scheme)\n"
         f"  learner.run()"
     )
 
 
 def parts_of_the_script(factories: Iterable[Factory[Any]]) -> Iterator[str]:
-    """Names of classes, functions and environments that a process which runs no script of the user's does not have."""
+    """Names of classes, functions, environments and wrappers that the command cannot make without the user's script."""
     for factory in factories:
         yield from _of_the_script(factory)
-        env = factory.hyper_parameters.get("env") if issubclass(factory.cls, VecEnv) else None
+        if not issubclass(factory.cls, VecEnv):
+            continue
+        env = factory.hyper_parameters["env"]
         if isinstance(env, str) and _is_registered_by_the_script(env):
             yield f"the environment {env}"
+        names = [name[0] if isinstance(name, list | tuple) else name for name in factory.hyper_parameters["wrappers"]]
+        yield from (f"the wrapper {name}" for name in names if name in WRITE_FILES)
 
 
 def classes_of_the_script(factories: Iterable[Factory[Any]]) -> list[str]:
     """Names of the factories' classes that are not the toolkit's."""
-    return sorted({factory.name for factory in factories if not _is_ours(factory.cls)})
+    return sorted({factory.name for factory in factories if not is_ours(factory.cls)})
 
 
 def _of_the_script(value: Any) -> Iterator[str]:
     if isinstance(value, Factory):
-        if not _is_ours(value.cls):
+        if not is_ours(value.cls):
             yield value.name
         value = value.hyper_parameters
     if isinstance(value, Mapping):
@@ -62,13 +65,9 @@ def _of_the_script(value: Any) -> Iterator[str]:
     described = plain(value)
     if isinstance(described, Mapping):
         if "callable" in described:
-            yield str(described["callable"])
-        elif not _is_ours(type(value)):
+            yield str(described["callable"]).replace("<lambda>", "a lambda")
+        elif not is_ours(type(value)):
             yield type(value).__name__
-
-
-def _is_ours(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] in _OURS
 
 
 def _is_registered_by_the_script(env_id: str) -> bool:
@@ -79,7 +78,7 @@ def _is_registered_by_the_script(env_id: str) -> bool:
     entry = gym.spec(env_id).entry_point
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
     plugins = {plugin.module.partition(".")[0] for plugin in entry_points(group="gymnasium.envs")}
-    return module.partition(".")[0] not in {"gymnasium", *_OURS, *PACKAGES, *plugins}
+    return module.partition(".")[0] not in {"gymnasium", "pytorchrl", *PACKAGES, *plugins}
 
 
 def _python() -> str:

@@ -5,4 +5,4 @@ from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
 from pytorchrl.scheme.scheme import CompositionError, Scheme
 
-__all__ = ["CompositionError", "Episode", "Evaluation", "EvaluationStoppedError", "Scheme", "evaluate"]
+__all__ = ["CompositionError", "DeviceError", "Episode", "Evaluation", "EvaluationStoppedError", "Scheme", "evaluate"]

@@ -107,7 +107,7 @@ def test_a_run_resumed_after_a_step_that_failed_is_the_run_in_which_it_did_not(
     assert (
         f"The run is saved in {tmp_path / 'run'} as of {saved_at} of 240 steps; continue in the script that defines "
         f"FailsOnce, with the scheme made as before:\n"
-        f"  learner = Learner.resume('{tmp_path / 'run'}', scheme=scheme)\n  learner.run()"
+        f"  learner = prl.Learner.resume('{tmp_path / 'run'}', scheme=scheme)\n  learner.run()"
     ) in error.value.__notes__
     # Evaluations step environments, too.
     assert saved_at <= (fails - 1) // 2 * 2

@@ -83,4 +83,4 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_resume_also_where_it_reach
     # In another process the signal may come a step later.
     assert 33 <= stopped_at <= 35
     assert f"Stopped at {stopped_at} of 100 steps; continue in the script that defines SendsSignals" in finished.stdout
-    assert f"learner = Learner.resume('{tmp_path / 'run'}', scheme=scheme)" in finished.stdout
+    assert f"learner = prl.Learner.resume('{tmp_path / 'run'}', scheme=scheme)" in finished.stdout

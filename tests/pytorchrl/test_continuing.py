@@ -1,0 +1,201 @@
+"""What a run that was stopped prints does continue it, where it is typed."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.continuation import how_to_continue
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+PLAIN = """
+import sys
+import pytorchrl as prl
+from tests.support.compositions import dqn_scheme
+
+learner = prl.Learner(dqn_scheme(algorithm={"test_every": 0}), 10_000_000, sys.argv[1], log_every=10)
+learner.run()
+"""
+
+
+@pytest.mark.parametrize("log_dir", ["run", "runs of mine/it's $HOME"])
+def test_the_command_that_a_stopped_run_prints_continues_it(log_dir: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PLAIN, log_dir], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    while not (tmp_path / log_dir / "metrics.jsonl").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    stopped = re.fullmatch(r"Stopped at ([\d,]+) of 10,000,000 steps; continue with\n  (.*)\n", printed)
+    assert stopped is not None, printed
+    target = int(stopped[1].replace(",", "")) + 20
+    typed = f"{stopped[2]} --target-steps {target}"
+    finished = subprocess.run(
+        typed, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=ENVIRONMENT
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert f"{target:,} of {target:,} steps" in finished.stdout
+
+
+SCRIPT = """
+import functools, os, signal, sys
+import gymnasium
+import pytorchrl as prl
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
+
+
+class Mine(Counter):
+    steps = 0
+
+    def step(self, action):
+        Mine.steps += 1
+        if Mine.steps == 33 and not os.path.exists("my run/checkpoint.pt"):
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(action)
+
+
+def make(length):
+    return Mine(length=length)
+
+
+class Makes:
+    def __call__(self):
+        return Mine()
+
+
+class ReplayBuffer(prl.ReplayBuffer):
+    pass
+
+
+gymnasium.register("Mine-v0", entry_point=Mine)
+envs = {
+    "Mine": (Mine,),
+    "functools.partial(<function make>, length=4)": (functools.partial(make, length=4),),
+    "<__main__.Makes object>": (Makes(),),
+    "a lambda, the environment Mine-v0": ("Mine-v0", 1, {"wrappers": [lambda env: env]}),
+    "ReplayBuffer, the environment Mine-v0": ("Mine-v0",),
+}
+named = sys.argv[1]
+env, num_envs, more = (*envs[named], 1, {})[:3]
+storage = (ReplayBuffer if "ReplayBuffer" in named else prl.ReplayBuffer).create_factory(size=50)
+scheme = dqn_scheme(storage=storage, envs=prl.VecEnv.create_factory(env, num_envs, **more))
+"""
+BEGINS = """
+learner = prl.Learner(scheme, 60, "my run")
+learner.run()
+"""
+WAYS = [
+    "Mine",
+    "functools.partial(<function make>, length=4)",
+    "<__main__.Makes object>",
+    "a lambda, the environment Mine-v0",
+    "ReplayBuffer, the environment Mine-v0",
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("named", WAYS)
+def test_the_lines_that_a_script_of_own_parts_prints_continue_it_in_the_script(named: str, tmp_path: Path) -> None:
+    def ran(script: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "script.py").write_text(script)
+        return subprocess.run(
+            [sys.executable, "script.py", named],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=ENVIRONMENT,
+        )
+
+    began = ran(SCRIPT + BEGINS)
+    assert began.returncode == 0, began.stderr
+    first, *lines = began.stdout.splitlines()
+    assert first == (
+        f"Stopped at 33 of 60 steps; continue in the script that defines {named}, with the scheme made as before:"
+    )
+    commanded = subprocess.run(
+        [sys.executable, "-m", "pytorchrl", "resume", "my run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=ENVIRONMENT,
+    )
+    assert commanded.returncode == 1
+    assert "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)" in commanded.stderr
+    assert commanded.stderr.count("\n") == 1
+    continued = ran("\n".join([SCRIPT, *(line.removeprefix("  ") for line in lines), ""]))
+    assert continued.returncode == 0, continued.stderr
+    assert continued.stdout == ""
+    assert checkpoint.load(tmp_path / "my run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == 60
+
+
+class Own(gym.Wrapper[Any, Any, Any, Any]):
+    pass
+
+
+class OwnDQN(prl.DQN):
+    pass
+
+
+class OwnSchedule(prl.LinearSchedule):
+    pass
+
+
+def told(**parts: Any) -> str:
+    composed = {
+        "algorithm": prl.DQN.create_factory(),
+        "storage": prl.ReplayBuffer.create_factory(size=10),
+        "envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[("TimeLimit", {"max_episode_steps": 9})]),
+    }
+    return how_to_continue(Path("run"), (composed | parts).values())
+
+
+def test_what_the_command_can_make_is_continued_by_it() -> None:
+    schedule = prl.PERBuffer.create_factory(size=10, alpha=prl.LinearSchedule(0.1, 0.2))
+    for text in (told(), told(storage=schedule), told(envs=prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0"))):
+        assert text.startswith("with\n  ")
+        assert text.endswith(" -m pytorchrl resume run")
+
+
+@pytest.mark.parametrize(
+    ("named", "part"),
+    [
+        ("OwnDQN", {"algorithm": OwnDQN.create_factory()}),
+        ("OwnSchedule", {"storage": prl.PERBuffer.create_factory(size=10, alpha=OwnSchedule(0.1, 0.2))}),
+        ("Counter", {"envs": prl.VecEnv.create_factory(Counter)}),
+        ("Own", {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[Own, "FlattenObservation"])}),
+        (
+            "the wrapper RecordVideo",
+            {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[("RecordVideo", {"video_folder": "videos"})])},
+        ),
+    ],
+)
+def test_what_the_command_cannot_make_is_named(named: str, part: dict[str, Any]) -> None:
+    assert told(**part).startswith(f"in the script that defines {named}, with the scheme made as before:\n")
+
+
+def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_of_that_name(tmp_path: Path) -> None:
+    own = type("DQN", (prl.DQN,), {"__module__": "__main__"})
+    scheme = dqn_scheme()
+    scheme.factories = (own.create_factory(),)  # type: ignore[attr-defined]
+    prl.Learner(scheme, 60, tmp_path / "run").run()
+    # In another process there is the toolkit's alone.
+    own.__name__ = "Other"
+    with pytest.raises(prl.CompositionError, match="composed with the class DQN of a script; make the scheme in a scr"):
+        prl.Learner.resume(tmp_path / "run")
