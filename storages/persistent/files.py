@@ -13,7 +13,7 @@ from storages.persistent.errors import PersistenceError
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _EXACT = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
-_LONGEST_TEXT_BYTES = 16 << 20
+_LONGEST_TEXT_BYTES = 64 << 20
 
 
 def unfinished(path: Path) -> Path:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from storages.persistent.datasets import hdf5
+from storages.persistent.datasets.budget import MemoryBudget
 from storages.persistent.datasets.flat import Ends, FlatDataset, FlatNames, names_in
 from storages.persistent.errors import DatasetError
 
@@ -32,7 +33,9 @@ class D4rlDataset(FlatDataset):
                 f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
             )
         named = names.named().values()
-        arrays = {name: file[name] for name in file if name in named or hdf5.is_numbers(file[name])}
+        nodes = {name: hdf5.part(file, name, str(path)) for name in file}
+        arrays = {name: node for name, node in nodes.items() if name in named or hdf5.is_numbers(node)}
+        budget = MemoryBudget(path)
         for name in set(named).intersection(arrays):
-            hdf5.numbers(arrays[name], str(path))
+            budget.take(hdf5.nbytes_of(hdf5.numbers(arrays[name], str(path))), name)
         super().__init__(path, arrays, names, ends)

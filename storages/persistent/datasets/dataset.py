@@ -1,5 +1,10 @@
 """What every data set is, however it lies on disk: episodes that can be gone through, and what it says of itself."""
 
+import lzma
+import struct
+import tokenize
+import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -84,11 +89,17 @@ class Dataset(ABC):
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} episodes, {self.steps} steps)"
 
 
+BROKEN = (
+    *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError),
+    *(lzma.LZMAError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error),
+)
+"""What libraries raise on a file that is not what it seems."""
+
+
 @contextmanager
 def damage_named(path: Path) -> Iterator[None]:
     """Say of which file it is that something cannot be understood.
-
-    Libraries have many ways to fail on a file that is not what it seems.
 
     Raises:
         DatasetError: instead of what they raise.
@@ -97,7 +108,7 @@ def damage_named(path: Path) -> Iterator[None]:
         yield
     except PersistenceError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+    except BROKEN as error:
         raise DatasetError(f"{path} is damaged, or not what it seems: {error!r}") from error
 
 

@@ -12,6 +12,7 @@ from storages.persistent.datasets.dataset import About, Dataset
 from storages.persistent.episode import Episode
 from storages.persistent.episode_directory import RUNNING, episodes_since, marks_of
 from storages.persistent.errors import DatasetError
+from storages.persistent.files import refuse_links_in
 from storages.persistent.manifest import Manifest
 from storages.persistent.reading import read_ring
 from storages.persistent.recording import Recording
@@ -38,6 +39,7 @@ class EpisodeDirectoryDataset(Dataset):
         manifest = ArchiveManifest.read(path)
         if manifest is None:
             raise DatasetError(f"{path} holds no episodes: it has no {NAME}")
+        refuse_links_in(path)
         self._layout = manifest.layout
         # The journal first: what goes from it into the archive meanwhile is found in both, and not in neither.
         ring, found = read_ring(path / RUNNING) if Manifest.read(path / RUNNING) is not None else (None, None)

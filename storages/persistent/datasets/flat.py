@@ -5,6 +5,7 @@ episode is of no use unless the environment ended it, when what followed has no 
 stands in for it, and ``facts`` say "last_observation": "not recorded". Other last steps are left out.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,6 +87,10 @@ class FlatDataset(Dataset):
         lengths = {named[key]: len(array) for key, array in self._arrays.items()}
         if len(set(lengths.values())) > 1:
             raise DatasetError(f"{path} holds arrays of different lengths: {lengths}")
+        for key in ("rewards", "terminals", "timeouts", "episode_starts"):
+            array = self._arrays.get(key)
+            if array is not None and math.prod(array.shape) != len(array):
+                raise DatasetError(f"{path}: {named[key]} has shape {tuple(array.shape)}, and not a number a step")
         self._bounds = _Bounds(self._arrays, ends)
 
     def __len__(self) -> int:

@@ -1,11 +1,13 @@
 """HDF5 files, of which nothing but numbers is read."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from storages.persistent.datasets.budget import MemoryBudget
 from storages.persistent.datasets.dataset import needs_package
 from storages.persistent.datasets.pictures import from_jpeg
 from storages.persistent.errors import DatasetError
@@ -38,10 +40,38 @@ def found(group: Any, names: Sequence[str], where: str) -> Any:
     """
     node = group
     for name in names:
-        if not hasattr(node, "keys") or name not in node:
+        if not hasattr(node, "keys") or (node := part(node, name, where)) is None:
             raise DatasetError(f"{where} lacks {'/'.join(names)}; it has {', '.join(group)}")
-        node = node[name]
     return node
+
+
+def part(group: Any, name: str, where: str) -> Any:
+    """What a group has under a name; None where that is nothing.
+
+    Raises:
+        DatasetError: it is a link, or its values are in another file.
+    """
+    h5py = _h5py(where)
+    # Asking for the thing itself would open the file that a link leads to.
+    link = group.get(name, getlink=True)
+    if link is None:
+        return None
+    if not isinstance(link, h5py.HardLink):
+        raise DatasetError(
+            f"{where}: {name} is a link to {getattr(link, 'filename', '')}:{getattr(link, 'path', '')}, which is not "
+            f"followed; copy what it leads to into the file (h5copy)"
+        )
+    node = group[name]
+    if isinstance(node, h5py.Dataset) and (node.is_virtual or node.external):
+        raise DatasetError(
+            f"{where}: the values of {name} are in other files, which are not read; copy them into the file (h5repack)"
+        )
+    return node
+
+
+def nbytes_of(node: Any) -> int:
+    """Bytes of memory that reading a data set takes, or a chunk of it."""
+    return int(max(math.prod(node.shape), math.prod(node.chunks or ())) * node.dtype.itemsize)
 
 
 def is_numbers(node: Any) -> bool:
@@ -61,12 +91,13 @@ def numbers(node: Any, where: str) -> Any:
     return node
 
 
-def pictures(node: Any, where: str) -> Array:
+def pictures(node: Any, shape: tuple[int, ...], budget: MemoryBudget, where: str) -> Array:
     """(L, height, width, ...) uint8: what stands there as the bytes of JPEGs, one a row."""
     h5py = _h5py(where)
     if getattr(node, "dtype", None) is None or np.uint8 not in (node.dtype, h5py.check_vlen_dtype(node.dtype)):
         raise DatasetError(f"{where}: {node.name} is to be bytes of pictures, and is something else")
-    return from_jpeg((bytes(row) for row in node[()]), where)
+    budget.take(nbytes_of(node), str(node.name))
+    return from_jpeg([bytes(row) for row in node[()]], shape, budget, where)
 
 
 def _h5py(what: object) -> Any:

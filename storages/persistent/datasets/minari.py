@@ -15,6 +15,7 @@ import numpy as np
 
 from storages import transition
 from storages.persistent.datasets import minari_metadata
+from storages.persistent.datasets.budget import MemoryBudget
 from storages.persistent.datasets.columns import Columns, ColumnsReader, ColumnsWriter, Key
 from storages.persistent.datasets.dataset import About, Dataset, Space
 from storages.persistent.datasets.minari_arrow import ArrowReader, ArrowWriter, ParquetWriter
@@ -30,6 +31,7 @@ from storages.persistent.datasets.spaces import (
 from storages.persistent.datasets.writer import Writer
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DatasetError
+from storages.persistent.files import refuse_links_in
 from storages.transition import ACT, REW, Array
 
 WRITERS: dict[str, type[ColumnsWriter]] = {writer.layout: writer for writer in (Hdf5Writer, ArrowWriter, ParquetWriter)}
@@ -63,6 +65,9 @@ class MinariDataset(Dataset):
         """"hdf5", "arrow" or "parquet"."""
         if self.layout not in WRITERS:
             raise DatasetError(f"{path} is in Minari's format {self.layout!r}; {', '.join(WRITERS)} are read")
+        refuse_links_in(folder)
+        # A flag of a step takes a byte.
+        MemoryBudget(folder).take(self.steps, "the flags of all steps")
 
     @property
     def steps(self) -> int:
@@ -86,9 +91,14 @@ class MinariDataset(Dataset):
                 raise DatasetError(
                     f"{self._folder}: the metadata speak of {len(self)} episodes, and {len(numbers)} are there"
                 )
+            steps = 0
             for number in numbers:
                 columns, facts = reader.read(number, wanted, jpeg)
-                yield self._episode(number, columns, facts, observation, action)
+                episode = self._episode(number, columns, facts, observation, action)
+                steps += len(episode)
+                yield episode
+            if steps != self.steps:
+                raise DatasetError(f"{self._folder}: the metadata speak of {self.steps} steps, and {steps} are there")
 
     def _leaves(self) -> tuple[list[Leaf], Leaf]:
         where = self._folder / minari_metadata.NAME

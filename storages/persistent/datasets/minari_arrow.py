@@ -4,17 +4,19 @@ Rows of arrays are lists of fixed size; what has no value after the last step (a
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from storages.persistent.datasets.budget import MemoryBudget
 from storages.persistent.datasets.columns import Columns, ColumnsReader, ColumnsWriter, Key
 from storages.persistent.datasets.dataset import needs_package
 from storages.persistent.datasets.pictures import from_jpeg
 from storages.persistent.datasets.spaces import Leaf
 from storages.persistent.errors import DatasetError
+from storages.persistent.files import read_text
 from storages.transition import Array
 
 _FACTS = "metadata.json"
@@ -33,6 +35,7 @@ class ArrowReader(ColumnsReader):
     def __init__(self, folder: Path, layout: str) -> None:
         self._folder, self._layout = folder, layout
         self._arrow, self._tables = _pyarrow(folder)
+        self._budget = MemoryBudget(folder)
 
     def numbers(self) -> list[int]:
         """Which episodes there are."""
@@ -43,8 +46,13 @@ class ArrowReader(ColumnsReader):
         folder = self._folder / str(number)
         try:
             files = sorted(str(file) for file in folder.glob(f"*.{self._layout}"))
-            table = self._tables.dataset(files, format=self._layout).to_table().combine_chunks()
-            facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+            episode = self._tables.dataset(files, format=self._layout)
+            self._budget.take(episode.count_rows() * _row_bytes(self._arrow.types, episode.schema), f"episode {number}")
+            table = episode.to_table()
+            # What says of itself that it is longer than what is there must not be read.
+            table.validate(full=True)
+            table = table.combine_chunks()
+            facts = json.loads(read_text(folder / _FACTS))
         except (OSError, ValueError, self._arrow.ArrowException) as error:
             raise DatasetError(f"{folder} cannot be read: {error}") from error
         columns: Columns = {}
@@ -75,7 +83,7 @@ class ArrowReader(ColumnsReader):
         if leaf is not None and leaf.is_image and jpeg:
             if not types.is_binary(array.type):
                 raise DatasetError(f"{where} is to be bytes of pictures, and is {array.type}")
-            return from_jpeg(array.to_pylist(), where)
+            return from_jpeg(array.to_pylist(), leaf.shape, self._budget, where)
         shape = () if leaf is None else leaf.shape
         flat = array
         if types.is_fixed_size_list(array.type):
@@ -164,6 +172,15 @@ def _shape_as_metadata(value: Any) -> dict[str, str] | None:
     if isinstance(value, dict) or value.ndim == 1:
         return None
     return {"shape": ",".join(map(str, value.shape[1:]))}
+
+
+def _row_bytes(types: Any, kind: Any) -> int:
+    """Bytes of a row, of all that has a fixed length."""
+    if isinstance(kind, Iterable):
+        return sum(_row_bytes(types, field.type) for field in kind)
+    if types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _row_bytes(types, kind.value_type)
+    return -(-kind.bit_width // 8) if types.is_primitive(kind) else 1
 
 
 def _is_numbers(types: Any, kind: Any) -> bool:

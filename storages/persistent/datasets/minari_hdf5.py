@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from storages.persistent.datasets import hdf5
+from storages.persistent.datasets.budget import MemoryBudget
 from storages.persistent.datasets.columns import Columns, ColumnsReader, ColumnsWriter, Key
 from storages.persistent.datasets.spaces import Leaf
+from storages.transition import Array
 
 _FILE = "main_data.hdf5"
 
@@ -23,6 +25,7 @@ class Hdf5Reader(ColumnsReader):
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
         self._file = hdf5.opened(self._path)
+        self._budget = MemoryBudget(self._path)
 
     def numbers(self) -> list[int]:
         """Which episodes there are."""
@@ -32,17 +35,26 @@ class Hdf5Reader(ColumnsReader):
     def read(self, number: int, leaves: Mapping[Key, Leaf | None], jpeg: bool) -> tuple[Columns, dict[str, Any]]:
         """One of them."""
         where = f"{self._path}: episode_{number}"
-        group = self._file[f"episode_{number}"]
+        group = hdf5.found(self._file, [f"episode_{number}"], str(self._path))
         columns: Columns = {}
         for key, leaf in leaves.items():
             node = hdf5.found(group, _names(key), where)
-            is_jpeg = leaf is not None and leaf.is_image and jpeg
-            columns[key] = hdf5.pictures(node, where) if is_jpeg else hdf5.numbers(node, where)[()]
-        for name, node in group.get("infos", {}).items():
+            if leaf is not None and leaf.is_image and jpeg:
+                columns[key] = hdf5.pictures(node, leaf.shape, self._budget, where)
+            else:
+                columns[key] = self._numbers(node, where)
+        infos = hdf5.part(group, "infos", where)
+        for name in () if infos is None else infos:
+            node = hdf5.part(infos, name, where)
             if hdf5.is_numbers(node):
-                columns[("infos", name)] = node[()]
+                columns[("infos", name)] = self._numbers(node, where)
         seed = group.attrs.get("seed")
         return columns, {"seed": int(seed)} if isinstance(seed, int | np.integer) else {}
+
+    def _numbers(self, node: Any, where: str) -> Array:
+        self._budget.take(hdf5.nbytes_of(hdf5.numbers(node, where)), str(node.name))
+        array: Array = node[()]
+        return array
 
     def close(self) -> None:
         """Let go of the file."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from storages.persistent.datasets.dataset import About, Space
 from storages.persistent.errors import DatasetError
+from storages.persistent.files import read_text
 
 NAME = "metadata.json"
 _VERSION = "0.5.4"
@@ -35,15 +36,15 @@ def read(folder: Path) -> tuple[About, dict[str, Any]]:
     """
     path = folder / NAME
     try:
-        said: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        said: dict[str, Any] = json.loads(read_text(path))
         spaces: dict[str, Any] = {key: json.loads(said[key]) for key in _SPACES if said.get(key) is not None}
         lists: dict[str, Any] = {key: _texts(said.get(key) or []) for key in _LISTS}
         texts = {key: said[key] for key in _OF_ABOUT - {*_SPACES, *_LISTS} if said.get(key) is not None}
         further = {key: value for key, value in said.items() if key not in _OF_ABOUT | _COMPUTED}
-        counted = all(isinstance(said[key], int) for key in ("total_episodes", "total_steps"))
+        counted = all(type(said[key]) is int and said[key] >= 0 for key in ("total_episodes", "total_steps"))
         if not counted or not all(isinstance(value, str) for value in (*texts.values(), said["data_format"])):
             raise TypeError("numbers and names are mixed up")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(f"{path} is no metadata of a Minari data set, or damaged: {error!r}") from error
     return About(**spaces, **lists, **texts, further=further), said
 

@@ -6,22 +6,24 @@ each than it has steps, the fields of steps under the names of :mod:`storages.tr
 """
 
 import json
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.fields import leaves
-from storages.persistent.datasets.dataset import About, Dataset
+from storages.persistent.datasets.budget import MemoryBudget
+from storages.persistent.datasets.dataset import BROKEN, About, Dataset
 from storages.persistent.datasets.flat import Ends, FlatDataset, FlatNames, names_in
 from storages.persistent.datasets.writer import Writer
 from storages.persistent.episode import Episode, Observations
-from storages.persistent.errors import DatasetError
-from storages.transition import OBS, Array
+from storages.persistent.errors import DatasetError, PersistenceError
+from storages.transition import ACT, OBS, REW, Array
 
 _LENGTH, _TERMINATED, _TRUNCATED, _ABOUT, _FACTS = "Length", "Terminated", "Truncated", "About", "Facts"
 
@@ -71,6 +73,8 @@ class NpzDataset(Dataset):
             lists = {key: tuple(value) for key, value in about.items() if isinstance(value, list)}
             super().__init__(path, About(**(about | lists)))
             self._lengths = arrays[_LENGTH].astype(np.int64)
+            if self._lengths.ndim != 1 or not all(length > 0 for length in self._lengths.tolist()):
+                raise ValueError(f"{_LENGTH} must be a number from 1 for each episode")
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise DatasetError(f"{path} is damaged: {error!r}") from error
         self._arrays = arrays
@@ -82,7 +86,7 @@ class NpzDataset(Dataset):
     @property
     def steps(self) -> int:
         """Transitions of all episodes."""
-        return int(self._lengths.sum())
+        return sum(self._lengths.tolist())
 
     def _episodes(self) -> Iterator[Episode]:
         arrays = {name: self._arrays[name] for name in self._arrays}
@@ -111,6 +115,8 @@ class NpzDataset(Dataset):
 
     def _check(self, fields: Mapping[str, Array], *of_episodes: int) -> None:
         lengths = {name: len(array) - len(self) * _is_observation(name) for name, array in fields.items()}
+        if not {ACT, REW} <= fields.keys():
+            raise DatasetError(f"{self.path} lacks {ACT} or {REW}; it has {', '.join(fields)}")
         if set(lengths.values()) != {self.steps} or set(of_episodes) != {len(self)}:
             raise DatasetError(
                 f"{self.path} is damaged: it speaks of {len(self)} episodes of {self.steps} steps, and its arrays are "
@@ -158,12 +164,12 @@ class _Arrays(Mapping[str, Array]):
     """The arrays of a file, each read when it is asked for."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._budget = path, MemoryBudget(path)
         self._read: dict[str, Array] = {}
         try:
             with zipfile.ZipFile(path) as archive:
                 self._names = [name[: -len(".npy")] for name in archive.namelist() if name.endswith(".npy")]
-        except (OSError, zipfile.BadZipFile) as error:
+        except BROKEN as error:
             raise DatasetError(f"{path} cannot be read as a file of numpy's arrays: {error}") from error
 
     def __getitem__(self, name: str) -> Array:
@@ -181,15 +187,43 @@ class _Arrays(Mapping[str, Array]):
 
     def _array(self, name: str) -> Array:
         try:
-            with np.load(self._path, allow_pickle=False) as file:
-                array: Array = file[name]
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+            with zipfile.ZipFile(self._path) as archive:
+                return self._checked(archive, name)
+        except PersistenceError:
+            raise
+        except BROKEN as error:
             raise DatasetError(
                 f"{self._path}: {name} cannot be read, or holds objects, which can run code and are not read: {error}"
             ) from error
-        if array.dtype.kind not in "biuf":
-            raise DatasetError(f"{self._path}: {name} is {array.dtype}; nothing but numbers is read")
+
+    def _checked(self, archive: zipfile.ZipFile, name: str) -> Array:
+        info = archive.getinfo(f"{name}.npy")
+        with archive.open(info) as entry:
+            shape, dtype = _header(entry)
+            begin = entry.tell()
+        if dtype.hasobject:
+            raise ValueError(f"it is {dtype}")
+        if dtype.kind not in "biuf":
+            raise DatasetError(f"{self._path}: {name} is {dtype}; nothing but numbers is read")
+        nbytes = math.prod(shape) * dtype.itemsize
+        if info.file_size != begin + nbytes:
+            raise DatasetError(
+                f"{self._path} is damaged: {name} is said to be {dtype}{shape}, which are {nbytes:,} bytes, and there "
+                f"are {info.file_size - begin:,}"
+            )
+        self._budget.take(nbytes, name)
+        with archive.open(info) as entry:
+            array: Array = np.lib.format.read_array(entry, allow_pickle=False)
+            # Its checksum is looked at where it ends.
+            entry.read(1)
         return array
+
+
+def _header(entry: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(entry)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(entry)
+    return shape, dtype
 
 
 def _is_observation(name: str) -> bool:
