@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import struct
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,13 @@ import torch
 from storages.persistent.files import create
 
 FORMAT = 3
+_MOST_SHARED = 8
+"""How many times as much as the file all tensors may have, some of which may share what is in it."""
+_BROKEN = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
+    *(TypeError, ValueError, struct.error, zipfile.BadZipFile),
+)
+"""What reading a file raises that is not what it seems."""
 
 
 class CheckpointError(RuntimeError):
@@ -75,9 +83,10 @@ def load(path: Path) -> dict[str, Any]:
     if reason is None:
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+            reason = _what_is_too_large(state, path.stat().st_size)
         except pickle.UnpicklingError:
             reason = "it holds more than tensors and plain data, and nothing else is loaded"
-        except (RuntimeError, EOFError, OSError, ValueError, KeyError):
+        except _BROKEN:
             reason = "its parts do not go together"
     if reason is not None:
         raise DamagedCheckpointError(path, reason)
@@ -122,13 +131,35 @@ def _what_is_wrong(path: Path) -> str | None:
         return "it is empty"
     try:
         with zipfile.ZipFile(path) as archive:
+            parts = archive.infolist()
+            if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+                return "it is compressed, which no checkpoint is"
+            if sum(part.file_size for part in parts) > path.stat().st_size:
+                return "its parts are said to be larger than it is"
             changed = archive.testzip()
-            is_ours = any(name.endswith("/data.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError):
+            is_ours = any(part.filename.endswith("/data.pkl") for part in parts)
+    except _BROKEN:
         return "it was cut off, or is another kind of file"
     if not is_ours:
         return "it is an archive, but not of tensors and plain data"
     return f"its part {changed} is not what was written" if changed is not None else None
+
+
+def _what_is_too_large(state: Any, file_bytes: int) -> str | None:
+    """What kind or size of tensor no checkpoint has; None where there is none, so that a copy takes little more."""
+    values, met, total = [state], set(), 0
+    while values:
+        value = values.pop()
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided or value.device.type != "cpu":
+                return f"it holds a tensor of the kind {value.layout} on {value.device}"
+            total += value.numel() * value.element_size()
+        elif isinstance(value, dict | list | tuple) and id(value) not in met:
+            met.add(id(value))
+            values += [*value, *value.values()] if isinstance(value, dict) else value
+        elif isinstance(value, bytearray):
+            total += len(value)
+    return f"its tensors are said to have {total:,} bytes" if total > _MOST_SHARED * file_bytes else None
 
 
 def _move_back(places: Sequence[Path]) -> None:

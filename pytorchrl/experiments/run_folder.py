@@ -19,7 +19,7 @@ from typing import Any
 
 from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
-from storages.persistent.files import read_text, write_atomically
+from storages.persistent.files import read_text, refuse_link, write_atomically
 
 _PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
 _MOST_KEPT = 100_000
@@ -92,9 +92,12 @@ class RunFolder:
 
         Raises:
             CheckpointError: the folder is not a run's, or the file is damaged.
+            PersistenceError: a file of the run is a symbolic link.
         """
         if not self.config_file.is_file():
             raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}")
+        for file in (self.config_file, self.metrics_file, self.checkpoint_file, self.best_weights_file):
+            refuse_link(file)
         try:
             config = json.loads(read_text(self.config_file))
             _check(config)

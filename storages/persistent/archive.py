@@ -21,6 +21,7 @@ from storages.persistent.blocks import Block, Found
 from storages.persistent.chunks import Chunks
 from storages.persistent.directories import make_directory
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.facts import damage_told
 from storages.persistent.recording import Recording
 from storages.persistent.segments import BEGINNING, Segments, sync_directory
 
@@ -119,7 +120,8 @@ class Archive:
         """Of each file of the log the number, and the first transition in it."""
         self._deleted = 0
         """Number after the last transition whose chunks were deleted."""
-        self._read_log()
+        with damage_told(self.directory):
+            self._read_log()
 
     # What is recorded
 
@@ -183,7 +185,8 @@ class Archive:
 
     def refresh(self) -> None:
         """Take up what another process has recorded since."""
-        self._read_log()
+        with damage_told(self.directory):
+            self._read_log()
 
     # In
 

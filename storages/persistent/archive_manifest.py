@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from storages.core.fields import Layout, LeafLayout
 from storages.core.fields import Path as Leaf
 from storages.persistent.blocks import FORMAT
 from storages.persistent.chunks import Chunks, metadata, with_rows
 from storages.persistent.directories import make_directory
 from storages.persistent.errors import PersistenceError
-from storages.persistent.facts import checked_facts, write_facts, write_json
+from storages.persistent.facts import checked_facts, count_of, damage_told, layout_of, write_facts, write_json
 from storages.persistent.files import unfinished
 from storages.transition import SUCCESSORS
 
@@ -86,7 +84,8 @@ class ArchiveManifest:
                     f"{NAME}; name a directory that is empty or not there yet"
                 )
             return None
-        return cls.from_facts(checked_facts(path))
+        with damage_told(path):
+            return cls.from_facts(checked_facts(path))
 
     def write(self, directory: Path, durable: bool) -> None:
         """Put it into a directory, whole or not at all.
@@ -112,12 +111,15 @@ class ArchiveManifest:
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """The inverse of :meth:`facts`."""
+        zarr = {name: dict(said) for name, said in facts["zarr"].items()}
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in zarr):
+            raise ValueError(f"{sorted(zarr)} lie outside")
         return cls(
-            {tuple(path): LeafLayout(tuple(shape), np.dtype(dtype)) for path, dtype, shape in facts["layout"]},
+            layout_of(facts),
             {tuple(path): depth for path, depth in facts["stacked_frames"]},
-            facts["volume_rows"],
+            count_of(facts, "volume_rows"),
             Ancestor(*facts["ancestor"]) if facts["ancestor"] else None,
-            facts["zarr"],
+            zarr,
         )
 
     # What zarr is told

@@ -142,9 +142,14 @@ def read(path: Path) -> Iterator[Found | Flaw]:
         with memoryview(data) as view, view[begin : end - _CHECKSUM.size] as content:
             checksum = zlib.crc32(content)
         if _CHECKSUM.pack(checksum) == data[end - _CHECKSUM.size : end]:
-            said = json.loads(data[begin : begin + text_bytes])
-            arrays = _arrays(data, begin + text_bytes, said["arrays"])
-            yield Found(Block(commit, first, steps, said["facts"], arrays), checksum, end)
+            try:
+                said = json.loads(data[begin : begin + text_bytes])
+                block = Block(commit, first, steps, said["facts"], _arrays(data, begin + text_bytes, said["arrays"]))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                # A checksum is no signature.
+                yield Flaw(offset, end, False, first, steps)
+            else:
+                yield Found(block, checksum, end)
         else:
             yield Flaw(offset, end, False, first, steps)
         offset = end

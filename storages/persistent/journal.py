@@ -21,8 +21,10 @@ from storages.core.priorities import Priorities
 from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Image, image_of
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.facts import damage_told
 from storages.persistent.files import refuse_links_in
 from storages.persistent.lock import Lock
+from storages.persistent.manifest import NAME as MANIFEST
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import OFFSETS, Recovered, recover
 from storages.persistent.segments import Place, Segments, sync_directory
@@ -107,7 +109,8 @@ class Journal:
         try:
             self._manifest = Manifest.read(self.directory)
             if self._manifest is not None:
-                self._manifest.prepare(ring, self.directory)
+                with damage_told(self.directory / MANIFEST):
+                    self._manifest.prepare(ring, self.directory)
         except BaseException:
             self._lock.release()
             raise
@@ -179,7 +182,8 @@ class Journal:
 
     def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:
         try:
-            self._stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
+            with damage_told(self.directory):
+                self._stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
         except DamageError as damage:
             raise DamageError(
                 f"{self._owner}: {damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged "

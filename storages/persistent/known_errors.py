@@ -83,7 +83,7 @@ class KnownErrors:
         """
         path, known = directory / NAME, cls()
         for found in blocks.read(path) if path.exists() else ():
-            if not isinstance(found, Found):
+            if not isinstance(found, Found) or Name(ERRORS) not in found.block.arrays:
                 raise DamageError(
                     f"{path} is damaged, from which priorities follow. storages.persistent.repair({str(directory)!r}) "
                     f"drops it and keeps all episodes"

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from storages.core.fields import Layout, LeafLayout, text
+from storages.core.fields import Layout, text
 from storages.core.fields import Path as Leaf
 from storages.core.ring import Ring
 from storages.persistent import lock
 from storages.persistent.blocks import FORMAT
 from storages.persistent.errors import PersistenceError
-from storages.persistent.facts import checked_facts, write_facts
+from storages.persistent.facts import checked_facts, count_of, damage_told, layout_of, write_facts
 from storages.persistent.files import unfinished
 
 NAME = "storage.json"
@@ -65,7 +63,8 @@ class Manifest:
                     f"storages.persistent.repair makes it anew"
                 )
             return None
-        return cls.from_facts(checked_facts(path))
+        with damage_told(path):
+            return cls.from_facts(checked_facts(path))
 
     def write(self, directory: Path, durable: bool) -> None:
         """Put it into a directory, whole or not at all.
@@ -90,9 +89,9 @@ class Manifest:
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """The inverse of :meth:`facts`."""
         return cls(
-            facts["size"],
-            facts["num_envs"],
-            {tuple(path): LeafLayout(tuple(shape), np.dtype(dtype)) for path, dtype, shape in facts["layout"]},
+            count_of(facts, "size"),
+            count_of(facts, "num_envs"),
+            layout_of(facts),
             {tuple(path): depth for path, depth in facts["stacked_frames"]},
         )
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from storages.core.ring import Ring
 from storages.persistent.errors import PersistenceError
+from storages.persistent.facts import damage_told
+from storages.persistent.files import refuse_links_in
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX, Position
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import Recovered, recover
@@ -39,10 +41,12 @@ def read_ring(directory: str | Path, position: Position | None = None) -> tuple[
     manifest = Manifest.read(folder)
     if manifest is None:
         raise PersistenceError(f"{folder} holds no storage")
-    ring = manifest.ring(folder.name)
+    refuse_links_in(folder)
     steps, errors = (Segments(folder, suffix, durable=False) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX))
     try:
-        found = recover(ring, steps, errors, None if position is None else position["commit"])
+        with damage_told(folder):
+            ring = manifest.ring(folder.name)
+            found = recover(ring, steps, errors, None if position is None else position["commit"])
     except FileNotFoundError as error:
         raise PersistenceError(
             f"{error.filename} was dropped while it was read, as newer ones came; try again"

@@ -46,7 +46,8 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
     Raises:
         DamageError: something of it is not what was written; the text names file and steps.
     """
-    recovered, kept = Recovered(), Errors(ring.size, ring.envs)
+    # A step takes some bytes, so that a size which was made up makes no room for more than there can be.
+    recovered, kept = Recovered(), Errors(min(ring.size, steps.nbytes), ring.envs)
     changes = _Lookahead(errors)
     available, change, has_errors = 0, None, False
     for found, place in steps.read():

@@ -53,6 +53,11 @@ class Segments:
         """Where a file is."""
         return self._directory / f"{segment:0{_DIGITS}d}.{self._suffix}"
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all files."""
+        return sum(self.path(number).stat().st_size for number in self.numbers())
+
     # Out
 
     def read(self) -> Iterator[tuple[Found, Place]]:

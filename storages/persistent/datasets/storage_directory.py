@@ -10,7 +10,6 @@ from storages.persistent.datasets.dataset import About, Dataset
 from storages.persistent.episode import Episode
 from storages.persistent.errors import DatasetError
 from storages.persistent.exchange import count_episodes_in, episodes_in
-from storages.persistent.files import refuse_links_in
 from storages.persistent.manifest import NAME, Manifest
 from storages.persistent.reading import read_ring
 
@@ -34,7 +33,6 @@ class StorageDirectory(Dataset):
         manifest = Manifest.read(path) if path.is_dir() else None
         if manifest is None:
             raise DatasetError(f"{path} holds no storage: it has no {NAME}")
-        refuse_links_in(path)
         self.manifest = manifest
         """Size, environments, fields."""
 
