@@ -3,7 +3,8 @@
 Every part that a user composes is a :class:`Component`. ``SomeClass.create_factory(...)`` checks the hyper-parameters
 where the user wrote them and returns a :class:`Factory`, which makes the part once what it needs exists (a device, an
 actor, environments). A hyper-parameter is declared in one place, the signature of ``__init__``: its name, its range
-and its default are read from there.
+and its default are read from there. A class that extends another and passes ``**kwargs`` on to its ``__init__`` has the
+other's hyper-parameters too, and declares only those that it adds, or gives another default.
 """
 
 import difflib
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from storages.episodes import Episodes
 from storages.hyper_parameters import MisfitError, conform
+from storages.other_names import OtherNames, hint_for
 from storages.schedule import Schedule
 from storages.sequences import Sequences
 
@@ -29,6 +31,9 @@ class Component:
     unchangeable: ClassVar[frozenset[str]] = frozenset()
     """Hyper-parameters that :meth:`_update_parameter` refuses, because what was made from them cannot follow."""
 
+    other_names: ClassVar[OtherNames] = {}
+    """What other libraries call hyper-parameters, for the error that refuses such a name."""
+
     @classmethod
     def create_factory(cls, *args: Any, **kwargs: Any) -> "Factory[Self]":
         """Bind hyper-parameters; the class says which there are.
@@ -38,12 +43,16 @@ class Component:
             ValueError: a value is of a wrong type or outside its range.
         """
         hyper_parameters = _bind(cls, args, kwargs)
-        cls.check_hyper_parameters(hyper_parameters)
+        cls.check_hyper_parameters(_defaults_of(cls) | hyper_parameters)
         return Factory(cls, hyper_parameters)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse what no single annotation can: values that exclude each other, names that lead nowhere.
+
+        Args:
+            hyper_parameters: those of the class and, with their defaults, those of the classes it extends that it does
+                not have. One without a default, which the class gives itself, is missing.
 
         Raises:
             ValueError: the message names the value and the way out.
@@ -117,13 +126,44 @@ def plain(value: Any) -> Any:
 
 
 def hyper_parameters_of(cls: type[Component]) -> dict[str, inspect.Parameter]:
-    """The hyper-parameters that a class declares, by name, annotations resolved."""
-    signature = inspect.signature(cls.__init__)
-    hints = typing.get_type_hints(cls.__init__, include_extras=True)
-    return {
+    """The hyper-parameters of a class, by name, annotations resolved.
+
+    They are those that its ``__init__`` declares and, where that takes ``**kwargs``, those of the class it extends.
+    """
+    return _hyper_parameters_of(cls, _with_own_init(cls))
+
+
+def _hyper_parameters_of(cls: type[Component], classes: list[type]) -> dict[str, inspect.Parameter]:
+    """Of the first of some classes, each of which extends the next, in the context of ``cls``."""
+    first, *extended = classes
+    parameters = inspect.signature(first.__init__).parameters  # type: ignore[misc]
+    hints = typing.get_type_hints(first.__init__, include_extras=True)  # type: ignore[misc]
+    kinds = {parameter.kind for parameter in parameters.values()}
+    own = {
         name: parameter.replace(annotation=hints.get(name, Any))
-        for name, parameter in list(signature.parameters.items())[1:]
-        if name not in cls.context
+        for name, parameter in list(parameters.items())[1:]
+        if name not in cls.context and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+    if inspect.Parameter.VAR_KEYWORD not in kinds or not extended:
+        return own
+    others = {name: other for name, other in _hyper_parameters_of(cls, extended).items() if name not in own}
+    if inspect.Parameter.VAR_POSITIONAL in kinds and all(p.kind is p.KEYWORD_ONLY for p in own.values()):
+        return others | own
+    return own | {name: other.replace(kind=other.KEYWORD_ONLY) for name, other in others.items()}
+
+
+def _with_own_init(cls: type[Component]) -> list[type]:
+    return [each for each in cls.__mro__ if "__init__" in vars(each) and each is not object]
+
+
+def _defaults_of(cls: type[Component]) -> dict[str, Any]:
+    """The defaults of all hyper-parameters of the classes that one extends."""
+    classes = _with_own_init(cls)
+    return {
+        name: parameter.default
+        for position in reversed(range(len(classes)))
+        for name, parameter in _hyper_parameters_of(cls, classes[position:]).items()
+        if parameter.default is not parameter.empty
     }
 
 
@@ -149,8 +189,10 @@ def _conform_named(cls: type[Component], name: str, value: Any, parameter: inspe
 
 
 def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
+    hint = hint_for(name, declared, cls.other_names)
     near = difflib.get_close_matches(name, declared, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    if near and not hint:
+        hint = f"did you mean {near[0]!r}? "
     return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}There are {', '.join(declared)}"
 
 

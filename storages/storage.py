@@ -13,6 +13,7 @@ from storages.core.ring import Ring
 from storages.core.transfer import to_batch
 from storages.factory import Component
 from storages.hyper_parameters import Count, MisfitError, UnitInterval, conform
+from storages.other_names import STORAGE_NAMES
 from storages.schedule import Schedule, value_at
 from storages.transition import Array, Batch, Leaf, Sample
 
@@ -74,6 +75,7 @@ class Storage(Component, ABC):
     """
 
     context = ("device", "actor", "algorithm", "envs")
+    other_names = STORAGE_NAMES
     unchangeable = frozenset({"size"})
     on_policy: ClassVar[bool]
     """Whether what it holds belongs to the current policy alone."""

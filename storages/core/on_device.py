@@ -127,7 +127,8 @@ class OnDevice:
             slots = slice(first % ring.rows, first % ring.rows + end - first)
             new = self._to_device({text(path): table.column.data[slots] for path, table in self._tables.items()})
             for path, table in self._tables.items():
-                table.values[slots.start * ring.envs : slots.stop * ring.envs] = new[text(path)].flatten(0, 1)
+                rows = new[text(path)].flatten(0, 1).view(table.values.dtype)
+                table.values[slots.start * ring.envs : slots.stop * ring.envs] = rows
         self._steps = ring.steps
 
     def _frames(
@@ -151,8 +152,7 @@ class OnDevice:
     def _values(self, path: Path, leaf: torch.Tensor) -> torch.Tensor:
         if path not in self._path_of:
             return leaf
-        values = self._tables[self._path_of[path]].values
-        return values.index_select(0, leaf.flatten()).view(*leaf.shape, *values.shape[1:])
+        return self._tables[self._path_of[path]].rows(leaf)
 
     def _wanted(self, keys: set[str] | None) -> tuple[frozenset[Path], list[Path]]:
         """Leaves of some fields that come from the ring, and those that come from the tables."""
@@ -216,7 +216,9 @@ class _Table:
                 _Queue(column.padding, FRAMES, self._queues[0].end, max(column.padding.places, few), frames)
             )
         self.padding_begin = self._queues[-1].begin
+        self._dtype = torch_dtype(column.data.dtype)
         self.values = torch.empty(0)
+        """(rows, ...): as integers with a sign where torch can only keep, but not index, what has none."""
 
     @property
     def nbytes(self) -> int:
@@ -230,7 +232,7 @@ class _Table:
 
     def allocate(self, device: torch.device) -> None:
         """Take the memory."""
-        shape, dtype = (self._queues[-1].end, *self._shape), torch_dtype(self.column.data.dtype)
+        shape, dtype = (self._queues[-1].end, *self._shape), _SIGNED.get(self._dtype, self._dtype)
         self.values = torch.empty(shape, dtype=dtype, device=device)
         self.values[self._rows].zero_()
 
@@ -239,9 +241,14 @@ class _Table:
         for queue in self._queues:
             places, new = queue.take_new()
             if len(places):
-                arrived = to_device({"places": places, "values": new.view(self.column.data.dtype)})
-                values = arrived["values"].view(-1, *self._shape)
-                self.values.index_copy_(0, arrived["places"], values)
+                values = new.view(self.column.data.dtype).reshape(len(places), *self._shape)
+                arrived = to_device({"places": places, "values": values})
+                self.values.index_copy_(0, arrived["places"], arrived["values"].view(self.values.dtype))
+
+    def rows(self, places: torch.Tensor) -> torch.Tensor:
+        """(..., *shape): the values of some rows (...)."""
+        found = self.values.index_select(0, places.flatten()).view(self._dtype)
+        return found.view(*places.shape, *self._shape)
 
 
 class _Queue:
@@ -275,6 +282,7 @@ class _Queue:
         return rows, aside.values(self._name)[places]
 
 
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 _NO_STEPS = -1
 _NO_ROWS, _NO_VALUES = np.empty((0,), np.int64), np.empty((0, 0), np.uint8)
 

@@ -157,10 +157,11 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse what cannot be kept, or read."""
-        size = sys.maxsize if hyper_parameters["size"] is None else hyper_parameters["size"]
+        size = hyper_parameters.get("size")
+        size = sys.maxsize if size is None else size
         super().check_hyper_parameters({**hyper_parameters, "size": size})
-        ancestor, directory = hyper_parameters["ancestor"], hyper_parameters["directory"]
-        if ancestor is not None and Path(ancestor).absolute() == Path(directory).absolute():
+        ancestor, directory = hyper_parameters["ancestor"], hyper_parameters.get("directory")
+        if ancestor is not None and directory is not None and Path(ancestor).absolute() == Path(directory).absolute():
             raise ValueError(f"{cls.__name__}: ancestor must be another directory than directory={directory!r}")
         if hyper_parameters["read_only"] and ancestor is not None:
             raise ValueError(

@@ -1,5 +1,6 @@
 """The plain replay buffer: every stored transition is as likely as any other."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,7 +107,7 @@ class ReplayBuffer(JournalledStorage):
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse sequences and episodes that do not fit."""
         super().check_hyper_parameters(hyper_parameters)
-        size, sequences = hyper_parameters["size"], hyper_parameters["sequences"]
+        size, sequences = hyper_parameters.get("size", sys.maxsize), hyper_parameters["sequences"]
         if isinstance(sequences, Episodes) and sequences.longest is not None and size < sequences.longest:
             raise ValueError(
                 f"{cls.__name__}: size must be at least {sequences.longest} to hold whole {sequences}, got {size}"

@@ -52,8 +52,8 @@ class VanillaOnPolicyBuffer(Storage):
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse sequences that do not divide a rollout."""
         super().check_hyper_parameters(hyper_parameters)
-        size, length = hyper_parameters["size"], hyper_parameters["sequence_length"]
-        if length is not None and size % length:
+        size, length = hyper_parameters.get("size"), hyper_parameters["sequence_length"]
+        if None not in (size, length) and size % length:
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
     def before_gradients(self) -> None:

@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.device import find_device
+from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import Component
 
 
@@ -50,6 +51,7 @@ class Actor(Component, nn.Module):
     """
 
     context = ("device", "envs")
+    other_names = ACTOR_NAMES
 
     def __init__(
         self,

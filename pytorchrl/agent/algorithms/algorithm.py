@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.flat_adam import FlatAdam
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.other_names import ALGORITHM_NAMES
 from storages.factory import Component
 from storages.schedule import Schedule, value_at
 from storages.transition import Batch
@@ -50,6 +51,7 @@ class Algorithm(Component, ABC):
     """
 
     context = ("device", "actor", "envs")
+    other_names = ALGORITHM_NAMES
     on_policy: ClassVar[bool]
     """Whether it learns from what the current policy did alone."""
     actor_class: ClassVar[type[Actor]]

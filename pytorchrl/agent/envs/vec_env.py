@@ -152,7 +152,7 @@ class VecEnv(Component):
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse ids that gymnasium does not know, and wrappers that do not exist or cannot be used."""
-        env = hyper_parameters["env"]
+        env = hyper_parameters.get("env")
         if isinstance(env, str):
             check_id(env, cls.__name__)
         for wrapper in hyper_parameters["wrappers"]:

@@ -1,0 +1,62 @@
+"""What other libraries call the hyper-parameters of algorithms and actors."""
+
+from storages.other_names import OtherNames
+
+_BATCH = {
+    "mini_batch_size": "mini_batch_size",
+    "num_mini_batch": "num_mini_batch, the transitions of a rollout divided by the batch size",
+}
+_EPOCHS = {"num_epochs": "num_epochs"}
+_CLIP = {"clip_param": "clip_param"}
+_CAPACITY = {"": "size of the storage, in steps; size * num_envs transitions fit"}
+_ROLLOUT = {"": "size of the storage, the steps of a rollout"}
+_UNITS = {"hidden_sizes": "hidden_sizes", "": "hidden_sizes of the actor"}
+_EXPLORATION = {"epsilon": "epsilon, which may be a LinearSchedule(initial, final, fraction)"}
+_START = {"start_steps": "start_steps"}
+_PERIOD = {"update_every": "update_every"}
+
+ALGORITHM_NAMES: OtherNames = {
+    "learning_rate": {"lr": "lr", "lr_q": "lr_pi and lr_q"},
+    "lr": {"lr_q": "lr_pi and lr_q"},
+    "actor_lr": {"lr_pi": "lr_pi"},
+    "policy_lr": {"lr_pi": "lr_pi"},
+    "critic_lr": {"lr_q": "lr_q"},
+    "q_lr": {"lr_q": "lr_q"},
+    "tau": {"polyak": "polyak, which is 1 - tau"},
+    "batch_size": _BATCH,
+    "minibatch_size": _BATCH,
+    "n_minibatches": {"num_mini_batch": "num_mini_batch"},
+    "nminibatches": {"num_mini_batch": "num_mini_batch"},
+    "gradient_steps": {"mini_batch_size": "num_mini_batch"},
+    "n_epochs": _EPOCHS,
+    "noptepochs": _EPOCHS,
+    "update_epochs": _EPOCHS,
+    "clip_range": _CLIP,
+    "clip_coef": _CLIP,
+    "clip_ratio": _CLIP,
+    "ent_coef": {"entropy_coef": "entropy_coef", "initial_alpha": "initial_alpha, fixed where learn_alpha is False"},
+    "vf_coef": {"value_loss_coef": "value_loss_coef"},
+    "learning_starts": _START,
+    "warmup_steps": _START,
+    "train_freq": _PERIOD,
+    "train_frequency": _PERIOD,
+    "exploration_fraction": _EXPLORATION,
+    "exploration_initial_eps": _EXPLORATION,
+    "exploration_final_eps": _EXPLORATION,
+    "buffer_size": _CAPACITY,
+    "n_steps": _ROLLOUT,
+    "num_steps": _ROLLOUT,
+    "n_step": {"": "n_step of the storage"},
+    "gae_lambda": {"": "gae_lambda of GAEBuffer"},
+    "net_arch": _UNITS,
+    "policy_kwargs": {"": "hyper-parameters of the actor"},
+    "hidden_sizes": _UNITS,
+}
+
+ACTOR_NAMES: OtherNames = {
+    "net_arch": _UNITS,
+    "hidden_size": _UNITS,
+    "hidden_dim": _UNITS,
+    "hidden_units": _UNITS,
+    "lstm_hidden_size": {"memory_size": "memory_size"},
+}

@@ -1,0 +1,36 @@
+"""What other libraries call hyper-parameters, so that an unknown name is answered with ours."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+OtherNames: TypeAlias = Mapping[str, Mapping[str, str]]
+"""For a name elsewhere: what it is here, by a hyper-parameter that the class must have; by "" for every other class."""
+
+_CAPACITY = {"size": "size, in steps; size * num_envs transitions fit"}
+_ROLLOUT = {"n_step": "n_step", "sequence_length": "size, the steps of a rollout", "": "n_step of NStepReplayBuffer"}
+_LAMBDA = {"gae_lambda": "gae_lambda", "trace_lambda": "trace_lambda", "": "gae_lambda of GAEBuffer"}
+
+STORAGE_NAMES: OtherNames = {
+    "buffer_size": _CAPACITY,
+    "capacity": _CAPACITY,
+    "max_size": _CAPACITY,
+    "memory_size": _CAPACITY,
+    "replay_size": _CAPACITY,
+    "n_steps": _ROLLOUT,
+    "num_steps": _ROLLOUT,
+    "rollout_length": _ROLLOUT,
+    "lam": _LAMBDA,
+    "lambda_": _LAMBDA,
+    "batch_size": {"": "mini_batch_size or num_mini_batch of the algorithm"},
+    "gamma": {"": "gamma of the algorithm"},
+    "eps": {"epsilon": "epsilon"},
+    "max_priority": {"default_error": "default_error"},
+}
+
+
+def hint_for(name: str, declared: Mapping[str, object], other_names: OtherNames) -> str:
+    """What a name from elsewhere is here, as a part of a sentence; empty where that is not known."""
+    for condition, here in other_names.get(name, {}).items():
+        if not condition or condition in declared:
+            return f"here it is {here}. "
+    return ""

@@ -1,0 +1,131 @@
+"""Classes in a script of their own extend ours without repeating their hyper-parameters."""
+
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from storages import GAEBuffer, PERBuffer, ReplayBuffer, Sequences
+from storages.factory import Component, hyper_parameters_of
+from storages.hyper_parameters import Count, UnitInterval
+from storages.transition import REW
+from tests.support.model import Stream
+
+ALGORITHM = SimpleNamespace(gamma=0.9)
+
+
+class Clipped(ReplayBuffer):
+    """Repeats nothing, and takes nothing over."""
+
+    def __init__(self, device: Any, actor: Any, algorithm: Any, envs: Any, size: Count, clip: float = 1.0) -> None:
+        self.clip = clip
+        super().__init__(device, actor, algorithm, envs, size)
+
+
+class Fixed(GAEBuffer):
+    """Has a size that it chooses itself."""
+
+    def __init__(self, device: Any, actor: Any, algorithm: Any, envs: Any) -> None:
+        super().__init__(device, actor, algorithm, envs, 7)
+
+
+class Scaled(PERBuffer):
+    """Takes all over, with another default of its own for one."""
+
+    def __init__(
+        self,
+        device: Any,
+        actor: Any,
+        algorithm: Any,
+        envs: Any,
+        scale: UnitInterval = 0.5,
+        alpha: UnitInterval = 0.6,
+        **others: Any,
+    ) -> None:
+        self.scale = scale
+        super().__init__(device, actor, algorithm, envs, alpha=alpha, **others)
+
+    def insert_transition(self, sample: Any) -> None:
+        super().insert_transition({**sample, REW: sample[REW] * self.scale})
+
+
+class Twice(Scaled):
+    """Takes over what its base takes over."""
+
+    def __init__(self, *context: Any, more: int = 2, **others: Any) -> None:
+        self.more = more
+        super().__init__(*context, **others)
+
+
+def test_a_class_that_repeats_no_hyper_parameter_of_its_base_is_made_and_used() -> None:
+    factory = Clipped.create_factory(100, clip=0.5)
+    assert factory.config == {"name": "Clipped", "hyper_parameters": {"size": 100, "clip": 0.5}}
+    storage = factory("cpu", None, ALGORITHM, None)
+    storage.insert_transition(Stream(2, "vector", False, np.random.default_rng(0)).step())
+    assert len(next(storage.generate_batches(1, 4))[REW]) == 4
+    with pytest.raises(TypeError, match="Clipped: unknown hyper-parameter 'directory'; There are size, clip"):
+        Clipped.create_factory(100, directory="here")
+    assert Fixed.create_factory()("cpu", None, ALGORITHM, None).size == 7
+
+
+@pytest.mark.parametrize("cls", [Scaled, Twice])
+def test_a_class_that_passes_keywords_on_has_the_hyper_parameters_of_its_base(cls: Any) -> None:
+    assert hyper_parameters_of(cls).keys() == {*hyper_parameters_of(PERBuffer), "scale"} | (
+        {"more"} if cls is Twice else set()
+    )
+    factory = cls.create_factory(size=9, n_step=2, scale=0.25, sequences=Sequences(2))
+    config = factory.config["hyper_parameters"]
+    assert (config["alpha"], config["beta"], config["n_step"], config["scale"]) == (0.6, 1.0, 2, 0.25)
+    assert cls.create_factory(**(config | {"sequences": Sequences(2)})) == factory
+    storage = pickle.loads(pickle.dumps(factory))("cpu", None, ALGORITHM, None)
+    assert (storage.size, storage.alpha, storage.scale, storage.n_step) == (9, 0.6, 0.25, 2)
+    storage.update_storage_parameter("beta", 0.5)
+    assert storage.beta == 0.5
+    storage.insert_transition(Stream(1, "vector", False, np.random.default_rng(0)).step())
+    assert len(storage) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"size": 9, "stratify": True}, TypeError, "unknown hyper-parameter 'stratify'; did you mean 'stratified'"),
+        ({"size": 0}, ValueError, "Scaled: size must be at least 1, got 0"),
+        ({}, TypeError, "Scaled: missing a required argument: 'size'"),
+        ({"size": 9, "others": {}}, TypeError, "Scaled: unknown hyper-parameter 'others'"),
+        ({"size": 2, "sequences": Sequences(4)}, ValueError, "Scaled: size must be at least"),
+        ({"size": 9, "device": "cpu"}, TypeError, "Scaled: unknown hyper-parameter 'device'"),
+    ],
+)
+def test_what_is_wrong_is_said_of_hyper_parameters_that_were_taken_over(
+    arguments: Any, error: Any, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Scaled.create_factory(**arguments)
+
+
+def test_keywords_that_lead_to_no_class_with_hyper_parameters_are_none() -> None:
+    class Loose(Component):
+        def __init__(self, rate: float = 1.0, **unused: Any) -> None: ...
+
+    assert list(hyper_parameters_of(Loose)) == ["rate"]
+    with pytest.raises(TypeError, match="Loose: unknown hyper-parameter 'size'; There are rate"):
+        Loose.create_factory(size=3)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "hint"),
+    [
+        (PERBuffer, "buffer_size", "here it is size, in steps; size \\* num_envs transitions fit"),
+        (PERBuffer, "n_steps", "here it is n_step"),
+        (GAEBuffer, "n_steps", "here it is size, the steps of a rollout"),
+        (ReplayBuffer, "n_steps", "here it is n_step of NStepReplayBuffer"),
+        (ReplayBuffer, "gae_lam", "There are size"),
+        (GAEBuffer, "lam", "here it is gae_lambda"),
+        (ReplayBuffer, "batch_size", "here it is mini_batch_size or num_mini_batch of the algorithm"),
+    ],
+)
+def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hint: str) -> None:
+    with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter '{name}'; {hint}"):
+        cls.create_factory(size=5, **{name: 1})
