@@ -81,6 +81,8 @@ class Storage(Component, ABC):
     """Whether what it holds belongs to the current policy alone."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that are computed of what is stored; samples must not have them."""
+    state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
+    """What a state that can be loaded has at least."""
 
     def __init__(
         self,
@@ -259,11 +261,12 @@ class Storage(Component, ABC):
         return {"ring": self._ring.state_dict()} | self._state_beside_the_ring()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved.
+        """Restore what :meth:`state_dict` returned.
 
         Raises:
-            ValueError: it was saved with another size or number of environments.
+            ValueError: it is no such state, or was saved with another size or number of environments.
         """
+        self._refuse_incomplete(state)
         self._before_change()
         self._ring.load_state_dict(state["ring"])
         self._load_beside_the_ring(state)
@@ -350,6 +353,14 @@ class Storage(Component, ABC):
         if self.algorithm.gamma is not self._known_gamma[0]:
             self._known_gamma = self._checked_gamma()
         return self._known_gamma[1]
+
+    def _refuse_incomplete(self, state: Mapping[str, Any]) -> None:
+        missing = [name for name in self.state_names if name not in state]
+        if missing:
+            raise ValueError(
+                f"{type(self).__name__}: the state lacks {', '.join(map(repr, missing))}, which state_dict() of such a "
+                f"storage has; it has {', '.join(map(repr, state)) or 'nothing'}. Nothing was changed"
+            )
 
     def _checked_gamma(self) -> tuple[Any, float]:
         """The algorithm's gamma, and the number that it is."""

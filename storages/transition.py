@@ -57,7 +57,8 @@ DISCOUNT = "Discount"
 WEIGHTS = "Weights"
 """(B, 1), off-policy batches: importance weights, ones unless prioritised."""
 INDICES = "Indices"
-"""(B, 1) int64, off-policy batches: which transitions these are, counted from the first ever inserted."""
+"""(B, 1) int64, off-policy batches: which transitions these are. Numbers only grow: from 0 for the first ever inserted,
+and after ``reset()`` on from a larger one, so that none stands for two transitions."""
 
 MASK = "Mask"
 """(T, B, 1) float32, batches of sequences: 1 where a step is real, 0 where it repeats the last one."""

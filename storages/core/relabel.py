@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.episodes import EpisodeIndex
-from storages.core.fields import SampleError
+from storages.core.fields import SampleError, leaves, text
 from storages.core.ring import Ring
 from storages.core.windows import Windows
 from storages.transition import OBS, OBS2, REW, RHS, RHS2, Array
@@ -24,7 +24,10 @@ ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 
 
 class GoalReward(Protocol):
-    """What the environment pays for an achieved goal where another was desired; both (N, *goal), the result (N,)."""
+    """What the environment pays for an achieved goal where another was desired; both (N, *goal), the result (N,).
+
+    ``info`` is always empty: what a step would have said of another goal is not known.
+    """
 
     def __call__(self, achieved_goal: Array, desired_goal: Array, info: Mapping[str, Any]) -> Array:
         """Rewards of ``N`` pairs of goals."""
@@ -61,7 +64,8 @@ def choose_goals(
 ) -> NDArray[np.int64]:
     """(B,): transitions whose OBS2 shows the goal that each of ``transitions`` is to have meant; section 4.5.
 
-    "future": it or one after it in its episode. "final": the last of its episode. "episode": any of its episode.
+    "future": it or one after it in its episode. "final": the last of its episode, the newest step of one that still
+    runs. "episode": any of its episode.
     "random": any that is stored.
     """
     envs = ring.envs
@@ -104,7 +108,13 @@ def relabel_goals(
     """
     new = ring.gather_leaf((OBS2, ACHIEVED), goals)
     achieved = ring.gather_leaf((OBS2, ACHIEVED), steps.transitions)
-    paid = np.asarray(reward(achieved, new[steps.window], {}))
+    try:
+        paid = np.asarray(reward(achieved, new[steps.window], {}))
+    except KeyError as error:
+        raise ValueError(
+            f"{ring.owner}: compute_reward reads {error} of its info, which is empty, because what a step would have "
+            f"said of another goal is not known; give a her_function that makes rewards of observations alone"
+        ) from error
     if paid.reshape(-1).shape != steps.window.shape:
         raise ValueError(
             f"{ring.owner}: compute_reward must return a reward for each of {len(steps.window)} pairs of goals, got "
@@ -143,6 +153,7 @@ def relabel_by_function(
     relabelled = her_function(
         original[OBS], original.get(RHS), original[OBS2], original.get(RHS2), original[REW], initial_state, final_state
     )
+    _refuse_unlike(relabelled, original, ring.owner)
     ends = np.append(steps.starts[1:], len(steps.window)) - 1
     for key, value, where in zip(
         (OBS, RHS, OBS2, RHS2), relabelled[:4], (steps.starts, steps.starts, ends, ends), strict=True
@@ -165,6 +176,23 @@ def check_goals(ring: Ring) -> None:
             f"{ring.owner}: observations must be dicts with {ACHIEVED!r} and {DESIRED!r} of one shape, got "
             f"{names or 'no dict'}; for others, give a her_function"
         )
+
+
+def _refuse_unlike(relabelled: object, original: Mapping[str, Any], owner: str) -> None:
+    """Refuse an answer of a user's function that is not of the shapes of its arguments."""
+    keys = (OBS, RHS, OBS2, RHS2, REW)
+    if not isinstance(relabelled, tuple | list) or len(relabelled) != len(keys):
+        got = f"{len(relabelled)} values" if isinstance(relabelled, tuple | list) else type(relabelled).__name__
+        raise ValueError(f"{owner}: her_function must return (obs, rhs, obs2, rhs2, rew), got {got}")
+    for key, value in zip(keys, relabelled, strict=True):
+        if key in original and (value is not None or key == REW):
+            expected = {text(path): np.shape(leaf) for path, leaf in leaves({key: original[key]})}
+            found = {text(path): np.shape(leaf) for path, leaf in leaves({key: value})}
+            if found != expected:
+                raise ValueError(
+                    f"{owner}: her_function must return what it is given for each of {len(original[REW])} steps, of "
+                    f"shape {expected}, got {found}"
+                )
 
 
 def _discounted(rewards: Array, steps: Steps, gamma: float) -> Array:

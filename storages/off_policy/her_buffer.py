@@ -44,13 +44,15 @@ class HERBuffer(EREBuffer):
 
     A part of each batch is given another goal, one that its episode reached. Goals come from dict observations
     ("achieved_goal", "desired_goal", as gymnasium-robotics has them) and rewards from the environments' vectorised
-    ``compute_reward(achieved_goal, desired_goal, info)``, or all of it from ``her_function``. What is stored stays as
-    it is; all rewards of an n-step window follow from the new goal. Whether the environment terminated is kept too.
+    ``compute_reward(achieved_goal, desired_goal, info)``, ``info`` being empty, or all of it from ``her_function``.
+    What is stored stays as it is; all rewards of an n-step window follow from the new goal. Whether the environment
+    terminated is kept too, and not asked anew of the new goal.
 
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         her_function: ``(obs, rhs, obs2, rhs2, rew, initial_state, final_state) -> (obs, rhs, obs2, rhs2, rew)``, called
-            with whole batches (N, ...), rhs and rhs2 None without a memory; None relabels goals of dict observations.
+            with whole batches (N, ...), rhs and rhs2 None without a memory; what it returns has the shapes of what it
+            is given, or is None to change nothing but rewards. None relabels goals of dict observations.
         n_step: rewards in a return.
         epsilon: added to errors.
         alpha: 0 draws uniformly, 1 in proportion to errors.
@@ -60,8 +62,8 @@ class HERBuffer(EREBuffer):
         eta: 1 draws from everything, less emphasises recent experience.
         cmin: transitions that are drawn from at least.
         her_ratio: part of a batch that is relabelled; the paper's ``k`` goals beside the original are ``k / (k + 1)``.
-        strategy: where a goal comes from: "future" (later in the episode), "final" (its end), "episode" (anywhere in
-            it), "random" (anywhere).
+        strategy: where a goal comes from: "future" (later in the episode), "final" (its end, or its newest step while
+            it runs), "episode" (anywhere in it), "random" (anywhere).
         adapt_eta: let eta move between its value here, while returns rise as fast as ever, and 1, when they do not.
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority instead of independently.

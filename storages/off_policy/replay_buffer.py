@@ -69,6 +69,7 @@ class ReplayBuffer(JournalledStorage):
 
     on_policy = False
     unchangeable = JournalledStorage.unchangeable | {"sequences", "keep_on_device"}
+    state_names = (*JournalledStorage.state_names, "inserted", "sampled")
     n_step = 1
     _on_host: frozenset[Leaf] = frozenset()
     """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""

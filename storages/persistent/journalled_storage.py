@@ -184,6 +184,7 @@ class JournalledStorage(Storage):
             if not state["position"]["commit"]:
                 self._load_beside_the_ring(state)
             return
+        self._refuse_incomplete(state)
         if self._journal is None:
             super().load_state_dict(state)
         elif not state["ring"]["leaves"]:

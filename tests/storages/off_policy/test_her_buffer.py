@@ -1,5 +1,6 @@
 """Hindsight: every relabelled row is what would have been stored had its goal been meant."""
 
+import re
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -296,6 +297,65 @@ def test_rewards_that_are_not_one_for_each_goal_are_refused_by_name() -> None:
     storage.insert_transition(GoalStream(1, np.random.default_rng(0)).step())
     with pytest.raises(ValueError, match="compute_reward must return a reward for each of"):
         list(storage.generate_batches(1, 8))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.bool_, np.float32])
+@pytest.mark.parametrize("n_step", [1, 2])
+def test_relabelled_rewards_are_not_cut_to_whole_numbers(n_step: int, dtype: Any) -> None:
+    fraction = SimpleNamespace(num_envs=2, compute_reward=lambda achieved, desired, info: np.full(len(achieved), 0.5))
+    storage = HERBuffer.create_factory(size=20, n_step=n_step, her_ratio=1.0)("cpu", None, ALGORITHM, fraction)
+    stream = GoalStream(2, np.random.default_rng(0), ends=0.0)
+    for _ in range(10):
+        storage.insert_transition(stream.step() | {REW: np.ones((2, 1), dtype)})
+    (batch,) = storage.generate_batches(1, 64)
+    assert batch[REW].dtype == torch.float32
+    assert set(batch[REW].flatten().tolist()) <= {0.5, np.float32(0.5 + 0.5 * GAMMA)}
+
+
+def test_an_environment_whose_rewards_need_an_info_is_told_the_way_out() -> None:
+    needy = SimpleNamespace(num_envs=2, compute_reward=lambda achieved, desired, info: info["distance"])
+    storage = HERBuffer.create_factory(size=20, her_ratio=1.0)("cpu", None, ALGORITHM, needy)
+    storage.insert_transition(GoalStream(2, np.random.default_rng(0)).step())
+    with pytest.raises(ValueError, match=r"compute_reward reads 'distance' of its info, .*; give a her_function"):
+        next(storage.generate_batches(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda obs, rew: None, "(obs, rhs, obs2, rhs2, rew), got NoneType"),
+        (lambda obs, rew: (obs, None, obs, None), "(obs, rhs, obs2, rhs2, rew), got 4 values"),
+        (lambda obs, rew: (obs, None, obs, None, rew[:1]), "of shape {'Reward': (8, 1)}, got {'Reward': (1, 1)}"),
+        (lambda obs, rew: (obs, None, obs, None, rew[:, 0]), "of shape {'Reward': (8, 1)}, got {'Reward': (8,)}"),
+        (lambda obs, rew: (obs, None, obs, None, None), "of shape {'Reward': (8, 1)}, got {'Reward': ()}"),
+        (lambda obs, rew: (obs["observation"], None, obs, None, rew), "got {'Observation': (8, 2)}"),
+        (
+            lambda obs, rew: (obs, None, {"observation": rew}, None, rew),
+            "got {\"NextObservation['observation']\": (8, 1)}",
+        ),
+    ],
+)
+def test_an_answer_of_a_users_function_that_is_not_one_for_each_step_is_refused(answer: Any, message: str) -> None:
+    def her_function(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, first: Any, last: Any) -> Any:
+        return answer(obs, rew)
+
+    storage = HERBuffer.create_factory(size=20, her_function=her_function, her_ratio=1.0)(
+        "cpu", None, ALGORITHM, SimpleNamespace(num_envs=2)
+    )
+    stream = GoalStream(2, np.random.default_rng(0))
+    for _ in range(6):
+        storage.insert_transition(stream.step())
+    with pytest.raises(ValueError, match=f"HERBuffer: her_function must return .*{re.escape(message)}"):
+        next(storage.generate_batches(1, 8))
+
+
+def test_a_users_function_may_change_nothing_but_rewards() -> None:
+    storage = HERBuffer.create_factory(
+        size=20, her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (None, None, None, None, rew * 0 + 7)
+    )("cpu", None, ALGORITHM, SimpleNamespace(num_envs=2))
+    storage.insert_transition(GoalStream(2, np.random.default_rng(0)).step())
+    storage.update_storage_parameter("her_ratio", 1.0)
+    assert (next(storage.generate_batches(1, 4))[REW] == 7).all()
 
 
 def test_a_field_of_one_step_can_be_copied() -> None:

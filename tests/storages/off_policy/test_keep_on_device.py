@@ -248,3 +248,28 @@ def test_what_was_handed_out_stays_as_it_was() -> None:
 def test_where_it_is_kept_is_fixed() -> None:
     with pytest.raises(ValueError, match="ReplayBuffer: keep_on_device is fixed once the object is made"):
         made("plain").update_storage_parameter("keep_on_device", True)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64, np.float16, np.bool_, np.int8])
+@pytest.mark.parametrize("shape", [(0,), (2,), (2, 0)])
+def test_observations_of_any_dtype_and_of_no_numbers_are_kept_on_the_device(dtype: Any, shape: Any) -> None:
+    storages = [made("plain", keep_on_device=keep) for keep in (False, True)]
+    random, following = np.random.default_rng(0), None
+    for t in range(40):
+        ends = np.array([[t % 5 == 4]])
+        obs = following if following is not None and t % 5 else random.integers(0, 250, (1, *shape)).astype(dtype)
+        following = random.integers(0, 250, (1, *shape)).astype(dtype)
+        no, one = np.zeros((1, 1), bool), np.ones((1, 1), np.float32)
+        sample = {
+            OBS: {"a": obs, "b": one},
+            OBS2: {"a": following, "b": one},
+            DONE: np.array([[t % 5 == 0]]),
+            ACT: one,
+            REW: one,
+            DONE2: ends,
+            TRUNC2: no,
+        }
+        for storage in storages:
+            storage.insert_transition(sample)
+        if t % 3 == 0:
+            assert_same_batches(*storages)
