@@ -10,7 +10,8 @@ _EPOCHS = {"num_epochs": "num_epochs"}
 _CLIP = {"clip_param": "clip_param"}
 _CAPACITY = {"": "size of the storage, in steps; size * num_envs transitions fit"}
 _ROLLOUT = {"": "size of the storage, the steps of a rollout"}
-_UNITS = {"hidden_sizes": "hidden_sizes", "": "hidden_sizes of the actor"}
+_UNITS = {"hidden_sizes": "hidden_sizes"}
+_UNITS_OF_ACTOR = {"": "hidden_sizes of the actor"}
 _EXPLORATION = {"epsilon": "epsilon, which may be a LinearSchedule(initial, final, fraction)"}
 _START = {"start_steps": "start_steps"}
 _PERIOD = {"update_every": "update_every"}
@@ -48,9 +49,9 @@ ALGORITHM_NAMES: OtherNames = {
     "num_steps": _ROLLOUT,
     "n_step": {"": "n_step of the storage"},
     "gae_lambda": {"": "gae_lambda of GAEBuffer"},
-    "net_arch": _UNITS,
+    "net_arch": _UNITS_OF_ACTOR,
     "policy_kwargs": {"": "hyper-parameters of the actor"},
-    "hidden_sizes": _UNITS,
+    "hidden_sizes": _UNITS_OF_ACTOR,
 }
 
 ACTOR_NAMES: OtherNames = {
