@@ -77,7 +77,7 @@ def check_step(result: Any, env: gym.Env[Any, Any]) -> None:
     observation, reward, terminated, truncated, info = result
     if not _is_number(reward, "fiub"):
         raise InvalidEnvironmentError(
-            f"VecEnv: step() of {env} returned the reward {_shown(reward)}; it must be one number, as float(reward) is"
+            f"VecEnv: step() of {env} returned the reward {_shown(reward)}; it must be one number, float(reward)"
         )
     for name, flag in (("terminated", terminated), ("truncated", truncated)):
         if not _is_number(flag, "iub"):

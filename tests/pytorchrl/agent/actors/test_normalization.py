@@ -15,6 +15,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from storages.transition import OBS
 from tests.support.compositions import assert_equal
+from tests.support.training import saved_and_loaded, train
 
 
 class Uneven(gym.Env[Any, Any]):
@@ -79,13 +80,13 @@ def vectors(observations: Any) -> Any:
 @pytest.mark.parametrize("kind", ["vector", "dict"])
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
 def test_statistics_are_those_of_all_collected_observations_and_no_others(
-    algorithm: str, kind: str, memory: Any, tmp_path: Path
+    algorithm: str, kind: str, memory: Any
 ) -> None:
     scheme = scheme_of(algorithm, kind, memory)
     collected: list[Any] = []
     insert = scheme.storage.insert_transition
     scheme.storage.insert_transition = lambda sample: (collected.append(vectors(sample[OBS])), insert(sample))[1]  # type: ignore[method-assign]
-    prl.Learner(scheme, target_steps=120, log_dir=tmp_path / "run").run()
+    train(scheme, 120)
     seen = np.concatenate(collected)
     assert len(seen) == 120
     part: Any = scheme.actor.normalization.parts[0]  # type: ignore[union-attr]
@@ -157,13 +158,14 @@ def test_best_weights_hold_the_statistics(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", [None, "gru"])
 @pytest.mark.parametrize("algorithm", ["dqn", "sac", "ppo"])
-def test_a_resumed_run_goes_on_with_the_statistics(algorithm: str, memory: Any, tmp_path: Path) -> None:
-    whole = prl.Learner(scheme_of(algorithm, "dict", memory), target_steps=150, log_dir=tmp_path / "whole")
-    whole.run()
-    prl.Learner(scheme_of(algorithm, "dict", memory), target_steps=73, log_dir=tmp_path / "half").run()
-    resumed = prl.Learner.resume(tmp_path / "half", target_steps=150, scheme=scheme_of(algorithm, "dict", memory))
-    resumed.run()
-    assert_equal(whole.scheme.algorithm.get_weights(), resumed.scheme.algorithm.get_weights())
+def test_a_resumed_run_goes_on_with_the_statistics(algorithm: str, memory: Any) -> None:
+    whole = train(scheme_of(algorithm, "dict", memory), 60)
+    resumed = scheme_of(algorithm, "dict", memory)
+    resumed.load_state_dict(saved_and_loaded(whole.state_dict()))
+    for scheme in (whole, resumed):
+        train(scheme, 120)
+    assert_equal(whole.algorithm.get_weights(), resumed.algorithm.get_weights())
+    assert whole.actor.normalization.parts[0].count == 120  # type: ignore[union-attr]
 
 
 def test_observations_without_real_numbers_are_refused() -> None:

@@ -1,7 +1,6 @@
 """Every algorithm acts in every action space it can, and says the way out of the others."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +14,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import random_actions
 from storages.transition import ACT
 from tests.support.toys import Counter
+from tests.support.training import train
 
 
 class Pattern(gym.Env[Any, Any]):
@@ -62,15 +62,14 @@ def ppo_scheme(name: str, memory: Any = None) -> prl.Scheme:
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_ppo_learns_every_component_of_several_choices(name: str, tmp_path: Path) -> None:
-    scheme = ppo_scheme(name)
-    prl.Learner(scheme, target_steps=6_000, log_dir=tmp_path / "run").run()
+def test_ppo_learns_every_component_of_several_choices(name: str) -> None:
+    scheme = train(ppo_scheme(name), 5_000)
     assert scheme.evaluate(5).mean_return == 10
 
 
 @pytest.mark.parametrize("name", ["choices", "bits in a table"])
-def test_several_choices_go_with_a_memory(name: str, tmp_path: Path) -> None:
-    prl.Learner(ppo_scheme(name, "gru"), target_steps=600, log_dir=tmp_path / "run").run()
+def test_several_choices_go_with_a_memory(name: str) -> None:
+    train(ppo_scheme(name, "gru"), 600)
 
 
 @pytest.mark.parametrize("name", SEVERAL)

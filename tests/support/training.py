@@ -1,0 +1,27 @@
+"""Training without a run folder, where a test looks at what is learnt and not at what is written."""
+
+import io
+from typing import Any
+
+import torch
+
+import pytorchrl as prl
+
+
+def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
+    """Collect up to a number of steps, and update when it is due."""
+    scheme.set_progress(scheme.steps, until)
+    while scheme.steps < until:
+        _, due = scheme.collect(until)
+        for _ in range(due):
+            list(scheme.update())
+        scheme.set_progress(scheme.steps, until)
+    return scheme
+
+
+def saved_and_loaded(state: Any) -> Any:
+    """A state as it comes from a file."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
