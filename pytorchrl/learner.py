@@ -17,6 +17,7 @@ from pytorchrl.experiments.composition import differences, misfit_named, scheme_
 from pytorchrl.experiments.continuation import classes_of_the_script, how_to_continue, resume_command
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.run_lock import RunLock
 from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
@@ -39,6 +40,7 @@ class Learner:
 
     Raises:
         FileExistsError: ``log_dir`` holds a run already.
+        RunInUseError: another process trains the run in ``log_dir``.
         ValueError: ``target_steps``, ``log_every`` or ``keep_checkpoints`` is not positive, or ``log_to`` names
             something unknown.
     """
@@ -66,12 +68,14 @@ class Learner:
         folder = RunFolder(log_dir)
         config = scheme.config | _settings(target_steps, log_to, log_every, keep_checkpoints)
         config |= {"own_classes": classes_of_the_script(scheme.factories)}
-        folder.refuse_a_run()
-        writers = make_writers(log_to, folder.path, config)
-        if folder.create(config):
-            print(f"{folder.path} held a run that had not measured or saved anything; this one takes its place.")
-        self._prepare(scheme, folder, config, writers)
-        scheme.set_progress(0, target_steps)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        with RunLock(folder.path, places.directory_of(config)) as lock:
+            folder.refuse_a_run()
+            writers = make_writers(log_to, folder.path, config)
+            if folder.create(config):
+                print(f"{folder.path} held a run that had not measured or saved anything; this one takes its place.")
+            self._prepare(scheme, folder, config, writers, lock)
+            scheme.set_progress(0, target_steps)
 
     @classmethod
     def resume(
@@ -98,9 +102,24 @@ class Learner:
         Raises:
             CheckpointError: there is no checkpoint, it is damaged, or of another composition.
             CompositionError: the composition cannot be made of ``config.json`` alone.
+            RunInUseError: another process trains the run.
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
+        directory = places.directory_of(config if scheme is None else scheme.config)
+        with RunLock(folder.path, directory if isinstance(directory, str) else None) as lock:
+            return cls._resumed(folder, config, lock, scheme, target_steps, log_to)
+
+    @classmethod
+    def _resumed(
+        cls,
+        folder: RunFolder,
+        config: dict[str, Any],
+        lock: RunLock,
+        scheme: Scheme | None,
+        target_steps: int | None,
+        log_to: Sequence[str] | None,
+    ) -> "Learner":
         keep_checkpoints = config.get("keep_checkpoints", 1)
         candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
         file, state, damaged = checkpoint.load_newest(candidates)
@@ -121,7 +140,7 @@ class Learner:
             cut_short = scheme.load_state_dict(state["scheme"])
         learner = cls.__new__(cls)
         writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
-        learner._prepare(scheme, folder, config, writers, goes_on_at=scheme.steps)
+        learner._prepare(scheme, folder, config, writers, lock, goes_on_at=scheme.steps)
         with misfit_named(file):
             learner._load_state_dict(state["learner"])
         learner._saved_at = scheme.steps
@@ -265,6 +284,7 @@ class Learner:
 
     def save_checkpoint(self) -> Path:
         """Write everything to the run folder, whole or not at all; returns the file."""
+        self._lock.check()
         self._file.begin()
         state = {
             "config": places.to_keep(self.scheme.config, self._folder.path),
@@ -286,10 +306,13 @@ class Learner:
         return self._folder.checkpoint_file
 
     def close(self) -> None:
-        """Close environments and logs."""
-        self.scheme.close()
-        for writer in self._writers:
-            writer.close()
+        """Close environments and logs, and let others have the run folder."""
+        try:
+            self.scheme.close()
+            for writer in self._writers:
+                writer.close()
+        finally:
+            self._lock.release()
 
     # Inside
 
@@ -299,12 +322,14 @@ class Learner:
         folder: RunFolder,
         config: Mapping[str, Any],
         writers: Sequence[MetricsWriter],
+        lock: RunLock,
         goes_on_at: int | None = None,
     ) -> None:
         self.scheme = scheme
         self.target_steps: int = config["target_steps"]
         self.log_every: int = config["log_every"]
         self._folder = folder
+        self._lock = lock
         self._file = MetricsFile(folder.metrics_file, goes_on_at)
         self._writers = writers
         self._training = TrainingMetrics()
@@ -423,6 +448,7 @@ class Learner:
     def _log(self, metrics: Mapping[str, float]) -> None:
         record = {"steps": self.scheme.steps, "seconds": self._seconds, **metrics}
         self._metrics |= record
+        self._lock.check()
         self._file.write(record)
         for writer in self._writers:
             writer.write(self.scheme.steps, metrics)

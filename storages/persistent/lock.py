@@ -15,6 +15,23 @@ NAME = "lock"
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
+class InUseError(PersistenceError):
+    """A directory that is locked already.
+
+    Args:
+        message: what is said.
+        holder: the process that has locked it.
+    """
+
+    def __init__(self, message: str, holder: str = "another process") -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+class NoLocksError(PersistenceError):
+    """A system, or a file system, that has no locks."""
+
+
 class Lock:
     """Held from the moment that it is made until it is released, or its process is gone.
 
@@ -27,7 +44,8 @@ class Lock:
         directory: what is locked.
 
     Raises:
-        PersistenceError: another storage holds it, in this process or another, or the system has no such locks.
+        InUseError: it is locked already, in this process or another.
+        NoLocksError: the system has no such locks.
         OSError: the directory cannot be opened, or no file can be made in it.
     """
 
@@ -88,23 +106,26 @@ def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
     """Lock a file, or a folder; returns False for a folder where the file system locks files alone.
 
     Raises:
-        PersistenceError: somebody else holds it, or there are no locks.
+        InUseError: somebody else holds it.
+        NoLocksError: there are no locks.
     """
     try:
         import fcntl
     except ImportError:
-        raise PersistenceError("storages are kept on disk on systems that have POSIX file locks alone") from None
+        raise NoLocksError("storages are kept on disk on systems that have POSIX file locks alone") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise PersistenceError(
-            f"{path.parent} is in use by {_holder(path)}; one storage writes at a time: close() that one, or name "
-            f"another directory. The lock ends with its process, and not by deleting files"
+        holder = _holder(path)
+        raise InUseError(
+            f"{path.parent} is in use by {holder}; one storage writes at a time: close() that one, or name another "
+            f"directory. The lock ends with its process, and not by deleting files",
+            holder,
         ) from None
     except OSError as error:
         if of_folder:
             return False
-        raise PersistenceError(
+        raise NoLocksError(
             f"{path.parent} is on a file system without locks ({error.strerror}), so that two storages might write "
             f"there at a time; name a directory on a local disk, or mount that one with locks (Lustre has the option "
             f"flock, NFS needs its lock service)"

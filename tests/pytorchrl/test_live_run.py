@@ -1,0 +1,151 @@
+"""A run that is going on is looked at without changing it, and trained by one process at a time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import inspect, main, plot
+from pytorchrl.experiments import run_lock
+from pytorchrl.experiments.run_lock import RunInUseError
+from storages.persistent.lock import NoLocksError
+from tests.support.compositions import assert_equal, dqn_scheme
+
+TRAINS = """
+import sys
+import pytorchrl as prl
+from tests.support.compositions import dqn_scheme
+
+learner = prl.Learner(dqn_scheme(algorithm={"test_every": 50}), 10_000_000, sys.argv[1], log_every=10)
+learner.run(checkpoint_every=60)
+"""
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that trains in the folder "run", stopped in the middle of it, after its first checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINS, str(tmp_path / "run")],
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    while not (tmp_path / "run" / "checkpoint.pt").exists() and process.poll() is None:
+        time.sleep(0.02)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    yield process
+    process.send_signal(signal.SIGCONT)
+    process.kill()
+    process.wait()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_looking_at_a_live_run_changes_no_byte_of_it(live: Any, tmp_path: Path) -> None:
+    before = content(tmp_path / "run")
+    assert prl.read_metrics(tmp_path / "run" / "metrics.jsonl")
+    inspect(tmp_path / "run", tmp_path / "storage.png")
+    plot([tmp_path / "run"], tmp_path / "curve.png")
+    assert content(tmp_path / "run") == before
+
+
+def test_a_live_run_is_not_resumed_or_begun_anew_and_its_process_is_named(
+    live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content(tmp_path / "run")
+    in_use = rf"run is in use by process {live.pid} on host .*only read.*end it there, or close\(\) its learner"
+    with pytest.raises(RunInUseError, match=in_use):
+        prl.Learner.resume(tmp_path / "run")
+    with pytest.raises(RunInUseError, match=in_use):
+        prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "resume", str(tmp_path / "run")])
+    with pytest.raises(SystemExit, match=f"^error: .*process {live.pid} on host"):
+        main()
+    assert content(tmp_path / "run") == before
+    # Its end lets others have it, however it ends.
+    live.kill()
+    live.wait()
+    prl.Learner.resume(tmp_path / "run").close()
+
+
+def test_a_run_that_was_resumed_and_not_stepped_keeps_its_metrics(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=20)
+    while learner.scheme.steps < 100:
+        learner.step()
+    learner.save_checkpoint()
+    while learner.scheme.steps < 200:
+        learner.step()
+    learner.close()
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    prl.Learner.resume(tmp_path / "run").close()
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    resumed = prl.Learner.resume(tmp_path / "run")
+    resumed.save_checkpoint()
+    steps = [record["steps"] for record in prl.read_metrics(tmp_path / "run" / "metrics.jsonl")]
+    assert max(steps) == 100
+    resumed.close()
+
+
+def test_a_learner_of_the_same_process_takes_a_run_over(tmp_path: Path) -> None:
+    first = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
+    first.step()
+    first.save_checkpoint()
+    second = prl.Learner.resume(tmp_path / "run")
+    for write in (first.save_checkpoint, first.evaluate):
+        with pytest.raises(RunInUseError, match="another learner of this process took the run over; go on with that"):
+            write()
+    assert second.run()
+    second.close()
+
+
+def test_a_learner_that_could_not_be_made_does_not_keep_the_run(tmp_path: Path) -> None:
+    prl.Learner(dqn_scheme(), 60, tmp_path / "run").run()
+    with pytest.raises(FileExistsError) as error:
+        prl.Learner(dqn_scheme(), 60, tmp_path / "run")
+    # Its traceback holds what was made.
+    assert error.tb is not None
+    code = "import sys, pytorchrl as prl; prl.Learner.resume(sys.argv[1], target_steps=80).run()"
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "run")],
+        check=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def test_a_storage_in_the_run_folder_itself_keeps_others_away(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return dqn_scheme(storage=prl.ReplayBuffer.create_factory(size=50, directory=tmp_path / "run"))
+
+    learner = prl.Learner(scheme(), 60, tmp_path / "run")
+    learner.step()
+    with pytest.raises(prl.PersistenceError, match="is in use by process"):
+        prl.Learner(scheme(), 60, tmp_path / "run")
+    learner.run()
+    learner.close()
+    assert prl.Learner.resume(tmp_path / "run", target_steps=80).run()
+
+
+def test_where_a_file_system_has_no_locks_runs_are_trained_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(_: Path) -> None:
+        raise NoLocksError("no locks")
+
+    monkeypatch.setattr(run_lock, "Lock", none)
+    learner = prl.Learner(dqn_scheme(), 60, tmp_path / "run")
+    assert learner.run()
+    learner.close()
+    resumed = prl.Learner.resume(tmp_path / "run")
+    assert_equal(resumed.scheme.state_dict(), learner.scheme.state_dict())
+    resumed.close()
