@@ -1,5 +1,6 @@
 """The returns of a vector of environments are the environments' own, under any wrapper."""
 
+import copy
 import io
 from typing import Any
 
@@ -171,6 +172,18 @@ def test_wrappers_reach_the_attributes_of_the_environment() -> None:
     envs.reset(seed=0)
     assert isinstance(seen[0], Counter)
     assert finished(envs, 2) == [[], [EpisodeRecord(0, 3.0, 2)]]
+
+
+def test_what_a_wrapper_tries_in_a_copy_of_the_environment_does_not_count() -> None:
+    class LooksAhead(gym.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            ahead = copy.deepcopy(self.env)
+            ahead.step(action)
+            return self.env.step(action)
+
+    envs = prl.VecEnv.create_factory(Counter, wrappers=[LooksAhead])()
+    envs.reset(seed=0)
+    assert finished(envs, 3) == [[], [], [EpisodeRecord(0, 6.0, 3)]]
 
 
 def test_a_new_beginning_drops_running_episodes() -> None:
