@@ -123,13 +123,16 @@ class Learner:
         keep_checkpoints = config.get("keep_checkpoints", 1)
         candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
         file, state, damaged = checkpoint.load_newest(candidates)
-        _refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
-        if scheme is None:
-            with misfit_named(folder.config_file):
+        with misfit_named(file):
+            _refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
+            if scheme is None:
                 _refuse_storage_that_is_gone(config, state, file)
                 places.refuse_storage_of_others(config, state["scheme"]["storage"], folder.path)
+            else:
+                places.refuse_to_empty(scheme.config, state["scheme"]["storage"], folder.path)
+        if scheme is None:
+            with misfit_named(folder.config_file):
                 scheme = scheme_from_config(config)
-        places.refuse_to_empty(scheme.config, state["scheme"]["storage"], folder.path)
         config |= scheme.config | _settings(
             config["target_steps"] if target_steps is None else target_steps,
             config["log_to"] if log_to is None else log_to,

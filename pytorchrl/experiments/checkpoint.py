@@ -15,6 +15,8 @@ from storages.persistent.files import create
 FORMAT = 3
 _MOST_SHARED = 8
 """How many times as much as the file all tensors may have, some of which may share what is in it."""
+_MADE_OF_A_NUMBER = (b"builtin__\nbytearray\n", b"builtins\nbytearray\n", b"torch\nTensor\n")
+"""What a pickle may call that takes memory which its file does not have."""
 _BROKEN = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
     *(TypeError, ValueError, struct.error, zipfile.BadZipFile),
@@ -137,12 +139,14 @@ def _what_is_wrong(path: Path) -> str | None:
             if sum(part.file_size for part in parts) > path.stat().st_size:
                 return "its parts are said to be larger than it is"
             changed = archive.testzip()
-            is_ours = any(part.filename.endswith("/data.pkl") for part in parts)
+            if changed is not None:
+                return f"its part {changed} is not what was written"
+            pickles = [archive.read(part) for part in parts if part.filename.endswith("/data.pkl")]
     except _BROKEN:
         return "it was cut off, or is another kind of file"
-    if not is_ours:
-        return "it is an archive, but not of tensors and plain data"
-    return f"its part {changed} is not what was written" if changed is not None else None
+    if any(made in plain for plain in pickles for made in _MADE_OF_A_NUMBER):
+        return "it asks for memory by a number alone"
+    return None if pickles else "it is an archive, but not of tensors and plain data"
 
 
 def _what_is_too_large(state: Any, file_bytes: int) -> str | None:

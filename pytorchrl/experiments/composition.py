@@ -68,14 +68,16 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
     for refuse in (_refuse_to_import, _refuse_classes_of_a_script):
         refuse(config, "only a scheme that is made in a script can use it")
-    if envs_factory is None:
-        envs_factory = _made(config["test_envs"] or config["train_envs"])
-        alone = envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"}
-        envs_factory = VecEnv.create_factory(**alone)
+    with misfit_named(folder.config_file):
+        algo_factory, actor_factory = _made(config["algorithm"]), _made(config["actor"])
+        if envs_factory is None:
+            envs_factory = _made(config["test_envs"] or config["train_envs"])
+            alone = envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"}
+            envs_factory = VecEnv.create_factory(**alone)
     envs = envs_factory()
     try:
         with misfit_named(folder.checkpoint_file):
-            algorithm: Algorithm = _made(config["algorithm"])("cpu", _made(config["actor"])("cpu", envs), envs)
+            algorithm: Algorithm = algo_factory("cpu", actor_factory("cpu", envs), envs)
             algorithm.load_state_dict(state["scheme"]["algorithm"])
             algorithm.set_progress(state["scheme"]["collector"]["steps"], config["target_steps"])
     except BaseException:

@@ -54,7 +54,7 @@ class ArrowReader(ColumnsReader):
             table = table.combine_chunks()
             facts = json.loads(read_text(folder / _FACTS))
         except (OSError, ValueError, self._arrow.ArrowException) as error:
-            raise DatasetError(f"{folder} cannot be read: {error}") from error
+            raise DatasetError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
         columns: Columns = {}
         for key, leaf in leaves.items():
             array = self._found(table, key, folder)

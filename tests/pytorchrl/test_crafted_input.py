@@ -1,0 +1,76 @@
+"""Input that is broken, or was crafted to do harm, ends in one error of ours that names it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytorchrl import CheckpointError
+from pytorchrl.scheme.scheme import CompositionError
+from storages.persistent import PersistenceError
+from tests.support.crafted import CASES, made
+from tests.support.crafted.case import OPENED, Base
+
+_MOST_BYTES = 200 << 20
+_OURS = (PersistenceError, CheckpointError, CompositionError)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+    return Base(tmp_path_factory.mktemp("whole"))
+
+
+def test_there_are_as_many_as_were_found_to_matter() -> None:
+    assert len(CASES) >= 72
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_crafted_input_ends_in_one_line_that_names_it_and_touches_nothing_else(
+    name: str, base: Base, tmp_path: Path
+) -> None:
+    case, outside = CASES[name], base.outside()
+    path = made(case, base, tmp_path / "crafted")
+    with pytest.raises(_OURS) as refused:
+        OPENED[case.how](path)
+    told = str(refused.value)
+    assert "\n" not in told
+    assert (case.named or path.name) in told
+    assert len(told) < 1000
+    assert base.outside() == outside
+    assert not Path("/tmp/ran").exists()
+
+
+@pytest.mark.parametrize("how", OPENED)
+def test_what_they_were_made_from_is_opened(how: str, base: Base) -> None:
+    whole = {
+        "data set": base.npz,
+        "ring": base.mine.with_name("ring"),
+        "state": base.ring,
+        "episodic": base.episodic,
+        "checkpoint": base.run / "checkpoint.pt",
+        "resumed": base.run,
+        "agent": base.run,
+    }
+    OPENED[how](whole[how])
+    for path in base.minari.values():
+        OPENED["data set"](path)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_crafted_input_takes_little_memory(base: Base, tmp_path: Path) -> None:
+    paths = {name: str(made(case, base, tmp_path / re.sub(r"\W+", "-", name))) for name, case in CASES.items()}
+    (tmp_path / "paths.json").write_text(json.dumps(paths))
+    outside = base.outside()
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.support.crafted", str(tmp_path / "paths.json")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    came = json.loads(finished.stdout)
+    assert {name for name, one in came.items() if one["bytes"] > _MOST_BYTES or not one["error"]} == set()
+    assert base.outside() == outside

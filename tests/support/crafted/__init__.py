@@ -1,0 +1,22 @@
+"""Crafted and broken inputs of every kind that is read from disk, each made from a whole one.
+
+``python -m tests.support.crafted paths.json`` opens those that a file names in one process, and prints as JSON what
+came of each, and by how many bytes its memory grew at most.
+"""
+
+from pathlib import Path
+
+from tests.support.crafted import checkpoints, hdf5, minari, npz, runs, storages
+from tests.support.crafted.case import Base, Case
+
+CASES: dict[str, Case] = {
+    f"{module.__name__.rsplit('.', 1)[-1]}: {case.name}": case
+    for module in (npz, hdf5, minari, storages, checkpoints, runs)
+    for case in module.CASES
+}
+
+
+def made(case: Case, base: Base, folder: Path) -> Path:
+    """Make one of them in a folder of its own; returns what is to be opened."""
+    folder.mkdir(parents=True)
+    return case.make(base, folder)

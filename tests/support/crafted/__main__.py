@@ -1,0 +1,43 @@
+"""See :mod:`tests.support.crafted`."""
+
+import contextlib
+import io
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from tests.support.crafted import CASES
+from tests.support.crafted.case import OPENED
+
+
+def _bytes(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) << 10
+
+
+def _opened(how: str, path: Path) -> tuple[str, str]:
+    try:
+        OPENED[how](path)
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "", "it was opened"
+
+
+def main(paths: dict[str, str]) -> None:
+    """Open inputs by the names of their cases."""
+    warnings.simplefilter("ignore")
+    came = {}
+    for name, path in paths.items():
+        # Begins to measure the peak anew.
+        Path("/proc/self/clear_refs").write_text("5")
+        before, started = _bytes("VmRSS"), time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):
+            error, told = _opened(CASES[name].how, Path(path))
+        seconds = time.perf_counter() - started
+        came[name] = {"error": error, "told": told, "bytes": _bytes("VmHWM") - before, "seconds": seconds}
+    sys.stdout.write(json.dumps(came))
+
+
+main(json.loads(Path(sys.argv[1]).read_text()))

@@ -1,0 +1,174 @@
+"""Run folders."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.support.crafted.case import Base, Case, flipped, saved
+
+_NOTHING = {"commit": 0, "checksum": 0}
+_Change = Callable[[Path, Base], None]
+
+
+def _run(change: _Change) -> Callable[[Base, Path], Path]:
+    """A whole one to which something is done."""
+
+    def make(base: Base, folder: Path) -> Path:
+        shutil.copytree(base.run, folder / "some")
+        change(folder / "some", base)
+        return folder / "some"
+
+    return make
+
+
+def _config(do: Callable[[dict[str, Any]], object]) -> _Change:
+    """With another configuration, which the checkpoint has as well."""
+
+    def change(run: Path, base: Base) -> None:
+        config = json.loads((run / "config.json").read_text())
+        do(config)
+        (run / "config.json").write_text(json.dumps(config))
+        state = torch.load(run / "checkpoint.pt", weights_only=True)
+        state["config"] = {name: config.get(name) for name in state["config"]}
+        saved(run / "checkpoint.pt", state)
+
+    return change
+
+
+def _said(**changed: Any) -> _Change:
+    return _config(lambda config: config.update(changed))
+
+
+def _of(part: str, **changed: Any) -> _Change:
+    return _config(lambda config: config[part]["hyper_parameters"].update(changed))
+
+
+def _state(do: Callable[[dict[str, Any]], object]) -> _Change:
+    def change(run: Path, base: Base) -> None:
+        state = torch.load(run / "checkpoint.pt", weights_only=True)
+        do(state)
+        saved(run / "checkpoint.pt", state)
+
+    return change
+
+
+def _directory(named: Callable[[Base], Any]) -> _Change:
+    """With its storage elsewhere, going back to before the first commit."""
+
+    def change(run: Path, base: Base) -> None:
+        _of("storage", directory=named(base))(run, base)
+        _state(lambda state: state["scheme"]["storage"].update(position=_NOTHING))(run, base)
+
+    return change
+
+
+def _storage_linked(run: Path, base: Base) -> None:
+    shutil.rmtree(run / "replay")
+    (run / "replay").symlink_to(base.mine)
+    _state(lambda state: state["scheme"]["storage"].update(position=_NOTHING))(run, base)
+
+
+def _linked(name: str) -> _Change:
+    def change(run: Path, base: Base) -> None:
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(base.text)
+
+    return change
+
+
+def _logs_linked(run: Path, base: Base) -> None:
+    _said(log_to=["tensorboard"])(run, base)
+    (run / "tensorboard").symlink_to(base.mine)
+
+
+def _written(content: str) -> _Change:
+    return lambda run, base: (run / "config.json").write_text(content) and None
+
+
+def _pipe(run: Path, base: Base) -> None:
+    (run / "config.json").unlink()
+    os.mkfifo(run / "config.json")
+
+
+def _weights_of_other_shapes(state: dict[str, Any]) -> None:
+    def halved(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: halved(part) for name, part in value.items()}
+        return value[: len(value) // 2] if isinstance(value, torch.Tensor) and value.ndim else value
+
+    state["scheme"]["algorithm"] = halved(state["scheme"]["algorithm"])
+
+
+def _damaged(run: Path, base: Base) -> None:
+    flipped(run / "checkpoint.pt", (run / "checkpoint.pt").stat().st_size // 2)
+
+
+CASES = [
+    Case(name, _run(change), "resumed", named)
+    for name, change, named in (
+        ("no JSON", _written("{"), "config.json"),
+        ("a list", _written("[]"), "config.json"),
+        ("nested lists", _written("[" * 100_000), "config.json"),
+        ("a pipe", _pipe, "config.json"),
+        ("no algorithm", _config(lambda config: config.pop("algorithm")), "config.json"),
+        (
+            "hyper-parameters that are a list",
+            _said(actor={"name": "OffPolicyActor", "hyper_parameters": []}),
+            "config.json",
+        ),
+        ("an unknown class", _said(actor={"name": "os.system", "hyper_parameters": {}}), "os.system"),
+        ("an unknown hyper-parameter", _of("actor", what=1), "config.json"),
+        ("a hyper-parameter of another kind", _of("actor", hidden_sizes="large"), "config.json"),
+        ("a target that is negative", _said(target_steps=-1), "config.json"),
+        ("10^12 checkpoints", _said(keep_checkpoints=10**12), "config.json"),
+        ("logs that are a number", _said(log_to=3), "config.json"),
+        ("a device that is a list", _said(device=[]), "config.json"),
+        ("a module to import", _of("train_envs", env="os:system"), "os:system"),
+        ("a function", _of("train_envs", env={"callable": "os.system"}), "os.system"),
+        ("videos to write", _of("train_envs", wrappers=[["RecordVideo", {"video_folder": "/tmp/v"}]]), "RecordVideo"),
+        (
+            "a storage of mine by its way",
+            _directory(lambda base: {"in_run_folder": f"../../../{base.mine.parent.name}/mine"}),
+            "config.json",
+        ),
+        ("a storage of mine by its path", _directory(lambda base: str(base.mine)), "config.json"),
+        ("a storage of mine as if inside", _directory(lambda base: {"in_run_folder": str(base.mine)}), "config.json"),
+        ("a storage of mine by a link", _storage_linked, "config.json"),
+        ("a storage in a new folder", _directory(lambda base: str(base.mine / "new")), "config.json"),
+        ("a storage in a number", _of("storage", directory=3), "config.json"),
+        ("a configuration that is a link", _linked("config.json"), "config.json"),
+        ("metrics that are a link", _linked("metrics.jsonl"), "metrics.jsonl"),
+        ("a checkpoint that is a link", _linked("checkpoint.pt"), "checkpoint.pt"),
+        ("logs that are a link", _logs_linked, "tensorboard"),
+        ("a damaged checkpoint", _damaged, "checkpoint.pt"),
+        ("no checkpoint", lambda run, base: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
+        ("a checkpoint without a scheme", _state(lambda state: state.pop("scheme")), "checkpoint.pt"),
+        ("a checkpoint without a composition", _state(lambda state: state.pop("config")), "checkpoint.pt"),
+        ("a checkpoint without a learner", _state(lambda state: state.pop("learner")), "checkpoint.pt"),
+        ("a checkpoint without a storage", _state(lambda state: state["scheme"].pop("storage")), "checkpoint.pt"),
+        ("weights of other shapes", _state(_weights_of_other_shapes), "checkpoint.pt"),
+        (
+            "a position that is a text",
+            _state(lambda state: state["scheme"]["storage"].update(position="end")),
+            "checkpoint.pt",
+        ),
+        (
+            "a position of another",
+            _state(lambda state: state["scheme"]["storage"].update(position={"commit": 1, "checksum": 7})),
+            "checkpoint.pt",
+        ),
+        ("environments that are a number", _state(lambda state: state["scheme"].update(collector=3)), "checkpoint.pt"),
+    )
+] + [
+    Case(f"{name}, acting", _run(change), "agent", named)
+    for name, change, named in (
+        ("weights of other shapes", _state(_weights_of_other_shapes), "checkpoint.pt"),
+        ("no algorithm", _config(lambda config: config.pop("algorithm")), "config.json"),
+        ("an unknown hyper-parameter", _of("actor", what=1), "config.json"),
+    )
+]

@@ -1,0 +1,209 @@
+"""Directories of storages of both kinds."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storages.core.part import Name
+from storages.persistent import blocks
+from storages.persistent.blocks import Block, Found, checksum_of
+from tests.support.crafted.case import Base, Case, flipped, halved
+
+_Change = Callable[[Path, Base], None]
+
+
+def _ring(change: _Change) -> Callable[[Base, Path], Path]:
+    return lambda base, folder: _copied(base.ring, base, folder, change)
+
+
+def _episodic(change: _Change) -> Callable[[Base, Path], Path]:
+    return lambda base, folder: _copied(base.episodic, base, folder, change)
+
+
+def _copied(whole: Path, base: Base, folder: Path, change: _Change) -> Path:
+    shutil.copytree(whole, folder / "some")
+    change(folder / "some", base)
+    return folder / "some"
+
+
+def _facts(name: str, do: Callable[[dict[str, Any]], object]) -> _Change:
+    """Other facts, with the checksum that they then have."""
+
+    def change(directory: Path, base: Base) -> None:
+        facts = json.loads((directory / name).read_text())
+        del facts["checksum"]
+        do(facts)
+        (directory / name).write_text(json.dumps(facts | {"checksum": checksum_of(facts)}))
+
+    return change
+
+
+def _ring_facts(**changed: Any) -> _Change:
+    return _facts("storage.json", lambda facts: facts.update(changed))
+
+
+def _episode_facts(**changed: Any) -> _Change:
+    return _facts("episodes.json", lambda facts: facts.update(changed))
+
+
+def _leaf(place: int, value: Any) -> Callable[[dict[str, Any]], object]:
+    """Another name (0), dtype (1) or shape (2) of the first leaf."""
+    return lambda facts: facts["layout"][0].__setitem__(place, value)
+
+
+def _written(name: str, content: bytes) -> _Change:
+    return lambda directory, base: (directory / name).write_bytes(content) and None
+
+
+def _linked(name: str) -> _Change:
+    def change(directory: Path, base: Base) -> None:
+        (directory / name).unlink(missing_ok=True)
+        (directory / name).symlink_to(base.text)
+
+    return change
+
+
+def _folder_linked(name: str) -> _Change:
+    def change(directory: Path, base: Base) -> None:
+        shutil.rmtree(directory / name)
+        (directory / name).symlink_to(base.mine)
+
+    return change
+
+
+def _pipe(directory: Path, base: Base) -> None:
+    os.mkfifo(directory / "000000000009.steps")
+
+
+def _rewritten(suffix: str, do: Callable[[Block], Block]) -> _Change:
+    """Other blocks, with the checksums that they then have."""
+
+    def change(directory: Path, base: Base) -> None:
+        for path in directory.rglob(f"*.{suffix}"):
+            found = [one.block for one in blocks.read(path) if isinstance(one, Found)]
+            changed = [
+                do(
+                    Block(
+                        one.commit,
+                        one.first,
+                        one.steps,
+                        one.facts,
+                        {name: (a[0].copy(),) for name, a in one.arrays.items()},
+                    )
+                )
+                for one in found
+            ]
+            with path.open("wb") as file:
+                for block in changed:
+                    blocks.write(file.fileno(), block)
+
+    return change
+
+
+def _without_facts(block: Block) -> Block:
+    return Block(block.commit, block.first, block.steps, {}, block.arrays)
+
+
+def _without_arrays(block: Block) -> Block:
+    return Block(block.commit, block.first, block.steps, block.facts, {})
+
+
+def _of_one_row(block: Block) -> Block:
+    return Block(
+        block.commit, block.first, block.steps, block.facts, {name: (a[0][:1],) for name, a in block.arrays.items()}
+    )
+
+
+def _of_other_leaves(block: Block) -> Block:
+    arrays = {Name(name.role, ("Other",)): pieces for name, pieces in block.arrays.items()}
+    return Block(block.commit, block.first, block.steps, block.facts, arrays)
+
+
+def _of_other_steps(block: Block) -> Block:
+    return Block(block.commit, block.first, 10**15, block.facts, block.arrays)
+
+
+def _with_other_errors(block: Block) -> Block:
+    arrays = {name: (np.zeros((3, 5), np.float32),) for name in block.arrays}
+    return Block(block.commit, block.first, block.steps, block.facts, arrays)
+
+
+def _first(directory: Path, pattern: str) -> Path:
+    return sorted(directory.rglob(pattern))[0]
+
+
+def _flipped(pattern: str, place: int) -> _Change:
+    return lambda directory, base: flipped(_first(directory, pattern), place, 8)
+
+
+def _swapped(directory: Path, base: Base) -> None:
+    steps, errors = _first(directory, "*.steps"), _first(directory, "*.errors")
+    content = steps.read_bytes()
+    steps.write_bytes(errors.read_bytes())
+    errors.write_bytes(content)
+
+
+def _without_errors(directory: Path, base: Base) -> None:
+    _first(directory, "*.errors").unlink()
+
+
+def _halved_chunk(directory: Path, base: Base) -> None:
+    for path in directory.rglob("c.*"):
+        halved(path)
+
+
+CASES = [
+    Case(name, _ring(change), how, named)
+    for name, change, how, named in (
+        ("a size of 10^12", _ring_facts(size=10**12), "state", None),
+        ("a size of 10^9", _ring_facts(size=10**9), "ring", None),
+        ("a negative size", _ring_facts(size=-5), "state", "storage.json"),
+        ("environments that are a text", _ring_facts(num_envs="two"), "state", "storage.json"),
+        ("a layout of objects", _facts("storage.json", _leaf(1, "|O")), "state", "storage.json"),
+        ("a shape of 10^12", _facts("storage.json", _leaf(2, [10**12])), "state", None),
+        ("a shape of 10^12, opened", _facts("storage.json", _leaf(2, [10**12])), "ring", None),
+        ("a negative shape", _facts("storage.json", _leaf(2, [-3])), "ring", "storage.json"),
+        ("a leaf without name", _facts("storage.json", _leaf(0, [])), "ring", "storage.json"),
+        ("no layout", _facts("storage.json", lambda facts: facts.pop("layout")), "ring", "storage.json"),
+        ("stacks that are a text", _ring_facts(stacked_frames="all"), "ring", "storage.json"),
+        ("facts of another format", _ring_facts(format=99), "ring", "storage.json"),
+        ("facts that are no JSON", _written("storage.json", b"{"), "ring", "storage.json"),
+        ("facts that are a list", _written("storage.json", b"[]"), "data set", "storage.json"),
+        ("nested facts", _written("storage.json", b"[" * 100_000), "ring", "storage.json"),
+        ("a file of steps that is a link", _linked("000000000001.steps"), "ring", "000000000001.steps"),
+        ("a lock that is a link", _linked("lock"), "ring", "lock"),
+        ("facts that are to be, as a link", _linked("storage.json.new"), "ring", "storage.json.new"),
+        ("a pipe", _pipe, "ring", "000000000009.steps"),
+        ("a pipe, read", _pipe, "data set", "000000000009.steps"),
+        ("bits of steps flipped", _flipped("*.steps", 300), "ring", "000000000001.steps"),
+        ("steps and errors swapped", _swapped, "ring", None),
+        ("no errors", _without_errors, "ring", None),
+        ("commits without facts", _rewritten("steps", _without_facts), "ring", None),
+        ("commits without arrays", _rewritten("steps", _without_arrays), "state", None),
+        ("commits of one row", _rewritten("steps", _of_one_row), "ring", None),
+        ("commits of other leaves", _rewritten("steps", _of_other_leaves), "ring", None),
+        ("commits of 10^15 steps", _rewritten("steps", _of_other_steps), "ring", None),
+        ("errors of another shape", _rewritten("errors", _with_other_errors), "ring", None),
+    )
+] + [
+    Case(f"{name}, of episodes", _episodic(change), how, named)
+    for name, change, how, named in (
+        ("facts that are no JSON", _written("episodes.json", b"{"), "episodic", "episodes.json"),
+        ("volumes without rows", _episode_facts(volume_rows=0), "episodic", "episodes.json"),
+        ("a file of zarr outside", _episode_facts(zarr={"../../../mine/zarr.json": {}}), "episodic", "episodes.json"),
+        ("a leaf outside", _facts("episodes.json", _leaf(0, ["..", "mine"])), "episodic", "episodes.json"),
+        ("a layout of objects", _facts("episodes.json", _leaf(1, "|O")), "data set", "episodes.json"),
+        ("an ancestor of mine", _episode_facts(ancestor=["/tmp", 1, 1]), "episodic", None),
+        ("a folder of episodes that is a link", _folder_linked("episodes"), "episodic", "episodes"),
+        ("a journal that is a link", _folder_linked("running"), "data set", "running"),
+        ("errors that are a link", _linked("errors"), "episodic", "errors"),
+        ("records without facts", _rewritten("volumes", _without_facts), "data set", None),
+        ("records without arrays", _rewritten("volumes", _without_arrays), "episodic", None),
+        ("chunks that are cut in half", _halved_chunk, "data set", None),
+    )
+]
