@@ -13,7 +13,7 @@ from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode_directory import EpisodeDirectory
-from storages.persistent.errors import PersistenceError
+from storages.persistent.errors import DroppedError, PersistenceError
 from storages.persistent.known_errors import KnownErrors
 from storages.persistent.memory_plan import MemoryPlan
 from storages.persistent.recording import Recording
@@ -47,13 +47,34 @@ class EpisodicReplay(PERBuffer):
         if resident is None or resident.is_everything:
             return super()._choose(batch_size, update, updates)
         while resident.due():
-            changed = resident.bring(self._directory.ledger.live, self._generator)
+            try:
+                changed = resident.bring(self._directory.ledger.live, self._generator)
+            except DroppedError:
+                self._take_up_new()
+                continue
             if changed is None:
                 break
             self._changed(*changed)
         rows = super()._choose(batch_size, update, updates)
         resident.drawn(self._steps_of(rows))
         return rows
+
+    def _take_up_new(self) -> None:
+        """Follow what another process has written and dropped."""
+        resident = self._resident
+        assert resident is not None
+        while (changes := self._directory.refresh()) is not None:
+            new, gone = changes
+            self._let_go_of(gone)
+            live = self._directory.ledger.live
+            try:
+                for volume in new:
+                    if volume.end > live:
+                        self._changed(*resident.add_volume(volume, live))
+            except DroppedError:
+                continue
+            return
+        self._hold(None)
 
     def _steps_of(self, rows: Rows) -> int:
         """How many transitions a batch is made of."""
@@ -106,17 +127,26 @@ class EpisodicReplay(PERBuffer):
         assert resident is not None
         self._priorities = None
         directory.hold(state)
-        ledger = directory.ledger
+        try:
+            self._bring_back(resident, None if state is None else state["memory"])
+        except DroppedError:
+            if state is not None:
+                raise
+            directory.refresh()
+            self._hold(None)
+            return
+        if self._knows_episodes:
+            self._index_episodes()
+
+    def _bring_back(self, resident: Resident, memory: Mapping[str, Any] | None) -> None:
+        ledger = self._directory.ledger
         resident.forget(ledger.live)
-        memory = None if state is None else state["memory"]
         if ledger.stored <= self._ring.size and ledger.episodes <= resident.most_episodes:
             resident.fill(ledger.live)
         elif memory is not None and memory["stretches"]:
-            resident.restore(memory, directory.recording_of)
+            resident.restore(memory, self._directory.recording_of)
         else:
             resident.fill_in_part(ledger.live, self._generator)
-        if self._knows_episodes:
-            self._index_episodes()
 
     def _add(self, recording: Recording, journalled: Finished | None) -> None:
         """Take up an episode; ``journalled`` says where the journal has it."""

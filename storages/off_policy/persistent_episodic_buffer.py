@@ -274,18 +274,12 @@ class PersistentEpisodicBuffer(EpisodicReplay):
 
         Raises:
             ValueError: it is not.
+            PersistenceError: it was closed.
             DamageError: something that was written is not what is read.
         """
         if not self.read_only:
             raise ValueError(f"{type(self).__name__}: only a buffer with read_only=True is refreshed")
-        resident = self._resident
-        assert resident is not None
-        new, gone = self._directory.refresh()
-        self._let_go_of(gone)
-        live = self._directory.ledger.live
-        for volume in new:
-            if volume.end > live:
-                self._changed(*resident.add_volume(volume, live))
+        self._take_up_new()
 
     # On disk
 
@@ -331,12 +325,14 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     def state_dict(self) -> dict[str, Any]:
         """Where in the directory, and what stands beside it: the random generator, errors, what is in memory.
 
-        What it needs is kept until :attr:`states_kept` later ones were asked for.
+        What it needs is kept until :attr:`states_kept` later ones were asked for; of a buffer that is ``read_only``,
+        for as long as the process that writes keeps it.
 
         Raises:
-            PersistenceError: not everything could be written, or the buffer is read only.
+            PersistenceError: not everything could be written.
         """
-        state, live = self._flush(pin=self.states_kept), self._directory.ledger.live
+        state = self._state_read() if self.read_only else self._flush(pin=self.states_kept)
+        live = self._directory.ledger.live
         count = self._directory.ledger.next - live if self._priorities is not None else 0
         return state | {"errors": torch.from_numpy(self._known.get(live, count)), "errors_first": live}
 
@@ -352,12 +348,16 @@ class PersistentEpisodicBuffer(EpisodicReplay):
                 f"{type(self).__name__}: the state refers to no directory of episodes; of storages of other kinds, "
                 f"insert_data_slice(get_all_buffer_data()) takes what they hold"
             )
-        self._directory.writable()
-        if self._resident is None:
-            self._load_beside_the_ring(state)
-            return
-        self._directory.settle(self._state_beside_the_ring)
-        said = self._directory.roll_back(state)
+        if self.read_only:
+            self._directory.look_back(state)
+            said: Mapping[str, Any] | None = state
+        else:
+            self._directory.writable()
+            if self._resident is None:
+                self._load_beside_the_ring(state)
+                return
+            self._directory.settle(self._state_beside_the_ring)
+            said = self._directory.roll_back(state)
         self._known = KnownErrors(state["errors_first"])
         self._known.put(state["errors_first"], state["errors"].numpy())
         self._hold(None if said is None else {**said, "memory": state["memory"]})
@@ -434,6 +434,12 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             lambda: self._state_beside_the_ring() | {"memory": resident.state()}, known, pin=pin, last=last
         )
 
+    def _state_read(self) -> dict[str, Any]:
+        assert self._resident is not None
+        self._know_all_errors()
+        beside = self._state_beside_the_ring() | {"memory": self._resident.state()}
+        return beside | self._directory.state_read()
+
     # Inside: opening
 
     @contextmanager
@@ -464,7 +470,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             return
         self._make(manifest, plan)
         state = directory.recover()
-        self._known = KnownErrors.read(directory.folder)
+        self._known = directory.known_errors(state)
         self._hold(state)
         self._known.drop_from(directory.ledger.next)
         if state is not None:

@@ -7,81 +7,26 @@ recorded does not count, is never read, and is overwritten by what comes next.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.part import Name
 from storages.persistent.archive_manifest import GROUP, ArchiveManifest
-from storages.persistent.blocks import Block, Found
-from storages.persistent.chunks import Chunks
+from storages.persistent.blocks import Found
 from storages.persistent.directories import make_directory
-from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.facts import damage_told
 from storages.persistent.recording import Recording
 from storages.persistent.segments import BEGINNING, Segments, sync_directory
+from storages.persistent.volume import Record, Volume, block_of, read_volume, volume_of
 
 SUFFIX = "volumes"
 SEGMENT_BYTES = 4 << 20
 """A file of the log that is longer is not continued."""
-_LENGTHS, _LEADING, _PADDING, _CHECKSUMS = "lengths", "leading", "paddings", "checksums"
-
-
-class Record(TypedDict):
-    """A state of the archive, as plain data: the number of its last record, and the checksum that tells it apart."""
-
-    record: int
-    checksum: int
-
-
-@dataclass(frozen=True)
-class Volume:
-    """Whole episodes that were written in one go.
-
-    Args:
-        first: number of the first transition, counted from the first that the archive ever held.
-        row: the first row in the arrays.
-        nbytes: on disk.
-        lengths: (episodes,) int32, steps of each.
-        leading: (episodes,) int32, rows of each before its first.
-        paddings: (episodes,) int32, by leaf: how first stacks of frames are filled up.
-        checksums: (chunks,) uint32, by leaf.
-        facts: of episodes, by their place among these; of those that have any.
-        directory: where the zarr group is.
-    """
-
-    first: int
-    row: int
-    nbytes: int
-    lengths: NDArray[np.int32]
-    leading: NDArray[np.int32]
-    paddings: dict[tuple[str, ...], NDArray[np.int32]]
-    checksums: dict[tuple[str, ...], NDArray[np.uint32]]
-    facts: Mapping[str, Mapping[str, Any]]
-    directory: Path
-
-    @property
-    def steps(self) -> int:
-        """Transitions."""
-        return int(self.lengths.sum())
-
-    @property
-    def end(self) -> int:
-        """Number after the last transition."""
-        return self.first + self.steps
-
-    @property
-    def rows(self) -> int:
-        """Rows of the arrays that it has."""
-        return int(self.lengths.sum() + self.leading.sum()) + len(self.lengths)
-
-    def described(self) -> str:
-        """In words."""
-        return f"{len(self.lengths)} episodes, transitions {self.first} to {self.end}"
 
 
 class Archive:
@@ -123,6 +68,19 @@ class Archive:
         with damage_told(self.directory):
             self._read_log()
 
+    @classmethod
+    def beside_a_writer(cls, directory: Path, manifest: ArchiveManifest) -> "Archive":
+        """To read from what another process may be writing; as the constructor."""
+        log = Segments(directory, SUFFIX, durable=False)
+        while True:
+            before = log.sizes()
+            try:
+                return cls(directory, manifest, read_only=True)
+            except (DamageError, FileNotFoundError):
+                # Files come and go while they are read.
+                if log.sizes() == before:
+                    raise
+
     # What is recorded
 
     def _read_log(self, until: int | None = None) -> None:
@@ -149,7 +107,8 @@ class Archive:
         self._forget_what_nobody_needs()
         first = self.volumes[0].first if self.volumes else self.end
         if first > self.live:
-            raise DamageError(f"{self._log.path(0).parent}: the log of transitions {self.live} to {first} is missing")
+            oldest = self._log.path(min(self._log.numbers(), default=0))
+            raise DamageError(f"{oldest} does not go back to transition {self.live}: the log up to {first} is missing")
 
     def _ancestor(self) -> "Archive | None":
         ancestor = self.manifest.ancestor
@@ -159,7 +118,7 @@ class Archive:
         manifest = ArchiveManifest.read(directory)
         if manifest is None:
             raise PersistenceError(f"{directory} is gone, which {self.directory} goes on from; put it back")
-        older = Archive(directory, manifest, read_only=True)
+        older = Archive.beside_a_writer(directory, manifest)
         older._read_log(ancestor.record)
         if older.record != {"record": ancestor.record, "checksum": ancestor.checksum}:
             raise PersistenceError(
@@ -182,11 +141,6 @@ class Archive:
     def _forget_what_nobody_needs(self) -> None:
         self._deleted = min([self.live, *(live for _, live in self._pinned)])
         self.volumes = [volume for volume in self.volumes if volume.end > self._deleted]
-
-    def refresh(self) -> None:
-        """Take up what another process has recorded since."""
-        with damage_told(self.directory):
-            self._read_log()
 
     # In
 
@@ -302,16 +256,32 @@ class Archive:
 
         Raises:
             DamageError: not all of it is what was written; the text names the file and the episodes.
+            DroppedError: another process, which writes there, does not have it any more.
         """
         try:
             return read_volume(volume, self._columns)
         except DamageError as damage:
+            if self._read_only and not self._is_recorded(volume):
+                raise DroppedError(f"{self.directory} does not hold {volume.described()} any more") from None
             raise DamageError(
                 f"{damage}. storages.persistent.repair({str(volume.directory.parent)!r}) drops these episodes and "
                 f"keeps the rest"
             ) from None
 
+    def _is_recorded(self, volume: Volume) -> bool:
+        now = Archive.beside_a_writer(self.directory, self.manifest)
+        return any(volume.is_same_as(other) for other in now.volumes)
+
     # What is gone
+
+    def look_back(self, record: Record) -> None:
+        """Be as of a record, and change nothing on disk.
+
+        Raises:
+            PersistenceError: it is not there, or what was live then is gone.
+        """
+        self.refuse_unless_there(record)
+        self._read_log(record["record"])
 
     def roll_back(self, record: Record) -> None:
         """Be as of a record; what was recorded later is dropped.
@@ -387,70 +357,14 @@ class Archive:
                     # It will be overwritten, or stays where nobody reads it.
                     return
 
+    @property
+    def newest_file(self) -> Path:
+        """The last file of the log."""
+        return self._log.path(self._log.end.segment)
+
     def close(self) -> None:
         """Let go of the log."""
         self._log.close()
-
-
-def read_volume(volume: Volume, columns: Sequence[Chunks]) -> Recording:
-    """The episodes of a volume.
-
-    Raises:
-        DamageError: not all of it is what was written; the text names the file and the episodes.
-    """
-    read = {}
-    for column in columns:
-        target = np.empty((volume.rows, *column.layout.shape), column.layout.dtype)
-        checksums = volume.checksums[column.leaf] if column.layout.count else np.zeros(0, np.uint32)
-        for place, checksum in enumerate(checksums.tolist()):
-            first, number = place * column.rows, volume.row // column.rows + place
-            try:
-                column.read(volume.directory, number, checksum, target[first : first + column.rows])
-            except DamageError as damage:
-                raise DamageError(f"{damage}, which holds a part of {volume.described()}") from None
-        read[column.leaf] = target
-    count = len(volume.lengths)
-    return Recording(
-        read,
-        volume.lengths.astype(np.int64),
-        volume.leading.astype(np.int64),
-        volume.paddings,
-        tuple(volume.facts.get(str(place), {}) for place in range(count)),
-    )
-
-
-def block_of(number: int, volume: Volume | None, facts: dict[str, Any], end: int) -> Block:
-    """A record; where it tells of no volume, ``end`` is the number of the next transition."""
-    if volume is None:
-        return Block(number, end, end, facts, {})
-    arrays = {Name(_LENGTHS): (volume.lengths,), Name(_LEADING): (volume.leading,)}
-    arrays |= {Name(_PADDING, leaf): (padding,) for leaf, padding in volume.paddings.items()}
-    arrays |= {Name(_CHECKSUMS, leaf): (sums,) for leaf, sums in volume.checksums.items()}  # type: ignore[misc]
-    facts = facts | {"row": volume.row, "bytes": volume.nbytes, "facts": volume.facts}
-    return Block(number, volume.first, volume.end, facts, arrays)  # type: ignore[arg-type]
-
-
-def volume_of(block: Block, directory: Path) -> Volume | None:
-    """What a record tells; None where it tells of no volume."""
-    if Name(_LENGTHS) not in block.arrays:
-        return None
-    facts = block.facts
-
-    def of_leaves(role: str) -> dict[tuple[str, ...], Any]:
-        # Copies, so that the log's memory can go.
-        return {name.leaf: pieces[0].copy() for name, pieces in block.arrays.items() if name.role == role}
-
-    return Volume(
-        block.first,
-        facts["row"],
-        facts["bytes"],
-        block.arrays[Name(_LENGTHS)][0].copy(),
-        block.arrays[Name(_LEADING)][0].copy(),
-        of_leaves(_PADDING),
-        of_leaves(_CHECKSUMS),
-        facts["facts"],
-        directory,
-    )
 
 
 def _write(path: Path, data: bytes, durable: bool) -> None:

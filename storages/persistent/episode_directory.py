@@ -2,6 +2,7 @@
 
 import bisect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 
 from storages.core.fields import Layout
 from storages.core.ring import Ring
-from storages.persistent.archive import Archive, Record, Volume
+from storages.persistent.archive import Archive
 from storages.persistent.archive_manifest import ArchiveManifest
+from storages.persistent.closed_directory import Closed, closed_of
 from storages.persistent.directories import make_directory
 from storages.persistent.episode import Episode
-from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.files import refuse_links_in
 from storages.persistent.going_back import read_note, remove_note, write_note
 from storages.persistent.journal import Position
@@ -26,6 +28,7 @@ from storages.persistent.opening import manifest_to_read, manifest_to_write
 from storages.persistent.recording import Recording
 from storages.persistent.running import Finished, Running
 from storages.persistent.shelving import Shelving
+from storages.persistent.volume import Record, Volume
 
 RUNNING = "running"
 """The folder of the journal."""
@@ -67,6 +70,7 @@ class EpisodeDirectory:
         self._owner, self._size, self._size_bytes = owner, size, size_bytes
         self._durable, self._read_only, self._ancestor = durable, read_only, ancestor
         self._lock: Lock | None = None
+        self._closed = False
 
     # Opening
 
@@ -123,7 +127,11 @@ class EpisodeDirectory:
         Raises:
             DamageError: it is not what was written.
         """
-        archive = Archive(self.folder, manifest, self._durable, self._read_only)
+        archive = (
+            Archive.beside_a_writer(self.folder, manifest)
+            if self._read_only
+            else Archive(self.folder, manifest, self._durable)
+        )
         flaws = manifest.flaws_of_zarr(self.folder) if archive.next_row else []
         if flaws:
             raise DamageError(
@@ -148,7 +156,31 @@ class EpisodeDirectory:
         state = self.running.recover()
         # Who wrote here last was killed while it went back.
         gone_back_to = read_note(self.folder)
-        return state if gone_back_to is None else self._go_back(gone_back_to)
+        if gone_back_to is not None:
+            return self._go_back(gone_back_to)
+        closed = closed_of(state)
+        if closed is not None:
+            self._refuse_what_was_not_closed(closed)
+        return state
+
+    def _refuse_what_was_not_closed(self, closed: Closed) -> None:
+        there = self._shelves.archive.record
+        if there["record"] <= closed["archive"]["record"] and there != closed["archive"]:
+            raise DamageError(
+                f"{self._owner}: {self.folder / closed['file']} ends with record {there['record']}, and had record "
+                f"{closed['archive']['record']} when the directory was closed: what followed is gone. "
+                f"storages.persistent.repair({str(self.folder)!r}) keeps what is there"
+            )
+
+    def known_errors(self, state: Mapping[str, Any] | None) -> KnownErrors:
+        """The errors that were kept; ``state`` is what was committed beside the steps.
+
+        Raises:
+            DamageError: they are not what was written.
+        """
+        closed = closed_of(state)
+        as_closed = closed is not None and closed["archive"] == self._shelves.archive.record
+        return KnownErrors.read(self.folder, closed["errors"] if closed is not None and as_closed else None)
 
     def hold(self, state: Mapping[str, Any] | None) -> None:
         """Count what the archive holds, and the journal, of which ``state`` is what was committed beside the steps."""
@@ -278,7 +310,13 @@ class EpisodeDirectory:
 
         self._written(write)
         if last:
-            running.journal.flush(running.ring, beside | {"marks": shelving.marks_on_disk()}, None, anew=True)
+            closed: Closed = {
+                "archive": archive.record,
+                "file": archive.newest_file.name,
+                "errors": None if known is None else known.checksum,
+            }
+            beside = beside | {"marks": shelving.marks_on_disk(), "closed": closed}
+            running.journal.flush(running.ring, beside, None, anew=True)
         if not pin:
             return beside
         running.journal.flush(running.ring, beside, None, pin=pin)
@@ -317,16 +355,43 @@ class EpisodeDirectory:
         remove_note(self.folder)
         return said
 
-    def refresh(self) -> tuple[list[Volume], int]:
-        """Take up what somebody else has written; returns new volumes, and how many episodes are not live any more."""
+    def refresh(self) -> tuple[list[Volume], int] | None:
+        """Take up what somebody else has written.
+
+        Returns:
+            New volumes, and how many episodes are not live any more; None where what was there is something else now,
+            because the other has gone back.
+
+        Raises:
+            PersistenceError: the directory was closed.
+            DamageError: something that was written is not what is read.
+        """
         shelving = self._shelves
-        known = set(shelving.volumes)
-        shelving.archive.refresh()
-        shelving.begin_anew()
-        new = [volume for first, volume in sorted(shelving.volumes.items()) if first not in known]
+        if self._closed:
+            raise PersistenceError(f"{self._owner}: {self.folder} was closed, and is not read any more; make it again")
+        known, archive = dict(shelving.volumes), Archive.beside_a_writer(self.folder, shelving.archive.manifest)
+        shelving.begin_anew(archive)
+        now = shelving.volumes
+        if any(volume.end > archive.live and not _among(now, volume) for volume in known.values()):
+            return None
+        new = [volume for first, volume in sorted(now.items()) if first not in known]
         for volume in new:
             self.ledger.count(volume.first, volume.lengths.tolist())
-        return new, self.let_go(shelving.archive.live)
+        return new, self.let_go(archive.live)
+
+    def look_back(self, state: Mapping[str, Any]) -> None:
+        """Read as of a state, of a directory that somebody else writes.
+
+        Raises:
+            PersistenceError: it does not have it any more.
+        """
+        archive = Archive.beside_a_writer(self.folder, self._shelves.archive.manifest)
+        archive.look_back(state["archive"])
+        self._shelves.begin_anew(archive)
+
+    def state_read(self) -> dict[str, Any]:
+        """Where in a directory that somebody else writes, as plain data."""
+        return {"archive": dict(self._shelves.archive.record)}
 
     def _written(self, write: Callable[[], None]) -> None:
         try:
@@ -350,7 +415,10 @@ class EpisodeDirectory:
         live = self.ledger.live
         for first, volume in sorted(self.shelving.volumes.items()):
             if volume.end > live:
-                yield from episodes_since(live, first, self.shelving.read(volume), layout, whole=whole)
+                # Of one that another process drops meanwhile, nothing is left.
+                with suppress(DroppedError):
+                    recording = self.shelving.read(volume)
+                    yield from episodes_since(live, first, recording, layout, whole=whole)
         for first, recording in list(self.shelving.loose()):
             yield from episodes_since(live, first, recording, layout, whole=whole)
 
@@ -387,6 +455,7 @@ class EpisodeDirectory:
 
     def close(self) -> None:
         """Let others have the directory; what was not written stays unwritten."""
+        self._closed = True
         if self.shelving is not None:
             self.shelving.close()
         if self.running is not None:
@@ -398,6 +467,11 @@ class EpisodeDirectory:
     def _shelves(self) -> Shelving:
         assert self.shelving is not None
         return self.shelving
+
+
+def _among(volumes: Mapping[int, Volume], volume: Volume) -> bool:
+    found = volumes.get(volume.first)
+    return found is not None and found.is_same_as(volume)
 
 
 def marks_of(state: Mapping[str, Any], archive: Archive, journalled: Ring) -> list[int]:

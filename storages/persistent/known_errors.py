@@ -1,5 +1,6 @@
 """Errors of transitions that may not be in memory, so that their priorities are what they were when they come back."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from storages.core.part import ERRORS, Name
 from storages.persistent import blocks
-from storages.persistent.blocks import Block, Found
+from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.errors import DamageError
 from storages.persistent.files import replacing
 
@@ -24,6 +25,8 @@ class KnownErrors:
     def __init__(self, first: int = 0) -> None:
         self._first = first
         self._errors: NDArray[np.float32] = np.zeros(0, np.float32)
+        self.checksum = 0
+        """Of what was written or read last."""
 
     def put(self, first: int, errors: NDArray[np.float32]) -> None:
         """Note those of some transitions, the first of which has this number."""
@@ -72,22 +75,50 @@ class KnownErrors:
         """
         with replacing(directory / NAME, durable=durable) as file:
             errors = self.get(self._first, end - self._first)
-            blocks.write(file.fileno(), Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
+            _, checksum = blocks.write(file.fileno(), Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
+        self.checksum = checksum
 
     @classmethod
-    def read(cls, directory: Path) -> "KnownErrors":
-        """What a directory holds; nothing where it has no such file.
+    def read(cls, directory: Path, checksum: int | None = None) -> "KnownErrors":
+        """What a directory holds; nothing where it has no such file, or a power cut has left a part of it.
+
+        Args:
+            directory: which.
+            checksum: of the file when the directory was closed; None where it was not closed, or had no such file.
 
         Raises:
             DamageError: it is not what was written.
         """
-        path, known = directory / NAME, cls()
-        for found in blocks.read(path) if path.exists() else ():
-            if not isinstance(found, Found) or Name(ERRORS) not in found.block.arrays:
-                raise DamageError(
-                    f"{path} is damaged, from which priorities follow. storages.persistent.repair({str(directory)!r}) "
-                    f"drops it and keeps all episodes"
-                )
-            known = cls(found.block.first)
-            known.put(found.block.first, found.block.arrays[Name(ERRORS)][0])
-        return known
+        path = directory / NAME
+        try:
+            found = list(blocks.read(path))
+        except FileNotFoundError:
+            found = []
+        if not found and checksum is None:
+            return cls()
+        is_whole = len(found) == 1 and isinstance(found[0], Found) and Name(ERRORS) in found[0].block.arrays
+        if is_whole and checksum in (None, found[0].checksum):
+            block = found[0].block
+            known = cls(block.first)
+            known.put(block.first, block.arrays[Name(ERRORS)][0])
+            known.checksum = found[0].checksum
+            return known
+        if checksum is None and _is_torn(path, found[0]):
+            warnings.warn(
+                f"{path} is incomplete, as a power cut leaves it; transitions have the error of those that no update "
+                f"has met",
+                stacklevel=2,
+            )
+            return cls()
+        how = "damaged" if found else "missing" if not path.exists() else "empty"
+        if all(isinstance(one, Found) for one in found) and found:
+            how = "not the one that was written last"
+        raise DamageError(
+            f"{path} is {how}, from which priorities follow. storages.persistent.repair({str(directory)!r}) drops it "
+            f"and keeps all episodes"
+        )
+
+
+def _is_torn(path: Path, found: Found | Flaw) -> bool:
+    """Whether nothing else is wrong than that not all was written, or zeros were."""
+    return isinstance(found, Flaw) and (found.cut or not any(path.read_bytes()))

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from storages.persistent.archive import SUFFIX, Archive, Volume, block_of, read_volume, volume_of
+from storages.persistent.archive import SUFFIX, Archive
 from storages.persistent.archive_manifest import GROUP, NAME, ArchiveManifest
 from storages.persistent.blocks import Block, Flaw, Found
+from storages.persistent.closed_directory import Closed, closed_of
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.going_back import NAME as NOTE_NAME
 from storages.persistent.going_back import read_note, remove_note
@@ -17,6 +18,7 @@ from storages.persistent.known_errors import KnownErrors
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.segments import Segments
+from storages.persistent.volume import Record, Volume, block_of, read_volume, volume_of
 
 _RUNNING = "running"
 _REPAIRED = "repaired"
@@ -37,21 +39,26 @@ def repair_archive(folder: Path) -> tuple[list[str], int]:
     try:
         log = Segments(folder, SUFFIX, durable=True)
         manifest, dropped = _manifest(folder, log)
-        blocks, flaws = _blocks(log)
+        blocks, flaws, last = _blocks(log)
+        flaws += [] if flaws else _missing_at_the_beginning(folder, manifest, log, blocks)
         dropped += flaws
         volumes, lost = _whole_volumes(folder, manifest, blocks)
         flaws_of_zarr = manifest.flaws_of_zarr(folder) if blocks else []
-        journal = _flaws_of_journal(folder / _RUNNING)
-        errors = _flaws_of_errors(folder)
-        dropped += lost + flaws_of_zarr + journal + errors + _unfinished_going_back(folder)
+        journal, closed = _journal(folder / _RUNNING)
+        behind = _missing_at_the_end(folder, last, closed)
+        as_closed = closed is not None and last == closed["archive"]
+        errors = _flaws_of_errors(folder, closed["errors"] if closed is not None and as_closed else None)
+        dropped += lost + flaws_of_zarr + journal + behind + errors + _unfinished_going_back(folder)
         if dropped:
             manifest.write(folder, durable=True)
-            if flaws or lost or journal:
-                _write_log(folder, manifest, log, blocks, volumes, with_journal=not journal)
+            if flaws or lost or journal or behind or errors:
+                # After another record, what it was closed with does not count any more.
+                number = closed["archive"]["record"] if closed is not None else 0
+                _write_log(folder, manifest, log, blocks, volumes, number, with_journal=not journal)
             if journal:
                 shutil.rmtree(folder / _RUNNING)
             if errors:
-                (folder / ERRORS_NAME).unlink()
+                (folder / ERRORS_NAME).unlink(missing_ok=True)
             remove_note(folder)
             archive = Archive(folder, manifest, durable=True)
             archive.tidy()
@@ -86,7 +93,9 @@ def _manifest(folder: Path, log: Segments) -> tuple[ArchiveManifest, list[str]]:
     raise PersistenceError(f"{said}, and there is no record that says what it held; nothing was changed")
 
 
-def _blocks(log: Segments) -> tuple[list[Block], list[str]]:
+def _blocks(log: Segments) -> tuple[list[Block], list[str], Record]:
+    """The records of a log, what is damaged in it, in words, and where it ends."""
+    last: Record = {"record": 0, "checksum": 0}
     blocks: list[Block] = []
     flaws: list[str] = []
     for segment, found in log.everything():
@@ -99,7 +108,8 @@ def _blocks(log: Segments) -> tuple[list[Block], list[str]]:
         if block.facts["begins"]:
             blocks = []
         blocks.append(block)
-    return blocks, flaws
+        last = {"record": block.commit, "checksum": found.checksum}
+    return blocks, flaws, last
 
 
 def _whole_volumes(folder: Path, manifest: ArchiveManifest, blocks: Sequence[Block]) -> tuple[list[Volume], list[str]]:
@@ -117,24 +127,46 @@ def _whole_volumes(folder: Path, manifest: ArchiveManifest, blocks: Sequence[Blo
     return volumes, lost
 
 
-def _flaws_of_journal(folder: Path) -> list[str]:
+def _journal(folder: Path) -> tuple[list[str], Closed | None]:
+    """What is wrong with the journal, in words, and what its last commit says that the directory was closed with."""
+    closed = None
     if not folder.exists():
-        return []
+        return [], closed
     try:
         Manifest.read(folder)
         before = 0
         for found, _ in Segments(folder, STEPS_SUFFIX, durable=True).read():
             if before and found.block.commit != before + 1:
                 raise DamageError(f"{folder}: a file of steps is missing")
-            before = found.block.commit
+            before, closed = found.block.commit, closed_of(found.block.facts["state"])
     except PersistenceError as damage:
-        return [f"{str(damage).partition(';')[0]}: episodes that ran, and those that were in no volume yet, are gone"]
-    return []
+        said = f"{str(damage).partition(';')[0]}: episodes that ran, and those that were in no volume yet, are gone"
+        return [said], closed
+    return [], closed
 
 
-def _flaws_of_errors(folder: Path) -> list[str]:
+def _missing_at_the_beginning(
+    folder: Path, manifest: ArchiveManifest, log: Segments, blocks: Sequence[Block]
+) -> list[str]:
+    if not blocks or manifest.ancestor is not None:
+        return []
+    live: int = blocks[-1].facts["live"]
+    first = next((block.first for block in blocks if volume_of(block, folder) is not None), blocks[-1].steps)
+    if first <= live:
+        return []
+    oldest = log.path(min(log.numbers()))
+    return [f"{oldest} does not go back to transition {live}: the log up to {first} is gone"]
+
+
+def _missing_at_the_end(folder: Path, last: Record, closed: Closed | None) -> list[str]:
+    if closed is None or last["record"] > closed["archive"]["record"] or last == closed["archive"]:
+        return []
+    return [f"{folder / closed['file']}: records up to {closed['archive']['record']} are gone"]
+
+
+def _flaws_of_errors(folder: Path, checksum: int | None) -> list[str]:
     try:
-        KnownErrors.read(folder)
+        KnownErrors.read(folder, checksum)
     except DamageError as damage:
         return [str(damage).partition(". storages.persistent.repair")[0]]
     return []
@@ -146,10 +178,11 @@ def _write_log(
     log: Segments,
     blocks: Sequence[Block],
     volumes: Sequence[Volume],
+    number: int,
     with_journal: bool,
 ) -> None:
-    """Write what is left as a log of its own, which takes the other's place at one instant."""
-    number = max([0, *(block.commit for block in blocks), *log.numbers()]) + 1
+    """Write what is left as a log of its own, after record ``number``, which takes the other's place at one instant."""
+    number = max([number, *(block.commit for block in blocks), *log.numbers()]) + 1
     end = blocks[-1].steps if blocks else 0
     live = max(blocks[-1].facts["live"] if blocks else 0, volumes[0].first if volumes else end)
     facts = {

@@ -17,8 +17,8 @@ import numpy as np
 
 from storages.core.part import Part
 from storages.core.ring import Ring
-from storages.persistent.archive import Volume
 from storages.persistent.recording import Recording
+from storages.persistent.volume import Volume
 
 _AHEAD = 2
 """Volumes that are read before they are due."""

@@ -49,6 +49,14 @@ class Segments:
         name = re.compile(rf"([0-9]{{{_DIGITS}}})\.{self._suffix}")
         return sorted(int(match[1]) for path in self._directory.iterdir() if (match := name.fullmatch(path.name)))
 
+    def sizes(self) -> dict[int, int]:
+        """Bytes of each of the files that there are now."""
+        sizes = {}
+        for number in self.numbers():
+            with suppress(FileNotFoundError):
+                sizes[number] = self.path(number).stat().st_size
+        return sizes
+
     def path(self, segment: int) -> Path:
         """Where a file is."""
         return self._directory / f"{segment:0{_DIGITS}d}.{self._suffix}"

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from storages.persistent.archive import Archive, Volume
+from storages.persistent.archive import Archive
 from storages.persistent.errors import PersistenceError
 from storages.persistent.recording import Recording, joined
 from storages.persistent.running import Finished
+from storages.persistent.volume import Volume
 
 
 @dataclass
@@ -228,9 +229,10 @@ class Shelving:
             if first not in self._by_first:
                 del self.volumes[first]
 
-    def begin_anew(self) -> None:
-        """Hold what the archive holds, and nothing else; nothing may be on its way."""
+    def begin_anew(self, archive: Archive | None = None) -> None:
+        """Hold what the archive holds, or another, and nothing else; nothing may be on its way."""
         assert not self._waiting
+        self.archive = archive or self.archive
         self._loose, self._loose_rows, self._live_before = [], 0, self.archive.live
         self._next_row, self.marks = self.archive.next_row, list(self.archive.marks)
         self._marks_on_disk = list(self.marks)

@@ -1,0 +1,88 @@
+"""Calls of the operating system that fail, each in turn: nothing acknowledged is lost, and nothing is wrong later."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storages.persistent import PersistenceError
+from tests.support.disk import FAILURES, SHORT, TORN, WRITES, Fault, watched
+from tests.support.histories import EpisodicHistory, History, RingHistory, small_files
+from tests.support.profiles import PROFILE
+
+KINDS = (*FAILURES, SHORT, TORN)
+PRIORITIES: dict[str, Any] = {"alpha": 0.6, "epsilon": 0.01, "default_error": 0.01}
+HISTORIES: dict[str, Callable[[bool, bool], History]] = {
+    "ring": lambda saves, durable: RingHistory("plain", "vector", saves, durable),
+    "ring of stacks with priorities": lambda saves, durable: RingHistory("priority", "frames", saves, durable),
+    "episodes": lambda saves, durable: EpisodicHistory("vector", saves, durable),
+    "episodes with priorities": lambda saves, durable: EpisodicHistory("vector", saves, durable, **PRIORITIES),
+}
+_MOST = {"some": 12, "most": 110}
+CALLS_IN_A_ROW = 3
+"""Of a disk that fails for a little longer than one call."""
+
+
+def calls_of(history: History, directory: Path) -> list[str]:
+    """What a run without faults calls."""
+    if isinstance(history, EpisodicHistory):
+        history.learned(directory / "learned")
+    with watched(directory) as disk:
+        lived = history.live(directory / "calls" / "kept")
+    assert lived.closed
+    assert not lived.said
+    history.assert_left(directory / "calls" / "kept", lived)
+    return disk.calls
+
+
+def survived(history: History, directory: Path, fault: Fault) -> bool:
+    """Let a fault meet a storage, and look at what is left; returns whether the fault was noticed."""
+    with watched(directory, fault) as disk:
+        lived = history.live(directory / "kept")
+        assert disk.failed or fault.first >= len(disk.calls) - CALLS_IN_A_ROW, "the fault met nothing"
+    assert all("cannot be" in said for said in lived.said), lived.said
+    history.assert_left(directory / "kept", lived)
+    return bool(lived.said)
+
+
+def faults(calls: list[str], way: str) -> list[Fault]:
+    """Which faults are tried: of some calls or most, of each call one kind in turn, or all kinds of each."""
+    found = []
+    for number, call in enumerate(calls):
+        kinds = [kind for kind in KINDS if kind in FAILURES or call in WRITES]
+        if way == "all":
+            found += [Fault(kind, number, row) for kind in kinds for row in (1, CALLS_IN_A_ROW)]
+        else:
+            found.append(Fault(kinds[number % len(kinds)], number, 1 if number % 2 else CALLS_IN_A_ROW))
+    return found[:: max(1, len(found) // _MOST[way])] if way in _MOST else found
+
+
+def sweep(name: str, saves: bool, durable: bool, way: str, directory: Path) -> None:
+    with small_files():
+        history = HISTORIES[name](saves, durable)
+        tried = faults(calls_of(history, directory), way)
+        noticed = 0
+        for number, fault in enumerate(tried):
+            try:
+                noticed += survived(history, directory / str(number), fault)
+            except (AssertionError, PersistenceError) as error:
+                raise AssertionError(f"{name}, saves={saves}, durable={durable}: {fault}") from error
+    print(f"{name}, saves={saves}, durable={durable}: {len(tried)} faults, {noticed} of them said")  # noqa: T201
+
+
+@pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_what_was_acknowledged_survives_a_call_that_fails(name: str, saves: bool, tmp_path: Path) -> None:
+    sweep(name, saves, False, "some", tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
+@pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_what_was_acknowledged_survives_each_call_that_fails(
+    name: str, saves: bool, durable: bool, tmp_path: Path
+) -> None:
+    in_turn = "each" if name.startswith("ring") else "most"
+    sweep(name, saves, durable, "all" if PROFILE == "nightly" else in_turn, tmp_path)

@@ -1,0 +1,70 @@
+"""Power cuts at any instant, simulated: what a durable storage acknowledged is there, and nothing is called damaged."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storages.persistent import PersistenceError
+from tests.storages.persistent.test_faults_of_each_call import HISTORIES
+from tests.support.disk import Event, watched
+from tests.support.histories import EpisodicHistory, History, Lived, small_files
+from tests.support.power_cut import MODELS, FileSystem
+from tests.support.profiles import PROFILE
+
+
+def recorded(history: History, directory: Path) -> tuple[list[Event], list[tuple[int, Lived]]]:
+    """What a run does to its directory, and how far it had come after how many of these events."""
+    known = [(0, Lived())]
+    with watched(directory) as disk:
+
+        def after(lived: Lived) -> None:
+            known.append((len(disk.events), replace(lived, saved=list(lived.saved), said=[])))
+
+        lived = history.live(directory / "new" / "kept", after)
+    assert lived.closed
+    return disk.events, known
+
+
+def had_come(known: list[tuple[int, Lived]], cut: int) -> Lived:
+    """How far a run was when so many events had happened; what it did then may have been done."""
+    before, lived = max((one for one in known if one[0] <= cut), key=lambda one: (one[0], one[1].begun))
+    following = min((one.begun for at, one in known if at > cut), default=lived.begun)
+    # That it has been closed counts once all has been done.
+    return replace(lived, begun=max(lived.begun, following), closed=lived.closed and before <= cut)
+
+
+def cut_everywhere(name: str, saves: bool, cuts: int | None, directory: Path) -> None:
+    random, tried, wrong = np.random.default_rng(0), 0, []
+    with small_files():
+        history = HISTORIES[name](saves, True)
+        if isinstance(history, EpisodicHistory):
+            history.learned(directory / "learned")
+        (directory / "run").mkdir()
+        events, known = recorded(history, directory / "run")
+        for model in MODELS:
+            some = range(len(events) + 1) if cuts is None else random.integers(len(events) + 1, size=cuts).tolist()
+            for cut in some:
+                file_system = FileSystem(directory / "run")
+                file_system.do(events[:cut])
+                left, tried = directory / f"left {tried}", tried + 1
+                file_system.restore(model, left, random)
+                try:
+                    history.assert_left(left / "new" / "kept", had_come(known, cut))
+                except (AssertionError, PersistenceError) as error:
+                    wrong.append((model, cut, events[cut - 1].call, events[cut - 1].path.name, error))
+    print(f"{name}, saves={saves}: {tried} cuts among {len(events)} events, {len(wrong)} of them wrong")  # noqa: T201
+    assert not wrong, f"{name}: {len(wrong)} of {tried}: {[str(one)[-600:] for one in wrong[:4]]}"
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_what_was_acknowledged_survives_a_power_cut(name: str, tmp_path: Path) -> None:
+    cut_everywhere(name, True, 8, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_what_was_acknowledged_survives_each_power_cut(name: str, saves: bool, tmp_path: Path) -> None:
+    cut_everywhere(name, saves, None if PROFILE == "nightly" or name.startswith("ring") else 40, tmp_path)

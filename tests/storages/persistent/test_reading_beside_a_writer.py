@@ -1,0 +1,124 @@
+"""Buffers of episodes that only read, beside one that writes: what comes and goes meanwhile is no damage."""
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storages.persistent import PersistenceError
+from tests.support.episodic import buffer, updated
+from tests.support.histories import small_files
+from tests.support.model import Stream, contents, equal
+
+MEMORY_BYTES = 20_000
+
+
+def test_volumes_that_a_writer_drops_are_no_damage_to_those_who_read(tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path, size=1500, memory_bytes=MEMORY_BYTES)
+    for _ in range(800):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    reader = buffer(tmp_path, size=1500, read_only=True, memory_bytes=MEMORY_BYTES)
+    episodes = reader.episodes()
+    next(episodes)
+    assert not reader._resident.is_everything
+    for _ in range(900):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    assert not list(episodes), "all that there was has gone since"
+    for _ in range(20):
+        list(reader.generate_batches(5, 32))
+    reader.close()
+    storage.close()
+
+
+def test_a_writer_that_goes_back_is_followed(tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path, size=200)
+    for _ in range(40):
+        storage.insert_transition(stream.step())
+    state = storage.state_dict()
+    for _ in range(40):
+        storage.insert_transition(stream.step())
+    storage._directory.shelving.close_volume(0)
+    storage.flush()
+    reader = buffer(tmp_path, size=200, read_only=True)
+    storage.load_state_dict(state)
+    for _ in range(60):
+        storage.insert_transition(stream.step())
+    storage._directory.shelving.close_volume(0)
+    storage.flush()
+    reader.refresh()
+    assert contents(reader) == contents(storage)
+    reader.close()
+    storage.close()
+
+
+def test_readers_refresh_and_open_while_files_come_and_go(tmp_path: Path) -> None:
+    with small_files():
+        storage = buffer(tmp_path, size=60, commit_every=4)
+        stream, stop = Stream(2, "vector", False, np.random.default_rng(0)), threading.Event()
+        for _ in range(60):
+            storage.insert_transition(stream.step())
+        storage.flush()
+
+        def write() -> None:
+            while not stop.is_set():
+                for _ in range(10):
+                    storage.insert_transition(stream.step())
+                storage.flush()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            reader, begun, refreshed = buffer(tmp_path, size=60, read_only=True), time.process_time(), 0
+            while time.process_time() < begun + 1.5 or not refreshed:
+                reader.refresh()
+                list(reader.generate_batches(2, 8))
+                buffer(tmp_path, size=60, read_only=True).close()
+                refreshed += 1
+        finally:
+            stop.set()
+            writer.join()
+        reader.close()
+        storage.close()
+
+
+def test_a_buffer_that_only_reads_saves_its_state_and_comes_back_to_it(tmp_path: Path) -> None:
+    storage, stream = (
+        buffer(tmp_path, size=3000, memory_bytes=MEMORY_BYTES),
+        Stream(2, "vector", False, np.random.default_rng(0)),
+    )
+    for _ in range(800):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    given = {"size": 3000, "read_only": True, "memory_bytes": MEMORY_BYTES, "alpha": 0.5}
+    reader = buffer(tmp_path, **given)
+    reader.seed(3)
+    updated(reader, 1)
+    state = reader.state_dict()
+    wanted = updated(reader, 2)
+    for _ in range(200):
+        storage.insert_transition(stream.step())
+    storage.close()
+    other = buffer(tmp_path, **given)
+    other.load_state_dict(state)
+    assert equal(updated(other, 2), wanted)
+    reader.load_state_dict(state)
+    assert equal(updated(reader, 2), wanted)
+    for one in (reader, other):
+        one.close()
+
+
+def test_a_closed_buffer_that_only_reads_says_so(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(40):
+        storage.insert_transition(stream.step())
+    storage.close()
+    reader = buffer(tmp_path, read_only=True)
+    reader.close()
+    with pytest.raises(PersistenceError, match="was closed"):
+        reader.refresh()
