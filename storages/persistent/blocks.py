@@ -131,7 +131,9 @@ def read(path: Path) -> Iterator[Found | Flaw]:
         header = _header_at(data, offset)
         if header is None:
             end = _next_header(data, offset + 1)
-            yield Flaw(offset, end, length - offset < _HEADER_BYTES, None, None)
+            # A power cut may leave a file with a length that was never filled.
+            cut = length - offset < _HEADER_BYTES or (end == length and not data[offset:].strip(b"\0"))
+            yield Flaw(offset, end, cut, None, None)
             offset = end
             continue
         _, _, commit, first, steps, text_bytes, arrays_bytes = header

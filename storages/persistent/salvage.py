@@ -260,7 +260,8 @@ class _Apart:
 
     def whole_without_it(self, part: Part) -> bool:
         """Whether all rows are whole with those from :attr:`first` on."""
-        return self.first is not None and part.first_whole(self.first) == part.first
+        # Rows that are not there yet say nothing.
+        return self.first is not None and len(part) > 0 and part.first_whole(self.first) == part.first
 
     def samples(self, part: Part) -> Iterator[tuple[int, dict[str, Any], bool]]:
         """Take up some rows; yields the whole ones, and whether something else than the next row follows each."""
