@@ -96,13 +96,12 @@ class KnownErrors:
             found = []
         if not found and checksum is None:
             return cls()
-        is_whole = len(found) == 1 and isinstance(found[0], Found) and Name(ERRORS) in found[0].block.arrays
-        if is_whole and checksum in (None, found[0].checksum):
-            block = found[0].block
-            known = cls(block.first)
-            known.put(block.first, block.arrays[Name(ERRORS)][0])
-            known.checksum = found[0].checksum
-            return known
+        match found:
+            case [Found(block, written)] if Name(ERRORS) in block.arrays and checksum in (None, written):
+                known = cls(block.first)
+                known.put(block.first, block.arrays[Name(ERRORS)][0])
+                known.checksum = written
+                return known
         if checksum is None and _is_torn(path, found[0]):
             warnings.warn(
                 f"{path} is incomplete, as a power cut leaves it; transitions have the error of those that no update "
