@@ -23,15 +23,21 @@ def errors_of_update(info: Mapping[str, Any], batch: Batch, owner: str) -> NDArr
     Raises:
         ValueError: there are no errors, or they are not one real number for each row of the batch.
     """
+    key = EPISODE if EPISODE in batch else MASK if MASK in batch else INDICES
+    errors = info.get(ERRORS)
+    if type(errors) is torch.Tensor and errors.dtype is torch.float32 and errors.shape == batch[key].shape:
+        as_stored: NDArray[np.floating] = errors.detach().cpu().numpy()[..., 0]
+        return as_stored
+    return _converted(info, tuple(batch[key].shape), owner)
+
+
+def _converted(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> NDArray[np.floating]:
     if ERRORS not in info:
         raise ValueError(
             f"{owner}: the update's info has no {ERRORS!r}, which priorities follow; use ReplayBuffer or "
             f"NStepReplayBuffer with this algorithm, or alpha=0"
         )
-    key = next((key for key in (EPISODE, MASK) if key in batch), INDICES)
-    expected, errors = tuple(batch[key].shape), info[ERRORS]
-    if type(errors) is not torch.Tensor:
-        errors = _as_tensor(errors, expected, owner)
+    errors = _as_tensor(info[ERRORS], expected, owner)
     if tuple(errors.shape) != expected:
         raise ValueError(
             f"{owner}: {ERRORS} must have shape {expected}, one error for each row of the batch, got "

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.core.kernels.finite import all_finite
+
 
 def checked_answer(
     answer: object, shape: tuple[int, ...], question: str, owner: str, allow_nonfinite: bool
@@ -26,8 +28,9 @@ def checked_answer(
             f"{owner}: {question} must return a tensor of shape {shape}, one number for each observation, got {got}; "
             f"no returns were made"
         )
-    numbers: NDArray[np.float32] = answer.detach().float().cpu().numpy()[..., 0]
-    if not allow_nonfinite and not np.isfinite(numbers).all():
+    as_stored = answer if answer.dtype is torch.float32 else answer.float()
+    numbers: NDArray[np.float32] = as_stored.detach().cpu().numpy()[..., 0]
+    if not allow_nonfinite and not all_finite(numbers.reshape(-1)):
         where = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(numbers)))
         raise ValueError(
             f"{owner}: {question} returned {numbers[where]} at position {where}; no returns were made. The network "
