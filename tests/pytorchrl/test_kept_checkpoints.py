@@ -4,7 +4,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
@@ -142,3 +144,34 @@ def test_the_oldest_kept_checkpoint_is_gone_on_from_although_its_storage_on_disk
     resumed.run()
     resumed.close()
     assert checkpoints(tmp_path / "run")["checkpoint.pt"] == 400
+
+
+def test_the_best_weights_hold_the_statistics_that_normalise_observations(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True)
+        algorithm = prl.DQN.create_factory(start_steps=40, mini_batch_size=16, test_every=0)
+        return prl.Scheme(
+            algorithm, actor, prl.ReplayBuffer.create_factory(size=150), prl.VecEnv.create_factory("CartPole-v1")
+        )
+
+    learner = prl.Learner(scheme(), 200, tmp_path / "run")
+    while learner.scheme.steps < 100:
+        learner.step()
+    learner.evaluate()
+    weights = checkpoint.load(tmp_path / "run" / "best_weights.pt")["weights"]
+    best = learner.scheme.algorithm.get_weights()
+    assert_equal(weights, best)
+    means = [tensor for name, tensor in weights.items() if name.endswith("mean")]
+    assert means
+    assert all(mean.any() for mean in means)
+    while not learner.done():
+        learner.step()
+    learner.use_best_weights()
+    # Another process, which never collected anything, sees observations as that actor did.
+    other = scheme()
+    other.algorithm.set_weights(weights)
+    observation = np.array([[1.0, 2.0, 3.0, 4.0]], np.float32)
+    values = [one.actor.q_values(torch.from_numpy(observation)) for one in (learner.scheme, other)]
+    assert torch.equal(*values)
+    learner.close()
+    other.close()
