@@ -26,6 +26,9 @@ from storages.persistent.exchange import count_episodes_in, episodes_in
 from storages.schedule import LinearSchedule
 from storages.sequences import Sequences
 
+_WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+"""What comes of a state that was not saved here."""
+
 
 @dataclass(frozen=True)
 class PriorityList:
@@ -112,7 +115,7 @@ def inspect_storage(path: Path) -> Inspection:
         )
     except PersistenceError as error:
         raise CheckpointError(f"{file} refers to what its storage keeps elsewhere: {error}") from error
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+    except _WRONG as error:
         raise CheckpointError(
             f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
             f"{RunFolder(path).checkpoint_file.name} in one"
@@ -126,7 +129,7 @@ def directory_of_episodes(path: Path) -> Path | None:
         path: a run folder, or a checkpoint.
 
     Raises:
-        CheckpointError: there is no checkpoint, or it is damaged.
+        CheckpointError: there is no checkpoint, or it is damaged, or the directory may be another's.
     """
     path = Path(path)
     file = RunFolder(path).checkpoint_file if path.is_dir() else path
@@ -134,7 +137,9 @@ def directory_of_episodes(path: Path) -> Path | None:
     try:
         if "archive" not in state["scheme"]["storage"]:
             return None
-        return Path(places.as_found(state["config"], file.parent)["storage"]["hyper_parameters"]["directory"])
+        config = places.as_found(state["config"], file.parent)
+        places.refuse_storage_of_others(config, state["scheme"]["storage"], file.parent)
+        return Path(places.directory_of(config))
     except (KeyError, TypeError):
         # What it lacks is told by whoever reads the storage.
         return None
@@ -162,7 +167,9 @@ class CheckpointDataset(Dataset):
             if "position" in storage:
                 storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
             self._ring = _ring(storage["ring"], config["name"])
-        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        except PersistenceError:
+            raise
+        except _WRONG as error:
             raise DatasetError(f"{file} holds no storage that can be read ({error!r})") from error
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.metrics_file import read_metrics
+from storages.persistent.files import read_text
 
 _SMOOTHED_PART = 10
 _MOST_SMOOTHED_RECORDS = 50
@@ -61,8 +62,10 @@ def read_run(folder: Path) -> Run:
     if not len(test) and not len(train):
         raise ValueError(f"{folder} has not measured a return yet: no episode has ended, no evaluation was made")
     try:
-        config = json.loads(config_file.read_text(encoding="utf-8")) if config_file.is_file() else {}
-    except ValueError as error:
+        config = json.loads(read_text(config_file)) if config_file.is_file() else {}
+        if not isinstance(config, dict):
+            raise ValueError("it holds no composition")
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{config_file} is damaged: {error}") from error
     if len(test) and not _returns_compare(config):
         train = Curve(np.empty(0), np.empty(0))

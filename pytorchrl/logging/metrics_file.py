@@ -8,6 +8,11 @@ from pathlib import Path
 from storages.persistent.files import open_for_append, replacing
 
 _Record = dict[str, float | None]
+_LONGEST_LINE_BYTES = 1 << 20
+
+
+class MetricsError(ValueError):
+    """A file of metrics that holds something else."""
 
 
 class MetricsFile:
@@ -64,7 +69,7 @@ def read_metrics(path: str | Path) -> list[dict[str, float]]:
     """All records of a ``metrics.jsonl``, nulls as NaN; a last line that was not finished is left out.
 
     Raises:
-        ValueError: a line before the last is no JSON object.
+        MetricsError: a line before the last is no JSON object of numbers.
     """
     return [
         {name: math.nan if value is None else value for name, value in record.items()}
@@ -79,19 +84,27 @@ def _plain(value: float | int) -> float | int | None:
 
 
 def _records(path: Path) -> Iterator[tuple[str, _Record]]:
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        try:
-            record = json.loads(line)
-            if not isinstance(record, dict):
-                raise ValueError(f"it holds {record!r}")
-        except ValueError as error:
-            if number == len(lines):
-                return
-            raise ValueError(f"{path}, line {number} is no JSON object: {error}") from error
-        yield line, record
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE_BYTES), b""), start=1):
+            if line == b"\n":
+                continue
+            try:
+                record = json.loads(line)
+                _check(record)
+            except (ValueError, RecursionError) as error:
+                if not line.endswith(b"\n") and len(line) < _LONGEST_LINE_BYTES:
+                    # It was not finished.
+                    return
+                raise MetricsError(f"{path}, line {number} is no JSON object of numbers: {error}") from error
+            yield line.decode().rstrip("\n"), record
+
+
+def _check(record: object) -> None:
+    if not isinstance(record, dict):
+        raise ValueError(f"it is a {type(record).__name__}")
+    for name, value in record.items():
+        if not (value is None or isinstance(value, float) or (type(value) is int and abs(value) < 1 << 63)):
+            raise ValueError(f"{name} is no number")
 
 
 def _rewrite(path: Path, keep: Callable[[_Record], bool]) -> None:

@@ -12,6 +12,8 @@ from storages.core.part import ERRORS, TAKEN, Name, Part
 from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.facts import damage_told
+from storages.persistent.files import refuse_links_in
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
@@ -54,6 +56,12 @@ def repair(directory: str | Path) -> Repair:
     folder = Path(directory).absolute()
     if not folder.is_dir():
         raise PersistenceError(f"{folder} is no directory")
+    refuse_links_in(folder)
+    with damage_told(folder):
+        return _repaired(folder)
+
+
+def _repaired(folder: Path) -> Repair:
     if is_archive(folder):
         lost, transitions = repair_archive(folder)
         return Repair(tuple(lost), transitions)
@@ -61,7 +69,7 @@ def repair(directory: str | Path) -> Repair:
     manifest, dropped = _manifest(folder, logs[0])
     lock = Lock(folder)
     try:
-        rest = _Rest(manifest)
+        rest = _Rest(manifest, logs[0].nbytes)
         dropped += rest.take(*logs)
         if rest.dropped_anything:
             rest.write(*logs)
@@ -100,12 +108,12 @@ class _Run:
 class _Rest:
     """What is left, in a ring in which nothing is missing: steps after a gap follow those before it."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, most_steps: int) -> None:
         self.ring = manifest.ring("repair")
         self.dropped_anything = False
         """Whether anything of the logs is not what it was."""
         self._manifest = manifest
-        self._errors = Errors(manifest.size, manifest.num_envs)
+        self._errors = Errors(min(manifest.size, most_steps), manifest.num_envs)
         self._runs: list[_Run] = []
         self._apart: _Apart | None = None
         self._newest: Block | None = None

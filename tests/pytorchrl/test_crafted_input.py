@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from pytorchrl import CheckpointError
+from pytorchrl.logging.metrics_file import MetricsError
 from pytorchrl.scheme.scheme import CompositionError
 from storages.persistent import PersistenceError
 from tests.support.crafted import CASES, made
 from tests.support.crafted.case import OPENED, Base
 
 _MOST_BYTES = 200 << 20
-_OURS = (PersistenceError, CheckpointError, CompositionError)
+_OURS = (PersistenceError, CheckpointError, CompositionError, MetricsError)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,10 @@ def test_what_they_were_made_from_is_opened(how: str, base: Base) -> None:
         "checkpoint": base.run / "checkpoint.pt",
         "resumed": base.run,
         "agent": base.run,
+        "repaired": base.ring,
+        "inspected": base.run,
+        "metrics": base.run,
+        "run's episodes": base.run,
     }
     OPENED[how](whole[how])
     for path in base.minari.values():

@@ -163,9 +163,10 @@ def test_a_folder_that_does_not_exist_is_said_to(tmp_path: Path) -> None:
         read_run(tmp_path / "nowhere")
 
 
-def test_a_damaged_config_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ['{"seed": ', "[]"])
+def test_a_damaged_config_is_named(content: str, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "run", [{"steps": 1, "test/return": 1.0}])
-    (folder / "config.json").write_text('{"seed": ')
+    (folder / "config.json").write_text(content)
     with pytest.raises(ValueError, match=r"config\.json is damaged"):
         read_run(folder)
 

@@ -11,7 +11,9 @@ import torch
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.composition import load_agent
-from storages.persistent import read_state
+from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
+from pytorchrl.logging.metrics_file import read_metrics
+from storages.persistent import read_state, repair
 from storages.persistent.datasets import open_dataset, write_dataset
 from tests.support.compositions import dqn_scheme
 from tests.support.directories import Pair, made
@@ -100,6 +102,10 @@ OPENED: dict[str, Callable[[Path], Any]] = {
     "checkpoint": checkpoint.load,
     "resumed": _resumed,
     "agent": _acting,
+    "repaired": repair,
+    "inspected": inspect_storage,
+    "metrics": lambda path: read_metrics(path / "metrics.jsonl"),
+    "run's episodes": directory_of_episodes,
 }
 
 

@@ -108,67 +108,115 @@ def _damaged(run: Path, base: Base) -> None:
     flipped(run / "checkpoint.pt", (run / "checkpoint.pt").stat().st_size // 2)
 
 
-CASES = [
-    Case(name, _run(change), "resumed", named)
-    for name, change, named in (
-        ("no JSON", _written("{"), "config.json"),
-        ("a list", _written("[]"), "config.json"),
-        ("nested lists", _written("[" * 100_000), "config.json"),
-        ("a pipe", _pipe, "config.json"),
-        ("no algorithm", _config(lambda config: config.pop("algorithm")), "config.json"),
-        (
-            "hyper-parameters that are a list",
-            _said(actor={"name": "OffPolicyActor", "hyper_parameters": []}),
-            "config.json",
-        ),
-        ("an unknown class", _said(actor={"name": "os.system", "hyper_parameters": {}}), "os.system"),
-        ("an unknown hyper-parameter", _of("actor", what=1), "config.json"),
-        ("a hyper-parameter of another kind", _of("actor", hidden_sizes="large"), "config.json"),
-        ("a target that is negative", _said(target_steps=-1), "config.json"),
-        ("10^12 checkpoints", _said(keep_checkpoints=10**12), "config.json"),
-        ("logs that are a number", _said(log_to=3), "config.json"),
-        ("a device that is a list", _said(device=[]), "config.json"),
-        ("a module to import", _of("train_envs", env="os:system"), "os:system"),
-        ("a function", _of("train_envs", env={"callable": "os.system"}), "os.system"),
-        ("videos to write", _of("train_envs", wrappers=[["RecordVideo", {"video_folder": "/tmp/v"}]]), "RecordVideo"),
-        (
-            "a storage of mine by its way",
-            _directory(lambda base: {"in_run_folder": f"../../../{base.mine.parent.name}/mine"}),
-            "config.json",
-        ),
-        ("a storage of mine by its path", _directory(lambda base: str(base.mine)), "config.json"),
-        ("a storage of mine as if inside", _directory(lambda base: {"in_run_folder": str(base.mine)}), "config.json"),
-        ("a storage of mine by a link", _storage_linked, "config.json"),
-        ("a storage in a new folder", _directory(lambda base: str(base.mine / "new")), "config.json"),
-        ("a storage in a number", _of("storage", directory=3), "config.json"),
-        ("a configuration that is a link", _linked("config.json"), "config.json"),
-        ("metrics that are a link", _linked("metrics.jsonl"), "metrics.jsonl"),
-        ("a checkpoint that is a link", _linked("checkpoint.pt"), "checkpoint.pt"),
-        ("logs that are a link", _logs_linked, "tensorboard"),
-        ("a damaged checkpoint", _damaged, "checkpoint.pt"),
-        ("no checkpoint", lambda run, base: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
-        ("a checkpoint without a scheme", _state(lambda state: state.pop("scheme")), "checkpoint.pt"),
-        ("a checkpoint without a composition", _state(lambda state: state.pop("config")), "checkpoint.pt"),
-        ("a checkpoint without a learner", _state(lambda state: state.pop("learner")), "checkpoint.pt"),
-        ("a checkpoint without a storage", _state(lambda state: state["scheme"].pop("storage")), "checkpoint.pt"),
-        ("weights of other shapes", _state(_weights_of_other_shapes), "checkpoint.pt"),
-        (
-            "a position that is a text",
-            _state(lambda state: state["scheme"]["storage"].update(position="end")),
-            "checkpoint.pt",
-        ),
-        (
-            "a position of another",
-            _state(lambda state: state["scheme"]["storage"].update(position={"commit": 1, "checksum": 7})),
-            "checkpoint.pt",
-        ),
-        ("environments that are a number", _state(lambda state: state["scheme"].update(collector=3)), "checkpoint.pt"),
-    )
-] + [
-    Case(f"{name}, acting", _run(change), "agent", named)
-    for name, change, named in (
-        ("weights of other shapes", _state(_weights_of_other_shapes), "checkpoint.pt"),
-        ("no algorithm", _config(lambda config: config.pop("algorithm")), "config.json"),
-        ("an unknown hyper-parameter", _of("actor", what=1), "config.json"),
-    )
-]
+def _of_another(state: dict[str, Any]) -> None:
+    state["scheme"]["storage"]["position"] = {"commit": 1, "checksum": 7}
+
+
+def _measured(content: str) -> _Change:
+    return lambda run, base: (run / "metrics.jsonl").write_text(content) and None
+
+
+def _with_holes(run: Path, base: Base) -> None:
+    with (run / "metrics.jsonl").open("wb") as file:
+        file.truncate(10**11)
+
+
+def _episodes_of_mine(run: Path, base: Base) -> None:
+    _directory(lambda base: str(base.mine))(run, base)
+    _state(lambda state: state["scheme"]["storage"].update(archive={"record": 0, "checksum": 0}))(run, base)
+
+
+CASES = (
+    [
+        Case(name, _run(change), "resumed", named)
+        for name, change, named in (
+            ("no JSON", _written("{"), "config.json"),
+            ("a list", _written("[]"), "config.json"),
+            ("nested lists", _written("[" * 100_000), "config.json"),
+            ("a pipe", _pipe, "config.json"),
+            ("no algorithm", _config(lambda config: config.pop("algorithm")), "config.json"),
+            (
+                "hyper-parameters that are a list",
+                _said(actor={"name": "OffPolicyActor", "hyper_parameters": []}),
+                "config.json",
+            ),
+            ("an unknown class", _said(actor={"name": "os.system", "hyper_parameters": {}}), "os.system"),
+            ("an unknown hyper-parameter", _of("actor", what=1), "config.json"),
+            ("a hyper-parameter of another kind", _of("actor", hidden_sizes="large"), "config.json"),
+            ("a target that is negative", _said(target_steps=-1), "config.json"),
+            ("10^12 checkpoints", _said(keep_checkpoints=10**12), "config.json"),
+            ("no logs", _config(lambda config: config.pop("log_to")), "config.json"),
+            ("logs that are a number", _said(log_to=3), "config.json"),
+            ("a device that is a list", _said(device=[]), "config.json"),
+            ("a module to import", _of("train_envs", env="os:system"), "os:system"),
+            ("a function", _of("train_envs", env={"callable": "os.system"}), "os.system"),
+            (
+                "videos to write",
+                _of("train_envs", wrappers=[["RecordVideo", {"video_folder": "/tmp/v"}]]),
+                "RecordVideo",
+            ),
+            (
+                "a storage of mine by its way",
+                _directory(lambda base: {"in_run_folder": f"../../../{base.mine.parent.name}/mine"}),
+                "config.json",
+            ),
+            ("a storage of mine by its path", _directory(lambda base: str(base.mine)), "config.json"),
+            (
+                "a storage of mine as if inside",
+                _directory(lambda base: {"in_run_folder": str(base.mine)}),
+                "config.json",
+            ),
+            ("a storage of mine by a link", _storage_linked, "config.json"),
+            ("a storage in a new folder", _directory(lambda base: str(base.mine / "new")), "config.json"),
+            ("a storage in a number", _of("storage", directory=3), "config.json"),
+            ("a configuration that is a link", _linked("config.json"), "config.json"),
+            ("metrics that are a link", _linked("metrics.jsonl"), "metrics.jsonl"),
+            ("a checkpoint that is a link", _linked("checkpoint.pt"), "checkpoint.pt"),
+            ("logs that are a link", _logs_linked, "tensorboard"),
+            ("a damaged checkpoint", _damaged, "checkpoint.pt"),
+            ("no checkpoint", lambda run, base: (run / "checkpoint.pt").unlink(), "checkpoint.pt"),
+            ("a checkpoint without a scheme", _state(lambda state: state.pop("scheme")), "checkpoint.pt"),
+            ("a checkpoint without a composition", _state(lambda state: state.pop("config")), "checkpoint.pt"),
+            ("a checkpoint without a learner", _state(lambda state: state.pop("learner")), "checkpoint.pt"),
+            ("a checkpoint without a storage", _state(lambda state: state["scheme"].pop("storage")), "checkpoint.pt"),
+            ("weights of other shapes", _state(_weights_of_other_shapes), "checkpoint.pt"),
+            (
+                "a position that is a text",
+                _state(lambda state: state["scheme"]["storage"].update(position="end")),
+                "checkpoint.pt",
+            ),
+            (
+                "a position of another",
+                _state(_of_another),
+                "checkpoint.pt",
+            ),
+            (
+                "environments that are a number",
+                _state(lambda state: state["scheme"].update(collector=3)),
+                "checkpoint.pt",
+            ),
+        )
+    ]
+    + [
+        Case(f"{name}, acting", _run(change), "agent", named)
+        for name, change, named in (
+            ("weights of other shapes", _state(_weights_of_other_shapes), "checkpoint.pt"),
+            ("no algorithm", _config(lambda config: config.pop("algorithm")), "config.json"),
+            ("an unknown hyper-parameter", _of("actor", what=1), "config.json"),
+        )
+    ]
+    + [
+        Case(name, _run(change), how, named)
+        for name, change, how, named in (
+            ("metrics of texts", _measured('{"steps": "many"}\n'), "metrics", "metrics.jsonl"),
+            ("metrics that are lists", _measured("[]\n"), "metrics", "metrics.jsonl"),
+            ("nested metrics", _measured("[" * 100_000 + "\n"), "metrics", "metrics.jsonl"),
+            ("metrics of large numbers", _measured('{"steps": 1' + "0" * 4000 + "}\n"), "metrics", "metrics.jsonl"),
+            ("metrics with holes", _with_holes, "metrics", "metrics.jsonl"),
+            ("episodes of mine", _episodes_of_mine, "run's episodes", "mine"),
+            ("a checkpoint without a scheme, inspected", _state(lambda state: state.pop("scheme")), "inspected", None),
+            ("a position of another, inspected", _state(_of_another), "inspected", "checkpoint.pt"),
+            ("a storage of mine, inspected", _directory(lambda base: str(base.mine)), "inspected", "checkpoint.pt"),
+        )
+    ]
+)
