@@ -22,7 +22,7 @@ from storages.persistent.errors import DamageError, DroppedError, PersistenceErr
 from storages.persistent.facts import damage_told
 from storages.persistent.recording import Recording
 from storages.persistent.segments import BEGINNING, Segments, sync_directory
-from storages.persistent.volume import Record, Volume, block_of, read_volume, volume_of
+from storages.persistent.volume import Record, Volume, block_of, flaw_of, read_volume, volume_of
 
 SUFFIX = "volumes"
 SEGMENT_BYTES = 4 << 20
@@ -100,7 +100,7 @@ class Archive:
                 )
             if end.segment not in (segment for segment, _ in self._segments[-1:]):
                 self._segments.append((end.segment, block.first))
-            self._take(found)
+            self._take(found, end.segment)
             place = end
         if not self._read_only:
             self._log.cut(place)
@@ -127,8 +127,10 @@ class Archive:
             )
         return older
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: Found, segment: int) -> None:
         volume = volume_of(found.block, self.directory / GROUP)
+        if volume is not None and (flaw := flaw_of(volume, self.manifest)):
+            raise DamageError(f"{self._log.path(segment)} tells, in record {found.block.commit}, of {flaw}")
         facts = found.block.facts
         if facts["begins"]:
             self.volumes = []

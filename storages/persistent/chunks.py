@@ -25,6 +25,10 @@ from storages.transition import Array
 
 METADATA = "zarr.json"
 _CHECKSUM_BYTES = 4
+_HEADER_BYTES = 16
+"""Of what Blosc compresses, and by how much it may be longer than that."""
+_NBYTES = slice(4, 8)
+"""Where the header says how many bytes it is decompressed."""
 _CHUNK_BYTES = 512 << 10
 
 
@@ -87,20 +91,29 @@ class Chunks:
         Raises:
             DamageError: it is not what was written, or not there.
         """
-        path = self.path(group, number)
+        path, nbytes = self.path(group, number), self.rows * self.layout.count * self.layout.dtype.itemsize
+        most = nbytes + _HEADER_BYTES + _CHECKSUM_BYTES
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                data = file.read(most + 1)
         except FileNotFoundError:
             raise DamageError(f"{path} is missing") from None
         content, said = memoryview(data)[:-_CHECKSUM_BYTES], int.from_bytes(data[-_CHECKSUM_BYTES:], "little")
-        if len(data) <= _CHECKSUM_BYTES or said != checksum or google_crc32c.value(bytes(content)) != checksum:
+        is_whole = _HEADER_BYTES + _CHECKSUM_BYTES <= len(data) <= most and said == checksum
+        if not is_whole or google_crc32c.value(bytes(content)) != checksum:
             raise DamageError(f"{path} is damaged")
-        if len(target) == self.rows and target.flags.c_contiguous:
-            numcodecs.blosc.decompress(content, target.view(np.uint8) if target.dtype == np.bool_ else target)
-        else:
-            whole = np.empty((self.rows, *self.layout.shape), self.layout.dtype)
-            numcodecs.blosc.decompress(content, whole.view(np.uint8))
-            target[...] = whole[: len(target)]
+        # Less would leave in the target what was there before.
+        if int.from_bytes(content[_NBYTES], "little") != nbytes:
+            raise DamageError(f"{path} holds another number of rows than its array has in a chunk")
+        try:
+            if len(target) == self.rows and target.flags.c_contiguous:
+                numcodecs.blosc.decompress(content, target.view(np.uint8) if target.dtype == np.bool_ else target)
+            else:
+                whole = np.empty((self.rows, *self.layout.shape), self.layout.dtype)
+                numcodecs.blosc.decompress(content, whole.view(np.uint8))
+                target[...] = whole[: len(target)]
+        except (RuntimeError, ValueError) as error:
+            raise DamageError(f"{path} cannot be decompressed: {error}") from None
 
 
 def metadata(columns: list[Chunks]) -> dict[str, dict[str, Any]]:

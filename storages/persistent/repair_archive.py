@@ -10,6 +10,7 @@ from storages.persistent.archive_manifest import GROUP, NAME, ArchiveManifest
 from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.closed_directory import Closed, closed_of
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.facts import damage_told
 from storages.persistent.going_back import NAME as NOTE_NAME
 from storages.persistent.going_back import read_note, remove_note
 from storages.persistent.journal import STEPS_SUFFIX
@@ -18,7 +19,7 @@ from storages.persistent.known_errors import KnownErrors
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.segments import Segments
-from storages.persistent.volume import Record, Volume, block_of, read_volume, volume_of
+from storages.persistent.volume import Record, Volume, block_of, flaw_of, read_volume, volume_of
 
 _RUNNING = "running"
 _REPAIRED = "repaired"
@@ -37,36 +38,41 @@ def repair_archive(folder: Path) -> tuple[list[str], int]:
     """
     lock = Lock(folder)
     try:
-        log = Segments(folder, SUFFIX, durable=True)
-        manifest, dropped = _manifest(folder, log)
-        blocks, flaws, last = _blocks(log)
-        flaws += [] if flaws else _missing_at_the_beginning(folder, manifest, log, blocks)
-        dropped += flaws
-        volumes, lost = _whole_volumes(folder, manifest, blocks)
-        flaws_of_zarr = manifest.flaws_of_zarr(folder) if blocks else []
-        journal, closed = _journal(folder / _RUNNING)
-        behind = _missing_at_the_end(folder, last, closed)
-        as_closed = closed is not None and last == closed["archive"]
-        errors = _flaws_of_errors(folder, closed["errors"] if closed is not None and as_closed else None)
-        dropped += lost + flaws_of_zarr + journal + behind + errors + _unfinished_going_back(folder)
-        if dropped:
-            manifest.write(folder, durable=True)
-            if flaws or lost or journal or behind or errors:
-                # After another record, what it was closed with does not count any more.
-                number = closed["archive"]["record"] if closed is not None else 0
-                _write_log(folder, manifest, log, blocks, volumes, number, with_journal=not journal)
-            if journal:
-                shutil.rmtree(folder / _RUNNING)
-            if errors:
-                (folder / ERRORS_NAME).unlink(missing_ok=True)
-            remove_note(folder)
-            archive = Archive(folder, manifest, durable=True)
-            archive.tidy()
-            archive.close()
-        live = blocks[-1].facts["live"] if blocks else 0
-        return dropped, sum(volume.steps for volume in volumes if volume.end > live)
+        with damage_told(folder):
+            return _repaired(folder)
     finally:
         lock.release()
+
+
+def _repaired(folder: Path) -> tuple[list[str], int]:
+    log = Segments(folder, SUFFIX, durable=True)
+    manifest, dropped = _manifest(folder, log)
+    blocks, flaws, last = _blocks(log)
+    flaws += [] if flaws else _missing_at_the_beginning(folder, manifest, log, blocks)
+    dropped += flaws
+    volumes, lost = _whole_volumes(folder, manifest, blocks)
+    flaws_of_zarr = manifest.flaws_of_zarr(folder) if blocks else []
+    journal, closed = _journal(folder / _RUNNING)
+    behind = _missing_at_the_end(folder, last, closed)
+    as_closed = closed is not None and last == closed["archive"]
+    errors = _flaws_of_errors(folder, closed["errors"] if closed is not None and as_closed else None)
+    dropped += lost + flaws_of_zarr + journal + behind + errors + _unfinished_going_back(folder)
+    if dropped:
+        manifest.write(folder, durable=True)
+        if flaws or lost or journal or behind or errors:
+            # After another record, what it was closed with does not count any more.
+            number = closed["archive"]["record"] if closed is not None else 0
+            _write_log(folder, manifest, log, blocks, volumes, number, with_journal=not journal)
+        if journal:
+            shutil.rmtree(folder / _RUNNING)
+        if errors:
+            (folder / ERRORS_NAME).unlink(missing_ok=True)
+        remove_note(folder)
+        archive = Archive(folder, manifest, durable=True)
+        archive.tidy()
+        archive.close()
+    live = blocks[-1].facts["live"] if blocks else 0
+    return dropped, sum(volume.steps for volume in volumes if volume.end > live)
 
 
 def _unfinished_going_back(folder: Path) -> list[str]:
@@ -118,6 +124,9 @@ def _whole_volumes(folder: Path, manifest: ArchiveManifest, blocks: Sequence[Blo
     for block in blocks:
         volume = volume_of(block, folder / GROUP)
         if volume is None or volume.end <= live:
+            continue
+        if flaw := flaw_of(volume, manifest):
+            lost.append(f"{folder}: record {block.commit} tells of {flaw}")
             continue
         try:
             read_volume(volume, manifest.columns)

@@ -8,11 +8,13 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.gather import REPEAT, ZERO
 from storages.core.part import Name
+from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.blocks import Block
 from storages.persistent.chunks import Chunks
 from storages.persistent.errors import DamageError
-from storages.persistent.recording import Recording
+from storages.persistent.recording import LEADING, Recording
 
 _LENGTHS, _LEADING, _PADDING, _CHECKSUMS = "lengths", "leading", "paddings", "checksums"
 
@@ -74,6 +76,26 @@ class Volume:
     def described(self) -> str:
         """In words."""
         return f"{len(self.lengths)} episodes, transitions {self.first} to {self.end}"
+
+
+def flaw_of(volume: Volume, manifest: ArchiveManifest) -> str | None:
+    """What a volume tells of itself that cannot be, in words; None where all can."""
+    count, rows = len(volume.lengths), volume.rows
+    if count == 0 or volume.lengths.min() < 1 or len(volume.leading) != count or volume.leading.min() < 0:
+        return "an episode without steps"
+    if volume.row < 0 or volume.row % manifest.volume_rows:
+        return f"row {volume.row} as its first"
+    for column in manifest.columns:
+        chunks = -(-rows // column.rows) if column.layout.count else 0
+        if len(volume.checksums[column.leaf]) != chunks:
+            return f"{len(volume.checksums[column.leaf])} chunks of {rows} rows"
+    for leaf, depth in manifest.stacked.items():
+        kinds = volume.paddings[leaf]
+        if len(kinds) != count or not np.isin(kinds, (LEADING, REPEAT, ZERO)).all():
+            return f"{kinds.tolist()} as what stacks of frames are filled up with"
+        if (volume.leading[kinds == LEADING] < depth - 1).any():
+            return "too few frames to fill up a stack with"
+    return None
 
 
 def read_volume(volume: Volume, columns: Sequence[Chunks]) -> Recording:

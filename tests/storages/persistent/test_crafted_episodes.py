@@ -1,0 +1,111 @@
+"""Directories of episodes whose checksums are right and that were written by something else than this package."""
+
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numcodecs
+import numpy as np
+import pytest
+
+from storages.core.part import Name
+from storages.persistent import PersistenceError, blocks, repair
+from storages.persistent.blocks import Block
+from tests.support.episodic import buffer
+from tests.support.model import Stream
+
+MOST_BYTES = 100 << 20
+
+
+def filled(directory: Path, kind: str = "vector") -> None:
+    stream = Stream(2, kind, False, np.random.default_rng(0))
+    storage = buffer(directory, kind)
+    for _ in range(60):
+        storage.insert_transition(stream.step())
+    storage.close()
+
+
+def rewritten(directory: Path, change: Callable[[Block], Block]) -> Path:
+    """Change the newest record that tells of a volume."""
+    path = max(directory.glob("*.volumes"))
+    found = [one.block for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
+    newest = max(place for place, one in enumerate(copies) if Name("lengths") in one.arrays)
+    copies[newest] = change(copies[newest])
+    with path.open("wb") as file:
+        for one in copies:
+            blocks.write(file.fileno(), one)
+    return path
+
+
+def with_array(role: str, value: Callable[[Any], Any]) -> Callable[[Block], Block]:
+    def change(block: Block) -> Block:
+        arrays = {name: (value(pieces[0]),) if name.role == role else pieces for name, pieces in block.arrays.items()}
+        return replace(block, arrays=arrays)
+
+    return change
+
+
+CRAFTED: dict[str, tuple[str, Callable[[Block], Block]]] = {
+    "more rows than there are chunks": ("vector", with_array("lengths", lambda array: array * 0 + (1 << 30))),
+    "an episode of no steps": ("vector", with_array("lengths", lambda array: array * 0)),
+    "an episode of less than no steps": ("vector", with_array("lengths", lambda array: array * 0 - 5)),
+    "rows before the first that are not there": ("vector", with_array("leading", lambda array: array * 0 - 1)),
+    "chunks that are not there": ("vector", with_array("checksums", lambda array: np.tile(array, 100))),
+    "no leading rows": ("vector", with_array("leading", lambda array: array[:0])),
+    "a row between two volumes": ("vector", lambda block: replace(block, facts=block.facts | {"row": 1})),
+    "a row that is a word": ("vector", lambda block: replace(block, facts=block.facts | {"row": "one"})),
+    "no live transition": ("vector", lambda block: replace(block, facts=block.facts | {"live": None})),
+    "another way to fill up stacks": ("frames", with_array("paddings", lambda array: array * 0 + 7)),
+    "frames that are not there": ("frames", with_array("paddings", lambda array: array * 0)),
+}
+
+
+@pytest.mark.parametrize("what", CRAFTED)
+def test_a_crafted_record_is_refused_in_words_before_memory_is_taken(what: str, tmp_path: Path) -> None:
+    kind, change = CRAFTED[what]
+    filled(tmp_path, kind)
+    rewritten(tmp_path, change)
+    tracemalloc.start()
+    try:
+        for read_only in (False, True):
+            with pytest.raises(PersistenceError, match=str(tmp_path)):
+                buffer(tmp_path, kind, read_only=read_only)
+        # Where it cannot say what was meant, it is named again.
+        with suppress(PersistenceError):
+            assert repair(tmp_path).dropped
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("bytes_in_it", [8, 256 << 20])
+def test_a_chunk_of_another_size_is_refused_before_memory_is_taken(bytes_in_it: int, tmp_path: Path) -> None:
+    filled(tmp_path)
+    content = numcodecs.Blosc("zstd", 1).encode(np.zeros(bytes_in_it, np.uint8))
+    checksum = google_crc32c.value(content)
+
+    def change(block: Block) -> Block:
+        path = tmp_path / "episodes" / "Reward" / f"c.{block.facts['row'] // volume_rows}.0"
+        assert path.exists()
+        path.write_bytes(content + checksum.to_bytes(4, "little"))
+        arrays = dict(block.arrays)
+        sums = arrays[Name("checksums", ("Reward",))][0]
+        sums[0] = checksum
+        return replace(block, arrays=arrays)
+
+    storage = buffer(tmp_path)
+    volume_rows = next(one.rows for one in storage._directory.shelving.archive.manifest.columns if "Reward" in one.leaf)
+    storage.close()
+    rewritten(tmp_path, change)
+    tracemalloc.start()
+    try:
+        with pytest.raises(PersistenceError, match=r"Reward/c\.\d+\.0 (is damaged|holds another number of rows)"):
+            buffer(tmp_path, read_only=True)
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    finally:
+        tracemalloc.stop()
