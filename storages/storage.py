@@ -96,7 +96,8 @@ class Storage(Component, ABC):
         self.device = torch.device(device)
         self.actor = actor
         self.algorithm = algorithm
-        self._known_gamma = (None, 1.0) if algorithm is None else self._checked_gamma()
+        if algorithm is not None:
+            self._checked_gamma()
         self.size = size
         self._ring = Ring(
             size,
@@ -350,9 +351,9 @@ class Storage(Component, ABC):
     @property
     def _gamma(self) -> float:
         """The algorithm's discount factor of one step, as it is now."""
-        if self.algorithm.gamma is not self._known_gamma[0]:
-            self._known_gamma = self._checked_gamma()
-        return self._known_gamma[1]
+        gamma = self.algorithm.gamma
+        # What is usual is not asked of an annotation, and not kept: attributes beyond 29 make all of them slower.
+        return gamma if type(gamma) is float and 0 <= gamma <= 1 else self._checked_gamma()
 
     def _refuse_incomplete(self, state: Mapping[str, Any]) -> None:
         missing = [name for name in self.state_names if name not in state]
@@ -362,11 +363,10 @@ class Storage(Component, ABC):
                 f"storage has; it has {', '.join(map(repr, state)) or 'nothing'}. Nothing was changed"
             )
 
-    def _checked_gamma(self) -> tuple[Any, float]:
-        """The algorithm's gamma, and the number that it is."""
-        gamma = self.algorithm.gamma
+    def _checked_gamma(self) -> float:
         try:
-            return gamma, conform(gamma, UnitInterval)
+            gamma: float = conform(self.algorithm.gamma, UnitInterval)
+            return gamma
         except MisfitError as misfit:
             raise ValueError(f"{type(self).__name__}: the algorithm's gamma {misfit}") from None
 
