@@ -12,7 +12,7 @@ from storages import ReplayBuffer
 from storages.persistent import DamageError, PersistenceError, blocks, repair
 from storages.transition import DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.directories import WAYS, Pair, made, small_segments
-from tests.support.model import KINDS, Stream, assert_row_equal, environments, map_leaves
+from tests.support.model import ALGORITHM, KINDS, Stream, assert_row_equal, environments, map_leaves
 
 STEPS, SIZE, COMMIT = 60, 40, 5
 
@@ -235,7 +235,7 @@ def test_nothing_is_joined_across_a_gap_by_n_steps(tmp_path: Path) -> None:
     path = sorted(tmp_path.glob("*.steps"))[-2]
     lost = damage(path, 0, 30)
     repair(tmp_path)
-    storage = ReplayBuffer.create_factory(SIZE, directory=tmp_path)("cpu", None, Pair, None)
+    storage = ReplayBuffer.create_factory(SIZE, directory=tmp_path)("cpu", None, ALGORITHM, None)
     rows = rows_of(storage)
     gap = rows[REW][:, 0, 0].tolist().index(lost.first - 1)
     assert not np.array_equal(rows[OBS2][gap], rows[OBS][gap + 1])
