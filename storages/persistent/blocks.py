@@ -119,13 +119,24 @@ def write(file: int, block: Block | Image) -> tuple[int, int]:
     return length + _CHECKSUM.size, checksum
 
 
-def read(path: Path) -> Iterator[Found | Flaw]:
-    """What a file holds, in its order."""
+def read(path: Path, most_bytes: int | None = None) -> Iterator[Found | Flaw]:
+    """What a file holds, in its order.
+
+    Args:
+        path: the file.
+        most_bytes: how much of it to read, where another process may be writing to it; all of it where None.
+    """
+    data: bytes | mmap.mmap
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
-        if length == 0:
-            return
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if most_bytes is not None:
+            # Memory that is mapped is gone where the other process makes the file shorter.
+            data = file.read(most_bytes)
+            length = len(data)
+        elif length:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if length == 0:
+        return
     offset = 0
     while offset < length:
         header = _header_at(data, offset)
@@ -157,7 +168,7 @@ def read(path: Path) -> Iterator[Found | Flaw]:
         offset = end
 
 
-def _header_at(data: mmap.mmap, offset: int) -> tuple[Any, ...] | None:
+def _header_at(data: bytes | mmap.mmap, offset: int) -> tuple[Any, ...] | None:
     header = data[offset : offset + _HEADER.size]
     checksum = data[offset + _HEADER.size : offset + _HEADER_BYTES]
     if header[: len(_MAGIC)] != _MAGIC or checksum != _CHECKSUM.pack(zlib.crc32(header)):
@@ -166,7 +177,7 @@ def _header_at(data: mmap.mmap, offset: int) -> tuple[Any, ...] | None:
     return fields if fields[1] == FORMAT else None
 
 
-def _next_header(data: mmap.mmap, offset: int) -> int:
+def _next_header(data: bytes | mmap.mmap, offset: int) -> int:
     while (offset := data.find(_MAGIC, offset)) >= 0:
         if _header_at(data, offset) is not None:
             return offset
@@ -174,7 +185,7 @@ def _next_header(data: mmap.mmap, offset: int) -> int:
     return len(data)
 
 
-def _arrays(data: mmap.mmap, offset: int, listed: list[Any]) -> dict[Name, Pieces]:
+def _arrays(data: bytes | mmap.mmap, offset: int, listed: list[Any]) -> dict[Name, Pieces]:
     arrays: dict[Name, Pieces] = {}
     for role, leaf, dtype, shape in listed:
         array: Array = np.frombuffer(data, np.dtype(dtype), math.prod(shape), offset).reshape(shape)

@@ -20,6 +20,7 @@ from storages.core.part import ERRORS, Name
 from storages.core.priorities import Priorities
 from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Image, image_of
+from storages.persistent.closing import Closed, refuse_missing, remove_note
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.facts import damage_told
 from storages.persistent.files import refuse_links_in
@@ -137,6 +138,8 @@ class Journal:
         """Before which step a commit is to be made."""
         self.written = 0
         """The number after the newest step that is on disk."""
+        self._steps_committed = 0
+        """As much, unless it changes what is on disk already."""
         self._stands = Recovered()
         self._all_errors_bytes = 0
 
@@ -169,6 +172,10 @@ class Journal:
             for _ in self._errors.read():
                 # Damage is found before anything is changed.
                 pass
+        try:
+            remove_note(self.directory, self._durable)
+        except OSError as error:
+            raise PersistenceError(f"{self._owner}: {self.directory} cannot be written: {error}") from error
         ring.reset()
         if not position["commit"]:
             ring.steps = ring.first = 0
@@ -183,7 +190,10 @@ class Journal:
     def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:
         try:
             with damage_told(self.directory):
-                self._stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
+                stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
+                if until is None:
+                    refuse_missing(self.directory, stands.commit, stands.checksum, ring.steps)
+            self._stands = stands
         except DamageError as damage:
             raise DamageError(
                 f"{self._owner}: {damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged "
@@ -191,7 +201,8 @@ class Journal:
             ) from None
         except OSError as error:
             raise PersistenceError(f"{self._owner}: {self.directory} cannot be read: {error}") from error
-        self.written, self._failed, self._errors_on_their_way = ring.steps, False, True
+        self._failed, self._errors_on_their_way = False, True
+        self.written = self._steps_committed = ring.steps
         self.due = self._next_commit = 0
         self._is_cut = False
         return self._stands.state
@@ -288,13 +299,37 @@ class Journal:
         self._settle()
 
     def close(self) -> None:
-        """Let others have the directory; commits nothing."""
-        self._executor.shutdown()
-        self._writer.close()
-        self._steps.close()
-        self._errors.close()
-        self._lock.release()
-        self.due = 0
+        """Let others have the directory; commits nothing.
+
+        Raises:
+            PersistenceError: a file could not be closed; the directory is let go all the same.
+        """
+        try:
+            self._executor.shutdown()
+            self._writer.close()
+            self._steps.close()
+            self._errors.close()
+            # It is of use, but nothing is lost without it.
+            with suppress(OSError):
+                self._note_closed()
+        except OSError as error:
+            raise PersistenceError(
+                f"{self._owner}: a file in {self.directory} could not be closed: {error}; what was written to it last "
+                f"may be missing there"
+            ) from error
+        finally:
+            self._lock.release()
+            self.due = 0
+
+    def _note_closed(self) -> None:
+        stands = self._stands
+        if self._lock.held and stands.commit and self._is_cut and not self._failed:
+            files = {
+                path.name: path.stat().st_size
+                for log in (self._steps, self._errors)
+                for path in map(log.path, log.numbers())
+            }
+            Closed(stands.commit, stands.checksum, self._steps_committed, files).write(self.directory, self._durable)
 
     @property
     def closed(self) -> bool:
@@ -424,7 +459,7 @@ class Journal:
 
     def _note_written(self, commit: _Commit, checksum: int) -> None:
         self._failed = self._errors_on_their_way = False
-        self.written = commit.end
+        self.written = self._steps_committed = commit.end
         self._stands.commit, self._stands.checksum, self._stands.pinned = commit.number, checksum, commit.pinned
         if commit.anew:
             self._stands.segments.append((commit.number, commit.first))

@@ -1,16 +1,21 @@
 """Looking into a storage's directory without making the storage."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from storages.core.ring import Ring
-from storages.persistent.errors import PersistenceError
+from storages.persistent.closing import refuse_missing
+from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.facts import damage_told
 from storages.persistent.files import refuse_links_in
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX, Position
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import Recovered, recover
 from storages.persistent.segments import Segments
+
+_TRIES = 100
+"""Where another process has changed the directory each time."""
 
 
 def read_state(directory: str | Path, position: Position | None = None) -> dict[str, Any]:
@@ -38,17 +43,45 @@ def read_state(directory: str | Path, position: Position | None = None) -> dict[
 def read_ring(directory: str | Path, position: Position | None = None) -> tuple[Ring, Recovered]:
     """The transitions of the storage that a directory holds, and where the directory stands; as :func:`read_state`."""
     folder = Path(directory).absolute()
+    for tries_left in reversed(range(_TRIES)):
+        before = _listed(folder)
+        try:
+            return _read_ring(folder, position)
+        except (DamageError, FileNotFoundError) as error:
+            # What seems to be missing may have been dropped, or written, by another process meanwhile.
+            if tries_left and _listed(folder) != before:
+                continue
+            if isinstance(error, FileNotFoundError):
+                raise PersistenceError(
+                    f"{error.filename} was dropped while it was read, as newer ones came; try again"
+                ) from None
+            raise
+        except OSError as error:
+            raise PersistenceError(f"{folder} cannot be read: {error}") from error
+    raise AssertionError
+
+
+def _read_ring(folder: Path, position: Position | None) -> tuple[Ring, Recovered]:
     manifest = Manifest.read(folder)
     if manifest is None:
         raise PersistenceError(f"{folder} holds no storage")
     refuse_links_in(folder)
-    steps, errors = (Segments(folder, suffix, durable=False) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX))
-    try:
-        with damage_told(folder):
-            ring = manifest.ring(folder.name)
-            found = recover(ring, steps, errors, None if position is None else position["commit"])
-    except FileNotFoundError as error:
-        raise PersistenceError(
-            f"{error.filename} was dropped while it was read, as newer ones came; try again"
-        ) from None
+    with damage_told(folder):
+        ring = manifest.ring(folder.name)
+        # In this order: the errors of all steps that are there now are on disk already.
+        steps, errors = (
+            Segments(folder, suffix, durable=False, as_of_now=True) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX)
+        )
+        found = recover(ring, steps, errors, None if position is None else position["commit"])
+        if position is None:
+            refuse_missing(folder, found.commit, found.checksum, ring.steps)
     return ring, found
+
+
+def _listed(folder: Path) -> dict[str, tuple[int, int, int]]:
+    listed = {}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(FileNotFoundError):
+            there = path.stat()
+            listed[path.name] = there.st_ino, there.st_size, there.st_mtime_ns
+    return listed

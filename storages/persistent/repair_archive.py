@@ -9,6 +9,7 @@ from storages.persistent.archive import SUFFIX, Archive
 from storages.persistent.archive_manifest import GROUP, NAME, ArchiveManifest
 from storages.persistent.blocks import Block, Flaw, Found
 from storages.persistent.closed_directory import Closed, closed_of
+from storages.persistent.closing import refuse_missing
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.facts import damage_told
 from storages.persistent.going_back import NAME as NOTE_NAME
@@ -143,11 +144,13 @@ def _journal(folder: Path) -> tuple[list[str], Closed | None]:
         return [], closed
     try:
         Manifest.read(folder)
-        before = 0
+        before, checksum, steps = 0, 0, 0
         for found, _ in Segments(folder, STEPS_SUFFIX, durable=True).read():
             if before and found.block.commit != before + 1:
                 raise DamageError(f"{folder}: a file of steps is missing")
             before, closed = found.block.commit, closed_of(found.block.facts["state"])
+            checksum, steps = found.checksum, found.block.steps
+        refuse_missing(folder, before, checksum, steps)
     except PersistenceError as damage:
         said = f"{str(damage).partition(';')[0]}: episodes that ran, and those that were in no volume yet, are gone"
         return [said], closed

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from storages.core.part import ERRORS, TAKEN, Name, Part
 from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Flaw, Found
+from storages.persistent.closing import Closed, remove_note
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.facts import damage_told
 from storages.persistent.files import refuse_links_in
@@ -70,11 +71,20 @@ def _repaired(folder: Path) -> Repair:
     lock = Lock(folder)
     try:
         rest = _Rest(manifest, logs[0].nbytes)
-        dropped += rest.take(*logs)
+        lost = rest.take(*logs)
+        missing = _missing(folder, rest, lost)
+        rest.dropped_anything = bool(lost or missing)
+        dropped += [*lost, *missing, *_flaws_of_note(folder)]
+        if dropped:
+            remove_note(folder, durable=True)
         if rest.dropped_anything:
             rest.write(*logs)
         if dropped:
             manifest.write(folder, durable=True)
+    except OSError as error:
+        raise PersistenceError(
+            f"{folder} cannot be read or written: {error}; what is damaged was not dropped"
+        ) from error
     finally:
         for log in logs:
             log.close()
@@ -98,6 +108,28 @@ def _manifest(folder: Path, steps: Segments) -> tuple[Manifest, list[str]]:
         raise
 
 
+def _flaws_of_note(folder: Path) -> list[str]:
+    try:
+        Closed.read(folder)
+    except PersistenceError as error:
+        return [str(error).partition(";")[0]]
+    return []
+
+
+def _missing(folder: Path, rest: "_Rest", lost: list[str]) -> list[str]:
+    """What was there when the storage was closed and is not any more, in words, but for what is said already."""
+    if _flaws_of_note(folder) or (closed := Closed.read(folder)) is None:
+        return []
+    commit, checksum, steps = (0, 0, 0)
+    if rest.newest is not None:
+        commit, checksum, steps = rest.newest.block.commit, rest.newest.checksum, rest.newest.block.steps
+    missing = closed.missing(folder, commit, checksum, steps)
+    if lost and (commit >= closed.commit or closed.shorter(folder) is None):
+        missing = None
+    rest.last_number = max(rest.last_number, closed.commit)
+    return [] if missing is None else [missing]
+
+
 class _Run:
     """Steps that followed one another without a gap, and the numbers that they have now."""
 
@@ -111,15 +143,16 @@ class _Rest:
     def __init__(self, manifest: Manifest, most_steps: int) -> None:
         self.ring = manifest.ring("repair")
         self.dropped_anything = False
-        """Whether anything of the logs is not what it was."""
+        """Whether anything of the logs is not what it was, or is missing."""
         self._manifest = manifest
         self._errors = Errors(min(manifest.size, most_steps), manifest.num_envs)
         self._runs: list[_Run] = []
         self._apart: _Apart | None = None
-        self._newest: Block | None = None
+        self.newest: Found | None = None
+        """The newest commit that is whole."""
         self._oldest_there = 0
         """The first step that the logs hold of what is live."""
-        self._last_number = 0
+        self.last_number = 0
         """Of the commits and files that there are, damaged ones too."""
 
     def take(self, steps: Segments, errors: Segments) -> list[str]:
@@ -147,15 +180,14 @@ class _Rest:
                     told.remove(block.commit)
             if Name(ERRORS) in block.arrays and block.commit not in told and block.commit > min(told, default=0):
                 missing.append(block.commit)
-            self._newest = block
-        newest = self._newest
+            self.newest = found
+        newest = None if self.newest is None else self.newest.block
         if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._oldest_there:
             dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
         if missing and intact:
             dropped.append(f"{errors.path(0).parent}: errors of commits {missing[0]} to {missing[-1]} are gone")
         last = 0 if before is None else before.block.commit
-        self._last_number = max([last, *told, *steps.numbers(), *errors.numbers()])
-        self.dropped_anything = bool(dropped)
+        self.last_number = max([last, *told, *steps.numbers(), *errors.numbers()])
         return dropped
 
     def _put(self, part: Part, apart: bool) -> None:
@@ -225,12 +257,12 @@ class _Rest:
 
     def write(self, steps: Segments, errors: Segments) -> None:
         """Write what is left as one commit, and drop everything else."""
-        number = self._last_number + 1
-        if self._newest is not None:
-            ring = self.ring
+        number = self.last_number + 1
+        if self.newest is not None:
+            ring, newest = self.ring, self.newest.block
             part = replace(ring.part(ring.needed), begins=True)
             facts: dict[str, Any] = {
-                "state": self._newest.facts["state"],
+                "state": newest.facts["state"],
                 "pinned": [],
                 "begins": True,
                 "since": part.since,
@@ -239,7 +271,7 @@ class _Rest:
                 "after": 0,
                 "errors": None,
             }
-            if Name(ERRORS) in self._newest.arrays:
+            if Name(ERRORS) in newest.arrays:
                 live = self._errors.live(ring)
                 live[np.isnan(live)] = facts["state"]["priorities"]["largest_error"]
                 of_rows = np.zeros((len(part), ring.envs), np.float32)

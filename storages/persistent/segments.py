@@ -34,10 +34,12 @@ class Segments:
         directory: where they are.
         suffix: of their names.
         durable: whether what is written is to survive a power cut.
+        as_of_now: whether to read no more than there is now, as another process may be writing.
     """
 
-    def __init__(self, directory: Path, suffix: str, durable: bool) -> None:
+    def __init__(self, directory: Path, suffix: str, durable: bool, as_of_now: bool = False) -> None:
         self._directory, self._suffix, self._durable = directory, suffix, durable
+        self._sizes = {n: self.path(n).stat().st_size for n in self.numbers()} if as_of_now else None
         self._file: int | None = None
         self._leftovers: list[Place] = []
         """Where files are to end that may be longer, or are not to be there (0), before anything is written."""
@@ -83,16 +85,19 @@ class Segments:
 
     def everything(self) -> Iterator[tuple[int, Found | Flaw]]:
         """All blocks and what is damaged, and the numbers of the files; not what the last file ends before."""
-        numbers = self.numbers()
+        numbers = self.numbers() if self._sizes is None else list(self._sizes)
         for segment in numbers:
-            for found in blocks.read(self.path(segment)):
+            for found in self._blocks(segment):
                 if isinstance(found, Flaw) and found.cut and segment == numbers[-1]:
                     return
                 yield segment, found
 
+    def _blocks(self, segment: int) -> Iterator[Found | Flaw]:
+        return blocks.read(self.path(segment), None if self._sizes is None else self._sizes[segment])
+
     def told(self, segment: int, flaw: Flaw, steps: int) -> str:
         """A flaw in words; ``steps`` is the number after the last step before it."""
-        after = (found for found in blocks.read(self.path(segment)) if isinstance(found, Found))
+        after = (found for found in self._blocks(segment) if isinstance(found, Found))
         following = next((found.block.first for found in after if found.end > flaw.end), None)
         first = steps if flaw.first is None else flaw.first
         last = following if flaw.steps is None else flaw.steps

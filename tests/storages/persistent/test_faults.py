@@ -351,7 +351,9 @@ def test_what_is_damaged_is_named_by_file_and_steps(whole: Any, tmp_path: Path) 
         made("priority", tmp_path / "copy")
 
 
-def test_a_file_that_is_shorter_holds_what_was_committed_before(whole: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_shorter_where_the_process_was_killed_holds_what_was_committed_before(
+    whole: Any, tmp_path: Path
+) -> None:
     directory, held = whole
     path = sorted(directory.glob("*.steps"))[-1]
     ends = [found.end for found in blocks.read(path)]
@@ -359,6 +361,7 @@ def test_a_file_that_is_shorter_holds_what_was_committed_before(whole: Any, tmp_
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
         shutil.copytree(directory, tmp_path / "copy")
         os.truncate(tmp_path / "copy" / path.name, length)
+        (tmp_path / "copy" / "closed.json").unlink()
         storage = made("priority", tmp_path / "copy")
         assert contents(storage) == held[storage.ring.steps]
         assert storage._journal.cut_bytes >= length - max([0, *(end for end in ends if end <= length)])

@@ -1,0 +1,131 @@
+"""What was there when a storage was closed is there when it is made again, or is said to be missing."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storages.persistent import DamageError, PersistenceError, read_state, repair
+from tests.support.directories import Pair, made, small_segments
+from tests.support.model import contents
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 20)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Pair:
+    """A storage of several files, closed; its directory of some commits before is beside it."""
+    with small_segments(1_500):
+        pair = Pair("priority", tmp_path / "kept", commit_every=4)
+        pair.insert(20)
+        pair.update()
+        pair.kept.state_dict()
+        pair.insert(9)
+        pair.kept.flush()
+        shutil.copytree(tmp_path / "kept", tmp_path / "older")
+        pair.insert(2)
+        pair.kept.flush()
+        pair.close()
+    return pair
+
+
+def last(directory: Path, suffix: str) -> Path:
+    return max(directory.glob(f"*.{suffix}"))
+
+
+@pytest.mark.parametrize("change", [truncated, emptied, Path.unlink])
+@pytest.mark.parametrize("suffix", ["steps", "errors"])
+def test_what_is_missing_at_the_end_is_named(closed: Pair, suffix: str, change: Callable[[Path], None]) -> None:
+    path = last(closed.directory, suffix)
+    change(path)
+    with pytest.raises(DamageError, match=f"{path.name}|errors of commit"):
+        closed.open()
+    with pytest.raises(DamageError, match=f"{path.name}|errors of commit"):
+        read_state(closed.directory)
+    assert repair(closed.directory).dropped
+    assert not repair(closed.directory).dropped
+    made("priority", closed.directory).close()
+
+
+def test_an_older_version_of_the_last_file_is_noticed(closed: Pair) -> None:
+    path = last(closed.directory, "steps")
+    older = closed.directory.parent / "older" / path.name
+    if older.exists():
+        shutil.copy(older, path)
+    else:
+        path.unlink()
+    with pytest.raises(DamageError, match=rf"{path.name}.* when the storage was closed, so that commits .* are gone"):
+        closed.open()
+
+
+def test_an_older_version_of_all_files_but_the_note_is_noticed(closed: Pair) -> None:
+    for path in (closed.directory.parent / "older").iterdir():
+        shutil.copy(path, closed.directory / path.name)
+    for path in closed.directory.glob("*.steps"):
+        if not (closed.directory.parent / "older" / path.name).exists():
+            path.unlink()
+    with pytest.raises(DamageError, match="when the storage was closed"):
+        closed.open()
+
+
+def test_the_first_file_that_only_a_checkpoint_needs_is_missed(closed: Pair) -> None:
+    path = min(closed.directory.glob("*.steps"))
+    path.unlink()
+    with pytest.raises(DamageError, match=f"{path.name} is missing|is missing"):
+        closed.open()
+    assert repair(closed.directory).dropped
+
+
+def test_a_note_that_is_damaged_is_named_and_made_anew(closed: Pair) -> None:
+    note = closed.directory / "closed.json"
+    note.write_bytes(note.read_bytes().replace(b"commit", b"comnit", 1))
+    with pytest.raises(DamageError, match=r"closed\.json is damaged"):
+        closed.open()
+    assert "closed.json" in repair(closed.directory).dropped[0]
+    closed.kept = closed.open()
+    closed.assert_same()
+    closed.close()
+    assert note.exists()
+
+
+def test_a_process_that_is_killed_after_it_went_back_is_not_said_to_miss_anything(tmp_path: Path) -> None:
+    pair = Pair("priority", tmp_path / "kept", commit_every=4)
+    pair.insert(9)
+    states = pair.kept.state_dict(), pair.twin.state_dict()
+    pair.insert(9)
+    pair.reopen()
+    for storage, state in zip((pair.kept, pair.twin), states, strict=True):
+        storage.load_state_dict(state)
+    shutil.copytree(tmp_path / "kept", tmp_path / "killed")
+    there = pair.open(tmp_path / "killed")
+    assert contents(there) == contents(pair.twin)
+    there.close()
+    pair.close()
+
+
+def test_a_note_that_cannot_be_removed_leaves_everything_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("plain", tmp_path, commit_every=4)
+    pair.insert(9)
+    state = pair.kept.state_dict()
+    pair.insert(9)
+    pair.reopen()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "no", "closed.json"))
+        )
+        with pytest.raises(PersistenceError, match="cannot be written"):
+            pair.kept.load_state_dict(state)
+    pair.assert_same()
+    pair.reopen()
+    pair.assert_same()
+    pair.close()

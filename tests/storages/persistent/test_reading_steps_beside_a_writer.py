@@ -1,0 +1,102 @@
+"""Who reads a directory that another storage writes sees a commit, and is told of no damage."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from storages.persistent import DamageError, read_state, reading
+from tests.support.directories import Pair, small_segments
+from tests.support.model import contents
+
+
+@pytest.mark.parametrize("way", ["plain", "priority"])
+def test_a_reader_beside_a_writer_sees_a_commit(way: str, tmp_path: Path) -> None:
+    with small_segments(3_000):
+        pair = Pair(way, tmp_path, commit_every=3)
+        pair.insert(9)
+        pair.kept.flush()
+        done, seen, failures = threading.Event(), [0], []
+
+        def read() -> None:
+            while not done.is_set():
+                try:
+                    state = read_state(tmp_path)
+                    assert state["ring"]["steps"] - state["ring"]["first"] >= 0
+                    seen[0] += 1
+                except BaseException as error:
+                    failures.append(error)
+                    return
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            while seen[0] < 40 and reader.is_alive():
+                pair.insert(4)
+                pair.update()
+        finally:
+            done.set()
+            reader.join()
+        assert not failures
+        pair.kept.flush()
+        assert read_state(tmp_path)["ring"]["steps"] == pair.kept.ring.steps
+        pair.close()
+
+
+def test_what_is_written_between_reading_errors_and_steps_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("priority", tmp_path, commit_every=3)
+    pair.insert(9)
+    pair.kept.flush()
+    recover, more = reading.recover, [3]
+
+    def goes_on_meanwhile(*given: Any) -> Any:
+        if more[0]:
+            more[0] -= 1
+            pair.insert(20)
+            pair.update()
+            # All errors go to a new file, and the older one is dropped.
+            pair.kept._journal.flush(
+                pair.kept._ring, pair.kept._state_beside_the_ring(), pair.kept._priorities, anew=True
+            )
+            pair.kept.flush()
+        return recover(*given)
+
+    monkeypatch.setattr(reading, "recover", goes_on_meanwhile)
+    with small_segments(100):
+        state = read_state(tmp_path)
+    assert torch.equal(state["priorities"]["errors"], pair.kept._priorities.state_dict()["errors"])
+    pair.close()
+
+
+def test_real_damage_is_told_beside_a_writer_too(tmp_path: Path) -> None:
+    pair = Pair("priority", tmp_path, commit_every=3)
+    pair.insert(9)
+    pair.kept.flush()
+    path = max(tmp_path.glob("*.steps"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamageError, match=path.name):
+        read_state(tmp_path)
+    pair.close()
+
+
+def test_a_reader_changes_nothing(tmp_path: Path) -> None:
+    pair = Pair("priority", tmp_path, commit_every=3)
+    pair.insert(9)
+    pair.kept.flush()
+    before = (
+        contents(pair.kept),
+        {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()},
+    )
+    read_state(tmp_path)
+    with pytest.raises(Exception, match="in use"):
+        pair.open()
+    assert before[1] == {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    assert os.listdir(tmp_path)  # noqa: PTH208
+    pair.close()
