@@ -64,7 +64,9 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     last commit, errors those of the last :meth:`flush` or :meth:`close`.
 
     Args:
-        size: transitions that stay; beyond it, the oldest episodes go. None for no bound.
+        size: transitions that stay, of all environments together, and not steps as of the storages in memory; beyond
+            it, the oldest episodes go, each as a whole. An episode longer than this is kept in pieces of at most
+            ``size``, which go as episodes do: with 10, of one of 25 steps the last 5 stay. None for no bound.
         directory: where it is kept.
         n_step: rewards in a return.
         epsilon: added to errors; with 0, a transition without an error is not drawn any more.
@@ -229,7 +231,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         most = self._ring.size if running.longest is None else running.longest
         if length > most:
             raise PersistenceError(
-                f"{type(self).__name__}: an episode of {length} steps is longer than the {most} that fit; make it with "
+                f"{type(self).__name__}: an episode of {length} steps is longer than the {most} transitions that fit; make it with "
                 f"a larger size or memory_bytes"
             )
         layout, owner = self._ring.layout, type(self).__name__
