@@ -20,6 +20,7 @@ from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode import Episode
 from storages.persistent.episode_directory import EpisodeDirectory, nothing_on_disk
 from storages.persistent.errors import DamageError, PersistenceError
+from storages.persistent.facts import damage_told
 from storages.persistent.journal import Position
 from storages.persistent.journalled_storage import close_at_exit
 from storages.persistent.known_errors import KnownErrors
@@ -471,12 +472,13 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         if manifest is None or plan is None:
             return
         self._make(manifest, plan)
-        state = directory.recover()
-        self._known = directory.known_errors(state)
-        self._hold(state)
-        self._known.drop_from(directory.ledger.next)
-        if state is not None:
-            self._load_beside_the_ring(state)
+        with damage_told(directory.folder):
+            state = directory.recover()
+            self._known = directory.known_errors(state)
+            self._hold(state)
+            self._known.drop_from(directory.ledger.next)
+            if state is not None:
+                self._load_beside_the_ring(state)
 
     def _begin_with(self, running: Running) -> None:
         """Make everything that needs to know what transitions look like; the ring of those that run does."""

@@ -83,6 +83,35 @@ def test_a_crafted_record_is_refused_in_words_before_memory_is_taken(what: str, 
         tracemalloc.stop()
 
 
+STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a state of nothing": lambda state: {},
+    "marks that are words": lambda state: state | {"marks": ["one", "two"]},
+    "no marks": lambda state: state | {"marks": 7},
+    "a live transition that is a word": lambda state: state | {"live": "one"},
+    "no errors": lambda state: state | {"closed": {}},
+    "another generator": lambda state: state | {"generator": {"state": 1}},
+}
+
+
+@pytest.mark.parametrize("what", STATES)
+def test_a_crafted_commit_beside_steps_is_refused_in_words(what: str, tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = max((tmp_path / "running").glob("*.steps"))
+    blocks_there = [one.block for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    last = replace(
+        blocks_there[-1],
+        arrays={name: (pieces[0].copy(),) for name, pieces in blocks_there[-1].arrays.items()},
+        facts=blocks_there[-1].facts | {"state": STATES[what](blocks_there[-1].facts["state"])},
+    )
+    assert len(blocks_there) == 1
+    # As if it had not been closed, where that would be noticed before.
+    (tmp_path / "running" / "closed.json").unlink(missing_ok=True)
+    with path.open("wb") as file:
+        blocks.write(file.fileno(), last)
+    with pytest.raises(PersistenceError, match=str(tmp_path)):
+        buffer(tmp_path)
+
+
 @pytest.mark.parametrize("bytes_in_it", [8, 256 << 20])
 def test_a_chunk_of_another_size_is_refused_before_memory_is_taken(bytes_in_it: int, tmp_path: Path) -> None:
     filled(tmp_path)
