@@ -91,6 +91,8 @@ class Archive:
         place = BEGINNING
         for found, end in self._log.read():
             block = found.block
+            if "live" not in block.facts:
+                raise DamageError(f"{self._log.path(end.segment)} holds no records: another file has taken its place")
             if until is not None and block.commit > until:
                 break
             if self.record["record"] and block.commit != self.record["record"] + 1:

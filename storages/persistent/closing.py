@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from storages.persistent.blocks import FORMAT
 from storages.persistent.errors import DamageError
-from storages.persistent.facts import checked_facts, write_facts
+from storages.persistent.facts import checked_facts, damage_told, write_facts
 from storages.persistent.segments import sync_directory
 
 NAME = "closed.json"
@@ -43,8 +43,9 @@ class Closed:
         path = folder / NAME
         if not path.exists():
             return None
-        facts = checked_facts(path)
-        return cls(facts["commit"], facts["commit_checksum"], facts["steps"], facts["files"])
+        with damage_told(path):
+            facts = checked_facts(path)
+            return cls(facts["commit"], facts["commit_checksum"], facts["steps"], facts["files"])
 
     def write(self, folder: Path, durable: bool) -> None:
         """Leave the note in a directory, instead of an earlier one.

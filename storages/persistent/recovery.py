@@ -52,6 +52,8 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
     available, change, has_errors = 0, None, False
     for found, place in steps.read():
         block = found.block
+        if "begins" not in block.facts:
+            raise DamageError(f"{steps.path(place.segment)} holds no steps: another file has taken its place")
         part = part_of(block)
         if recovered.state is not None and block.commit != recovered.commit + 1:
             raise DamageError(

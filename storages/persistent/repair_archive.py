@@ -110,6 +110,9 @@ def _blocks(log: Segments) -> tuple[list[Block], list[str], Record]:
             flaws.append(log.told(segment, found, blocks[-1].steps if blocks else 0).replace("steps", "transitions"))
             continue
         block = found.block
+        if "live" not in block.facts:
+            flaws.append(f"{log.path(segment)} holds no records: another file has taken its place")
+            continue
         if blocks and block.commit != blocks[-1].commit + 1 and not flaws:
             flaws.append(f"{log.path(segment)} does not follow: a file with records before it is gone")
         if block.facts["begins"]:
@@ -146,6 +149,8 @@ def _journal(folder: Path) -> tuple[list[str], Closed | None]:
         Manifest.read(folder)
         before, checksum, steps = 0, 0, 0
         for found, _ in Segments(folder, STEPS_SUFFIX, durable=True).read():
+            if "state" not in found.block.facts:
+                raise DamageError(f"{folder} holds another file in place of one with steps")
             if before and found.block.commit != before + 1:
                 raise DamageError(f"{folder}: a file of steps is missing")
             before, closed = found.block.commit, closed_of(found.block.facts["state"])

@@ -167,6 +167,10 @@ class _Rest:
                 gap = True
                 continue
             block = found.block
+            if "begins" not in block.facts:
+                dropped.append(f"{steps.path(segment)} holds no steps: another file has taken its place")
+                gap = True
+                continue
             if before is not None and not gap and (reason := _why_apart(before, found, end)):
                 dropped.append(f"{steps.path(segment)} does not follow: {reason}")
                 gap = True
@@ -335,6 +339,8 @@ def _changes(errors: Segments) -> tuple[list[str], list[Found]]:
     for segment, found in errors.everything():
         if isinstance(found, Flaw):
             dropped.append(errors.told(segment, found, end).replace("where steps", "where errors of steps"))
+        elif "start" not in found.block.facts:
+            dropped.append(f"{errors.path(segment)} holds no errors: another file has taken its place")
         else:
             changes.append(found)
             end = found.block.steps

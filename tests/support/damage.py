@@ -40,7 +40,8 @@ def damages(directory: Path, intact: Path, older: Path, count: int, random: np.r
         older: the same directory, as it was before it was opened for the last time.
         count: how many.
     """
-    done, turn, files = 0, 0, files_in(intact)
+    found = files_in(intact)
+    done, turn, files = 0, 0, [found[place] for place in random.permutation(len(found))]
     while done < count:
         way = WAYS[turn % len(WAYS)]
         path = files[turn // len(WAYS) % len(files)]
