@@ -20,10 +20,10 @@ from pytorchrl.agent.envs import (
     VecEnv,
     VecStep,
 )
-from pytorchrl.experiments import CheckpointError
+from pytorchrl.experiments import CheckpointError, RunInUseError
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
-from pytorchrl.scheme import CompositionError, Evaluation, Scheme
+from pytorchrl.scheme import CompositionError, DeviceError, Evaluation, EvaluationStoppedError, Scheme
 from storages import (
     Component,
     DamageError,
@@ -61,11 +61,13 @@ __all__ = [
     "Component",
     "CompositionError",
     "DamageError",
+    "DeviceError",
     "DeviceMemoryError",
     "EREBuffer",
     "EmptyStorageError",
     "Episodes",
     "Evaluation",
+    "EvaluationStoppedError",
     "Factory",
     "FlattenAction",
     "GAEBuffer",
@@ -81,6 +83,7 @@ __all__ = [
     "PersistentEpisodicBuffer",
     "ReplayBuffer",
     "RoundAction",
+    "RunInUseError",
     "SampleError",
     "ScaleReward",
     "Schedule",
