@@ -83,7 +83,7 @@ def test_rewards_of_half_precision_are_summed_in_single_precision(name: str, hal
 
 
 class Actor:
-    """Answers in a precision of its own, as under autocast."""
+    """Answers in a given precision, as under autocast."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype

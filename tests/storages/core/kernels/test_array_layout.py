@@ -110,7 +110,8 @@ def test_steps_are_stored_without_reading_arrays_from_their_memory(
     assert_equal(other.get_all_buffer_data(), plain.get_all_buffer_data())
 
 
-def test_a_process_whose_arrays_cannot_be_read_trains_on() -> None:
+@pytest.mark.long
+def test_a_process_whose_arrays_cannot_be_read_stores_and_samples() -> None:
     script = """
 import warnings
 from storages.core.kernels import memory
