@@ -198,7 +198,7 @@ def test_without_any_directory_to_write_to_kernels_are_compiled(
     assert toys.files() == []
 
 
-def test_an_unknown_cache_of_numba_is_not_used_and_a_warning_says_so(toys: Toys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_cache_of_numba_is_left_unused_with_a_warning(toys: Toys, monkeypatch: pytest.MonkeyPatch) -> None:
     from numba.core.dispatcher import Dispatcher
 
     monkeypatch.setattr(Dispatcher, "enable_caching", lambda self: None)
