@@ -232,8 +232,8 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         most = self._ring.size if running.longest is None else running.longest
         if length > most:
             raise PersistenceError(
-                f"{type(self).__name__}: an episode of {length} steps is longer than the {most} transitions that fit; make "
-                f"it with a larger size or memory_bytes"
+                f"{type(self).__name__}: an episode of {length} steps is longer than the {most} transitions that fit; "
+                f"make it with a larger size or memory_bytes"
             )
         layout, owner = self._ring.layout, type(self).__name__
         kept = {
