@@ -30,6 +30,7 @@ learner.run()
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("log_dir", ["run", "runs of mine/it's $HOME"])
 def test_the_command_that_a_stopped_run_prints_continues_it(log_dir: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
