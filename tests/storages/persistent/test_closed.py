@@ -129,3 +129,19 @@ def test_a_note_that_cannot_be_removed_leaves_everything_as_it_was(
     pair.reopen()
     pair.assert_same()
     pair.close()
+
+
+@pytest.mark.parametrize("names", [("steps", "errors"), ("errors", "steps"), ("note", "manifest")])
+def test_files_that_took_each_others_place_are_named_and_dropped(closed: Pair, names: tuple[str, str]) -> None:
+    folder = closed.directory
+    files = {"note": folder / "closed.json", "manifest": folder / "storage.json"}
+    files |= {suffix: last(folder, suffix) for suffix in ("steps", "errors")}
+    one, other = (files[name] for name in names)
+    data = one.read_bytes(), other.read_bytes()
+    one.write_bytes(data[1])
+    other.write_bytes(data[0])
+    with pytest.raises(PersistenceError, match=f"{one.name}|{other.name}"):
+        closed.open()
+    assert repair(folder).dropped
+    assert not repair(folder).dropped
+    made("priority", folder).close()
