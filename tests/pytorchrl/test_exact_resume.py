@@ -11,7 +11,7 @@ import torch
 
 import pytorchrl as prl
 from storages.transition import DISCOUNT, DONE, INDICES, OBS, OBS2
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.toys import Counter
 
 SEQUENCES = prl.Sequences(6, burn_in=2)

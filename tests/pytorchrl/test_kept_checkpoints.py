@@ -11,7 +11,8 @@ import torch
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
 from pytorchrl.scheme import Evaluation
-from tests.support.compositions import assert_equal, dqn_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
 
 CLOCKS = ("seconds", "speed/steps_per_second")
 

@@ -17,7 +17,7 @@ from pytorchrl.experiments import checkpoint
 from storages.persistent import read_state
 from storages.transition import OBS
 from tests.support import training_to_kill
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.training_to_kill import BEGINS, CASES, TARGET_STEPS, storage_of
 
 KILLS = int(os.environ.get("RUN_KILLS", "3"))

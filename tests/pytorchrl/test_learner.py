@@ -13,7 +13,8 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
-from tests.support.compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import SCHEMES, dqn_scheme, ppo_scheme
 from tests.support.toys import Counter
 
 CLOCKS = ("seconds", "speed/steps_per_second")

@@ -16,7 +16,8 @@ from pytorchrl.__main__ import inspect, main, plot
 from pytorchrl.experiments import run_lock
 from pytorchrl.experiments.run_lock import RunInUseError
 from storages.persistent.lock import Lock, NoLocksError
-from tests.support.compositions import assert_equal, dqn_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
 
 TRAINS = """
 import sys

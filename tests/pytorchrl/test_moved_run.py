@@ -12,7 +12,8 @@ from pytorchrl.__main__ import main
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.inspection import inspect_storage
 from storages.persistent import read_state
-from tests.support.compositions import assert_equal, dqn_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
 
 
 @pytest.fixture(autouse=True)

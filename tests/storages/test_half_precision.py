@@ -22,7 +22,7 @@ from storages import (
     VTraceBuffer,
 )
 from storages.transition import ACT, ADV, ERRORS, IREW, LOGP, OBS, RET, REW, VAL
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, Sample, Stream
 
 HALVES: dict[str, Callable[[Any], Any]] = {

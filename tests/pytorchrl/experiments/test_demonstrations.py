@@ -16,7 +16,8 @@ from pytorchrl.experiments import CheckpointError, collect_demonstrations, with_
 from storages.persistent import DatasetError, fill
 from storages.persistent.datasets import About, open_dataset
 from storages.transition import ACT, REW, RHS, RHS2
-from tests.support.compositions import assert_equal, dqn_scheme, ppo_scheme, sac_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 from tests.support.toys import Counter, Noise, continuous
 
 

@@ -11,7 +11,8 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.scheme import EvaluationStoppedError
 from pytorchrl.scheme.evaluation import evaluate
-from tests.support.compositions import assert_equal, dqn_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
 
 CLOCKS = ("seconds", "speed/steps_per_second")

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from tests.support.compositions import assert_equal, sac_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import sac_scheme
 
 STEPS = 240
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 
 SEQUENCES = prl.Sequences(6, burn_in=2)
 STORAGES = {

@@ -10,7 +10,8 @@ import torch
 import pytorchrl as prl
 from pytorchrl.scheme.evaluation import evaluate
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
-from tests.support.compositions import SCHEMES, assert_equal, dqn_scheme, ppo_scheme
+from tests.support.comparison import assert_equal
+from tests.support.compositions import SCHEMES, dqn_scheme, ppo_scheme
 from tests.support.toys import Counter
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1")

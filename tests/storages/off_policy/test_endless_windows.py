@@ -9,7 +9,7 @@ import pytest
 
 from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences
 from storages.transition import DISCOUNT, LEAD_OUT, OBS, REW
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, GAMMA, Stream
 
 SIZE = 10

@@ -14,7 +14,7 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from storages.transition import OBS
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.training import saved_and_loaded, train
 
 

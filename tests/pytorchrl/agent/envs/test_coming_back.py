@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK, ActionLog
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 from tests.support.toys import Counter, Noise
 

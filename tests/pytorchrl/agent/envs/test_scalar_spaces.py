@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import ACT, OBS
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.training import saved_and_loaded, train
 
 

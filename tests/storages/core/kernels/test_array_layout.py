@@ -15,7 +15,7 @@ from storages import GAEBuffer, PERBuffer, ReplayBuffer
 from storages.core import inlet
 from storages.core.kernels import array_layout, insert, memory
 from storages.transition import VAL
-from tests.support.compositions import assert_equal
+from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, replay_buffer
 
 ROOT = Path(__file__).parents[4]
