@@ -164,7 +164,9 @@ def read(path: Path, most_bytes: int | None = None) -> Iterator[Found | Flaw]:
             else:
                 yield Found(block, checksum, end)
         else:
-            yield Flaw(offset, end, False, first, steps)
+            # As above, where a part of the block got there.
+            cut = end == length and not data[end - _CHECKSUM.size : end].strip(b"\0")
+            yield Flaw(offset, end, cut, first, steps)
         offset = end
 
 

@@ -89,6 +89,17 @@ def test_wherever_a_file_ends_what_is_whole_is_read_and_the_rest_is_said_to_be_c
         assert [isinstance(one, Flaw) and one.cut and one.begin == half for one in rest] == [True] * (length > half)
 
 
+@pytest.mark.parametrize("synced", [0, 64, 100, 300])
+def test_a_last_block_whose_end_was_never_filled_is_said_to_be_cut(synced: int, tmp_path: Path) -> None:
+    written(tmp_path / "file", block(1), block(2))
+    data = (tmp_path / "file").read_bytes()
+    half = len(data) // 2
+    (tmp_path / "file").write_bytes(data[: half + synced] + bytes(half - synced))
+    first, *rest = blocks.read(tmp_path / "file")
+    assert_equal(first, block(1))
+    assert [isinstance(one, Flaw) and one.cut and one.begin == half for one in rest] == [True]
+
+
 # Files
 
 
