@@ -204,5 +204,8 @@ class Algorithm(Component, ABC):
         """Be what was saved."""
         self.actor.load_state_dict(state["actor"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._generator.set_state(state["generator"].cpu())
+        generator = state["generator"].cpu()
+        if generator.shape == self._generator.get_state().shape:
+            # The state of a generator on another kind of device cannot be continued from.
+            self._generator.set_state(generator)
         self._exploration.bit_generator.state = state["exploration"]
