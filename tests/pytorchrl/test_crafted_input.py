@@ -11,7 +11,7 @@ import pytest
 from pytorchrl import CheckpointError
 from pytorchrl.logging.metrics_file import MetricsError
 from pytorchrl.scheme.scheme import CompositionError
-from storages.persistent import PersistenceError
+from storages.persistent import PersistenceError, repair
 from tests.support.crafted import CASES, made
 from tests.support.crafted.case import OPENED, Base
 
@@ -42,6 +42,15 @@ def test_crafted_input_ends_in_one_line_that_names_it_and_touches_nothing_else(
     assert len(told) < 1000
     assert base.outside() == outside
     assert not Path("/tmp/ran").exists()
+
+
+def test_repair_names_and_drops_commits_without_facts(base: Base, tmp_path: Path) -> None:
+    outside = base.outside()
+    path = made(CASES["storages: commits without facts"], base, tmp_path / "crafted")
+    repaired = str(repair(path))
+    assert "000000000001.steps" in repaired
+    assert "0 steps are there" in repaired
+    assert base.outside() == outside
 
 
 @pytest.mark.parametrize("how", OPENED)

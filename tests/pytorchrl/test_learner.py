@@ -167,6 +167,7 @@ def test_a_run_is_quiet_where_the_output_is_no_terminal(tmp_path: Path, capsys: 
     assert "100 of 100 steps" in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("on_path", [True, False])
 def test_the_resume_command_does_what_it_says_where_it_is_typed(
     on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
