@@ -12,15 +12,16 @@ are on their way at a time, and it overwrites the oldest; they are waited for wh
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 from storages.core.part import ERRORS, Name
 from storages.core.priorities import Priorities
 from storages.core.ring import Ring
-from storages.persistent.blocks import Block, Image, image_of
+from storages.persistent.blocks import Block, Image
 from storages.persistent.closing import Closed, refuse_missing, remove_note
+from storages.persistent.commit import Begun, Commit, to_write
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.facts import damage_told
 from storages.persistent.files import refuse_links_in
@@ -28,6 +29,7 @@ from storages.persistent.lock import Lock
 from storages.persistent.manifest import NAME as MANIFEST
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import OFFSETS, Recovered, recover
+from storages.persistent.retention import drop_unneeded, needed_of
 from storages.persistent.segments import Place, Segments, sync_directory
 from storages.persistent.writer import Writer
 
@@ -43,40 +45,6 @@ class Position(TypedDict):
 
     commit: int
     checksum: int
-
-
-@dataclass(frozen=True)
-class _Commit:
-    """What is to be written, taken from the storage at one instant.
-
-    What is small was copied then, so that the thread has nothing to do but to write it: what else it did would hold up
-    the storage's own thread for longer than that takes to do it.
-    """
-
-    number: int
-    manifest: Manifest
-    steps: Block | Image
-    first: int
-    """Number of the first step."""
-    end: int
-    """Number after the last."""
-    needed: int
-    """The oldest step that it needs."""
-    pinned: list[list[int]]
-    anew: bool
-    """Whether it begins a file."""
-    errors: Block | Image | None
-    all_errors: bool
-    """Whether they are those of all live transitions, and begin a file."""
-
-
-class _Begun(NamedTuple):
-    """A commit that is being written."""
-
-    commit: _Commit
-    checksum: int
-    blocks: list[tuple[Segments, Place, Image]]
-    """Where each ended before, and what goes there."""
 
 
 class Journal:
@@ -119,7 +87,7 @@ class Journal:
         self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
         self._writer = Writer(self._be_due)
         self._executor = ThreadPoolExecutor(1, "commits")
-        self._begun: _Begun | None = None
+        self._begun: Begun | None = None
         """What ``_writer`` writes: whatever it can, small and into files that go on."""
         self._writing: Future[None] | None = None
         """Anything else that is being written."""
@@ -351,7 +319,7 @@ class Journal:
         priorities: Priorities | None,
         pinned: list[list[int]],
         everything: bool,
-    ) -> _Commit:
+    ) -> Commit:
         """What is not on disk, or all that is needed; nothing may be on its way."""
         number, needed, manifest = self._stands.commit + 1, ring.needed, Manifest.of(ring)
         part = ring.part(needed if everything else max(self.written, needed))
@@ -368,17 +336,17 @@ class Journal:
             offsets, changed = priorities.changes(everything=many or self._errors_on_their_way)
             self._errors_on_their_way, all_errors = True, offsets is None
             named = {} if offsets is None else {Name(OFFSETS): (offsets,)}
-            errors = _to_write(
+            errors = to_write(
                 Block(number, part.first, part.steps, {"start": ring.start}, named | {Name(ERRORS): (changed,)})
             )
             if isinstance(errors, Image):
                 facts["errors"] = errors.checksum
         block = Block(number, part.first, part.steps, facts, arrays)
         # The checksum of many errors is known only when they are written.
-        steps = block if isinstance(errors, Block) else _to_write(block)
-        return _Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
+        steps = block if isinstance(errors, Block) else to_write(block)
+        return Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
 
-    def _begin(self, commit: _Commit) -> bool:
+    def _begin(self, commit: Commit) -> bool:
         """Have a commit written that is written without the interpreter; False where it is not such a one."""
         steps, errors = commit.steps, commit.errors
         if self._durable or not self._is_cut or commit.anew or commit.all_errors or commit.manifest != self._manifest:
@@ -393,11 +361,11 @@ class Journal:
         except OSError:
             # Said where it is tried again.
             return False
-        self._begun = _Begun(commit, steps.checksum, [(log, log.end, image) for log, image in blocks])
+        self._begun = Begun(commit, steps.checksum, [(log, log.end, image) for log, image in blocks])
         self._writer.begin(pieces)
         return True
 
-    def _finish(self, begun: _Begun) -> None:
+    def _finish(self, begun: Begun) -> None:
         """Wait for a commit that was begun; what was not written whole is written anew.
 
         Raises:
@@ -418,7 +386,7 @@ class Journal:
         """Have the next insertion find out what went wrong; called by any thread."""
         self.due = self._next_commit = 0
 
-    def _write(self, commit: _Commit) -> None:
+    def _write(self, commit: Commit) -> None:
         """Called by one thread at a time."""
         ends: list[tuple[Segments, Place]] = []
         try:
@@ -457,7 +425,7 @@ class Journal:
                 f"get_all_buffer_data()) takes it to a storage with another directory"
             ) from error
 
-    def _note_written(self, commit: _Commit, checksum: int) -> None:
+    def _note_written(self, commit: Commit, checksum: int) -> None:
         self._failed = self._errors_on_their_way = False
         self.written = self._steps_committed = commit.end
         self._stands.commit, self._stands.checksum, self._stands.pinned = commit.number, checksum, commit.pinned
@@ -466,41 +434,11 @@ class Journal:
         if commit.anew or commit.all_errors:
             # What is too much goes the next time where it cannot now.
             with suppress(OSError):
-                self._drop_what_nobody_needs(commit.needed)
-
-    def _drop_what_nobody_needs(self, needed: int) -> None:
-        segments, errors = self._stands.segments, self._errors.numbers()
-        oldest, oldest_errors = self._stands.commit, self._stands.commit
-        for commit, step in [[self._stands.commit, needed], *self._stands.pinned]:
-            enough = [number for number, first in segments if number <= commit and first <= step]
-            oldest = min(oldest, enough[-1] if enough else 0)
-            oldest_errors = min(oldest_errors, max((number for number in errors if number <= commit), default=0))
-        self._steps.drop_before(oldest)
-        self._errors.drop_before(oldest_errors)
-        self._stands.segments = [(number, first) for number, first in segments if number >= oldest]
+                drop_unneeded(self._stands, commit.needed, self._steps, self._errors)
 
     def _needed_of(self, position: Position) -> int:
-        """The oldest step that a commit needs.
-
-        Raises:
-            PersistenceError: the directory does not have it.
-        """
-        commits, errors = [], self._errors.numbers()
-        for found, _ in self._steps.read():
-            block = found.block
-            commits.append(block.commit)
-            if (block.commit, found.checksum) == (position["commit"], position["checksum"]):
-                needed: int = block.facts["needed"]
-                steps_there = any(n <= block.commit and first <= needed for n, first in self._stands.segments)
-                errors_there = Name(ERRORS) not in block.arrays or any(number <= block.commit for number in errors)
-                if steps_there and errors_there:
-                    return needed
-        there = f"commits {commits[0]} to {commits[-1]}" if commits else "no commits"
-        raise PersistenceError(
-            f"{self._owner}: {self.directory} has {there}, and not the commit {position['commit']} that is asked for, "
-            f"or not what it needs any more; nothing was changed. Name the directory as it was when the position was "
-            f"taken, or start anew with another one"
-        )
+        place = f"{self._owner}: {self.directory}"
+        return needed_of(position["commit"], position["checksum"], self._stands, self._steps, self._errors, place)
 
     def _refuse_unless_held(self) -> None:
         if not self._lock.held:
@@ -530,10 +468,6 @@ class Journal:
         except PersistenceError:
             # It will be tried again, and said again.
             assert self._failed
-
-
-def _to_write(block: Block) -> Block | Image:
-    return image_of(block) if block.small else block
 
 
 def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
