@@ -163,7 +163,8 @@ class Priorities:
         """Bound the errors of transitions that no update has met by the first ones that are known, and not 0."""
         self.largest_error, self.knows_errors = largest, True
         self._set_initial_error()
-        self._errors = self.bounded(self._errors)
+        if self._default_error != "first":
+            np.minimum(self._errors, np.float32(largest), out=self._errors)
         self._changed = None
         self.rescale(self.epsilon, self.alpha)
 
@@ -193,7 +194,7 @@ class Priorities:
         live = self.drawn % self._leaves
         masses = np.zeros(self._leaves)
         masses[live] = self.priority(self._errors[live])
-        self._tree = SumTree.from_leaves(masses)
+        self._tree.fill(masses)
 
     # What the storage asks
 

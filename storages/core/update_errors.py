@@ -7,28 +7,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.transition import EPISODE, ERRORS, INDICES, MASK, Batch
+from storages.transition import ERRORS
 
 _AS_STORED = (torch.float32, torch.float64)
 
 
-def errors_of_update(info: Mapping[str, Any], batch: Batch, owner: str) -> NDArray[np.floating]:
+def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> NDArray[np.floating]:
     """The errors in an update's ``info``, (B,), (T, B) of sequences or (N,) of packed episodes.
 
     Args:
         info: has ERRORS, a tensor or an array with a trailing axis of one, of any real dtype.
-        batch: the batch of the update; its rows say what shape the errors must have.
+        expected: shape that the errors must have, one for each row of the batch.
         owner: the storage's name.
 
     Raises:
         ValueError: there are no errors, or they are not one real number for each row of the batch.
     """
-    key = EPISODE if EPISODE in batch else MASK if MASK in batch else INDICES
     errors = info.get(ERRORS)
-    if type(errors) is torch.Tensor and errors.dtype is torch.float32 and errors.shape == batch[key].shape:
-        as_stored: NDArray[np.floating] = errors.detach().cpu().numpy()[..., 0]
-        return as_stored
-    return _converted(info, tuple(batch[key].shape), owner)
+    if type(errors) is torch.Tensor and errors.dtype is torch.float32:
+        as_stored: NDArray[np.floating] = errors.detach().cpu().numpy()
+        if as_stored.shape == expected:
+            return as_stored[..., 0]
+    return _converted(info, expected, owner)
 
 
 def _converted(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> NDArray[np.floating]:

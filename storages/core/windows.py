@@ -38,7 +38,8 @@ def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float)
     rewards = ring.column(REW).reshape(-1, 1)
     sums = _room_for_sums(count, rewards)
     # No window is longer than what is stored, and the kernel's numbers of transitions must not overflow.
-    longest = min(longest, ring.size)
+    if longest > ring.size:
+        longest = ring.size
     follow(first, longest, ring.end, ring.envs, ring.aside_numbers, gamma, rewards, followed, discounts, sums)
     rows, lengths, last = followed
     return Windows(first, rows, lengths, last, discounts, sums)

@@ -117,14 +117,16 @@ class PERBuffer(NStepReplayBuffer):
         """
         if self._priorities is None:
             return super().after_gradients(batch, info)
-        indices, errors = batch[INDICES].cpu().numpy(), errors_of_update(info, batch, type(self).__name__)
-        if EPISODE in batch:
-            assert self.sequences is not None
-            errors = packed_sequence_errors(
-                errors, batch[EPISODE].cpu().numpy()[:, 0], len(indices), self.sequences.eta
-            )
-        elif self.sequences is not None:
-            errors = sequence_errors(errors, batch[MASK].cpu().numpy()[..., 0], self.sequences.eta)
+        indices, owner = batch[INDICES].cpu().numpy(), type(self).__name__
+        if self.sequences is None:
+            errors = errors_of_update(info, indices.shape, owner)
+        elif EPISODE in batch:
+            episodes = batch[EPISODE].cpu().numpy()
+            errors = errors_of_update(info, episodes.shape, owner)
+            errors = packed_sequence_errors(errors, episodes[:, 0], len(indices), self.sequences.eta)
+        else:
+            mask = batch[MASK].cpu().numpy()
+            errors = sequence_errors(errors_of_update(info, mask.shape, owner), mask[..., 0], self.sequences.eta)
         self._priorities.update(indices[:, 0], errors)
         return {
             **info,

@@ -168,8 +168,7 @@ class ReplayBuffer(JournalledStorage):
             for update in range(1, updates + 1):
                 # What another iterator has begun is drawn later than this.
                 self._ahead.take_back()
-                if self._ring.steps == self._ring.first:
-                    self._refuse_if_empty()
+                self._refuse_if_empty()
                 drawn = self._draw(self._choose(batch_size, update, updates), None)
                 sent = self._send(drawn)
                 self._count(drawn)

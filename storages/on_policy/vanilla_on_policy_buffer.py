@@ -65,11 +65,12 @@ class VanillaOnPolicyBuffer(Storage):
         """
         self._refuse_if_empty()
         values = self._ring.rollout(VAL)[..., 0]
-        next_values = self._next_values(values)
+        broken = self._ring.broken()
+        next_values = self._next_values(values, broken)
         # Not before the actor has answered: what it raises must leave no returns behind that nobody made.
         for key in (RET, ADV):
             self._ring.add_computed(key, (1,), np.dtype(np.float32))
-        self._make_returns(self._ring.rollout(REW)[..., 0], values, next_values, self._ring.broken())
+        self._make_returns(self._ring.rollout(REW)[..., 0], values, next_values, broken)
 
     def _before_insertion(self, sample: Sample) -> None:
         if self._ring.live_steps == self.size:
@@ -188,15 +189,19 @@ class VanillaOnPolicyBuffer(Storage):
     def _keys_of_steps(self) -> set[str]:
         return {path[0] for path in self._ring.layout} - {RHS, RHS2} | {RET, ADV}
 
-    def _next_values(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(T, E): the value of what followed each transition, 0 where the environment terminated."""
+    def _next_values(self, values: NDArray[np.floating], broken: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """(T, E): the value of what followed each transition, 0 where the environment terminated.
+
+        Args:
+            values: (T, E), of the observations.
+            broken: (T, E), where the next row does not continue a transition.
+        """
         next_values = np.empty(values.shape, np.float32)
         next_values[:-1] = values[1:]
         terminated = self._ring.rollout(DONE2)[..., 0]
         next_values[terminated] = 0
-        unknown = self._ring.broken()
-        unknown[-1] = True
-        unknown &= ~terminated
+        unknown = broken & ~terminated
+        unknown[-1] = ~terminated[-1]
         transitions = self._ring.oldest * self.num_envs + np.flatnonzero(unknown)
         if len(transitions):
             followed = to_batch(self._ring.gather(transitions, {OBS2, RHS2}), self.device)

@@ -72,7 +72,8 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         self._refuse_if_empty()
         ring = self._ring
         ratios, values = self._as_the_current_actor_sees_it()
-        next_values = self._next_values(values)
+        broken = ring.broken()
+        next_values = self._next_values(values, broken)
         for key in (RET, ADV):
             ring.add_computed(key, (1,), np.dtype(np.float32))
         returns, advantages = ring.rollout(RET)[..., 0], ring.rollout(ADV)[..., 0]
@@ -80,7 +81,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
             ring.rollout(REW)[..., 0],
             values,
             next_values,
-            ring.broken(),
+            broken,
             ratios,
             self._gamma,
             self.rho_bar,

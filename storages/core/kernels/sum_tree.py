@@ -62,11 +62,8 @@ class SumTree:
         """
         if leaves.ndim != 1:
             raise ValueError(f"SumTree: leaves must be (n,), got {leaves.shape}")
-        wrong = np.flatnonzero(~((leaves >= 0) & (leaves <= LARGEST_MASS)))
-        if len(wrong):
-            raise _mass_error(int(wrong[0]), float(leaves[wrong[0]]))
         tree = cls(len(leaves))
-        tree._fill(leaves)
+        tree.fill(leaves)
         return tree
 
     def __len__(self) -> int:
@@ -104,6 +101,23 @@ class SumTree:
     def nbytes(self) -> int:
         """Bytes that the tree takes: about 1.2 times its leaves."""
         return self._nodes.nbytes + self._levels.nbytes + self._blocks.nbytes
+
+    def fill(self, masses: NDArray[np.floating]) -> None:
+        """Give all leaves new masses, in O(n).
+
+        Args:
+            masses: (size,).
+
+        Raises:
+            ValueError: there are more or fewer masses than leaves, or a mass is negative, NaN or above
+                ``LARGEST_MASS``. Nothing was set.
+        """
+        if masses.shape != (self.size,):
+            raise ValueError(f"SumTree: masses must be ({self.size},), one for each leaf, got {masses.shape}")
+        wrong = np.flatnonzero(~((masses >= 0) & (masses <= LARGEST_MASS)))
+        if len(wrong):
+            raise _mass_error(int(wrong[0]), float(masses[wrong[0]]))
+        self._fill(masses)
 
     def clear(self) -> None:
         """Set all masses to 0, in O(n)."""
