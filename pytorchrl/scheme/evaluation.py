@@ -54,7 +54,7 @@ def evaluate(
     max_episode_steps: int = MAX_EPISODE_STEPS,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Act deterministically for a number of the environments' own episodes, whatever wrappers make of them.
+    """Act deterministically for a number of the environments' own episodes, under any wrappers.
 
     Each environment plays its share of the episodes, however long they are: taking the first to end would favour short
     ones. Where an episode reaches ``max_episode_steps`` it is counted as far as it came, with a warning, and its

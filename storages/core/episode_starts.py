@@ -119,7 +119,7 @@ class EpisodeStarts:
     # Inside
 
     def __getstate__(self) -> dict[str, Any]:
-        # Views of columns: those of a copy are of the columns of its own ring.
+        # Views of columns: a copy's are of the columns of the copied ring.
         return {name: value for name, value in self.__dict__.items() if name != "_flags"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

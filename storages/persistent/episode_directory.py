@@ -356,11 +356,11 @@ class EpisodeDirectory:
         return said
 
     def refresh(self) -> tuple[list[Volume], int] | None:
-        """Take up what somebody else has written.
+        """Read what another process has written since the last call.
 
         Returns:
             New volumes, and how many episodes are not live any more; None where what was there is something else now,
-            because the other has gone back.
+            because the other has rolled back.
 
         Raises:
             PersistenceError: the directory was closed.

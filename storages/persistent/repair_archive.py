@@ -198,7 +198,7 @@ def _write_log(
     number: int,
     with_journal: bool,
 ) -> None:
-    """Write what is left as a log of its own, after record ``number``, which takes the other's place at one instant."""
+    """Replace the log atomically by one of the records that are left, the first after record ``number``."""
     number = max([number, *(block.commit for block in blocks), *log.numbers()]) + 1
     end = blocks[-1].steps if blocks else 0
     live = max(blocks[-1].facts["live"] if blocks else 0, volumes[0].first if volumes else end)

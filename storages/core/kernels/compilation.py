@@ -61,6 +61,7 @@ class CodeFiles:
         if hashlib.sha256(payload).digest() != digest:
             # Replacing a file is not atomic in a power failure.
             return None
+        # As numba does: a file beside the sources, which its writer could have changed as well.
         saved_key, data = pickle.loads(payload)
         return data if saved_key == key else None
 
