@@ -157,8 +157,9 @@ def read(path: Path, most_bytes: int | None = None) -> Iterator[Found | Flaw]:
         if _CHECKSUM.pack(checksum) == data[end - _CHECKSUM.size : end]:
             try:
                 said = json.loads(data[begin : begin + text_bytes])
-                block = Block(commit, first, steps, said["facts"], _arrays(data, begin + text_bytes, said["arrays"]))
-            except (ValueError, KeyError, TypeError, RecursionError):
+                facts = dict(**said["facts"])
+                block = Block(commit, first, steps, facts, _arrays(data, begin + text_bytes, said["arrays"]))
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError, SyntaxError):
                 # A checksum is no signature.
                 yield Flaw(offset, end, False, first, steps)
             else:

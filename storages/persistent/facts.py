@@ -13,7 +13,16 @@ from storages.persistent.blocks import FORMAT, checksum_of
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.files import read_text, write_atomically
 
-_WRONG = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_WRONG = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
 
 
 @contextmanager

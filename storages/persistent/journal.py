@@ -28,7 +28,8 @@ from storages.persistent.files import refuse_links_in
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import NAME as MANIFEST
 from storages.persistent.manifest import Manifest
-from storages.persistent.recovery import OFFSETS, Recovered, recover
+from storages.persistent.parts_on_disk import OFFSETS
+from storages.persistent.recovery import Recovered, recover
 from storages.persistent.retention import drop_unneeded, needed_of
 from storages.persistent.segments import Place, Segments, sync_directory
 from storages.persistent.writer import Writer
@@ -75,16 +76,16 @@ class Journal:
         self._segment_bytes = segment_bytes
         self._owner, self._durable = owner, durable
         self._lock = _claimed(self.directory, owner, durable)
+        self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
+        self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
         try:
             self._manifest = Manifest.read(self.directory)
             if self._manifest is not None:
                 with damage_told(self.directory / MANIFEST):
-                    self._manifest.prepare(ring, self.directory)
+                    self._manifest.prepare(ring, self.directory, self._steps.nbytes)
         except BaseException:
             self._lock.release()
             raise
-        self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
-        self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
         self._writer = Writer(self._be_due)
         self._executor = ThreadPoolExecutor(1, "commits")
         self._begun: Begun | None = None

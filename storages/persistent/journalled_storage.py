@@ -11,7 +11,7 @@ import torch
 from storages.core.fields import Layout, text
 from storages.core.priorities import Priorities
 from storages.core.ring import saved_layout
-from storages.persistent.errors import PersistenceError
+from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.journal import Journal, Position
 from storages.storage import Discounting, Environments, Storage
 from storages.transition import Leaf, Sample
@@ -228,6 +228,12 @@ class JournalledStorage(Storage):
             state = journal.recover(self._ring)
             if state is not None:
                 self._load_beside_the_ring(state)
+        except (LookupError, TypeError, AttributeError) as error:
+            journal.close()
+            raise DamageError(
+                f"{journal.directory} is damaged, or was not written by this package: its last commit says of what "
+                f"stands beside the steps what no {type(self).__name__} does: {error!r}"
+            ) from error
         except BaseException:
             journal.close()
             raise

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from storages.core.fields import Layout, text
+import numpy as np
+
+from storages.core.fields import Layout, first_layout, nest, text
 from storages.core.fields import Path as Leaf
 from storages.core.ring import Ring
 from storages.persistent import lock
@@ -13,9 +15,14 @@ from storages.persistent.blocks import FORMAT
 from storages.persistent.errors import PersistenceError
 from storages.persistent.facts import checked_facts, count_of, damage_told, layout_of, write_facts
 from storages.persistent.files import unfinished
+from storages.transition import OBS, SUCCESSORS
 
 NAME = "storage.json"
 _WHAT = "a replay storage, kept by pytorchrl's storages"
+_SMALL_STEP_BYTES = 64 << 20
+"""Of a step that is no larger, a directory may hold none."""
+_MOST_BYTES = 1 << 44
+"""Of what a ring is believed to take; memory that is filled with zeros only as it is used can seem to be endless."""
 
 
 @dataclass(frozen=True)
@@ -88,26 +95,41 @@ class Manifest:
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
         """The inverse of :meth:`facts`."""
-        return cls(
+        manifest = cls(
             count_of(facts, "size"),
             count_of(facts, "num_envs"),
             layout_of(facts),
             {tuple(path): depth for path, depth in facts["stacked_frames"]},
         )
+        manifest._refuse_what_no_storage_has()
+        return manifest
 
-    def ring(self, owner: str) -> Ring:
-        """An empty ring for what is there; ``owner`` is its name in errors."""
+    def ring(self, owner: str, log_bytes: int) -> Ring:
+        """An empty ring for what is there, which takes no more memory than that justifies.
+
+        Args:
+            owner: its name in errors.
+            log_bytes: bytes of all files of steps.
+
+        Raises:
+            ValueError: a step would take more than all of them.
+        """
+        self._refuse_large_steps(log_bytes)
         names = {path[-1]: depth for path, depth in self.stacked.items()}
         whole = next((depth for path, depth in self.stacked.items() if len(path) == 1), 0)
-        ring = Ring(self.size, owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names)
+        # Each step in the log takes there what it takes in the ring, at least.
+        most = min(self.size, log_bytes // self._bytes_of_a_step + 1)
+        ring = Ring(most, owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names)
         ring.prepare(self.layout, self.num_envs)
+        ring.size = self.size
         return ring
 
-    def prepare(self, ring: Ring, directory: Path) -> None:
+    def prepare(self, ring: Ring, directory: Path, log_bytes: int) -> None:
         """Give an empty ring the layout.
 
         Raises:
             PersistenceError: it was made for something else.
+            ValueError: a step would take more than all files of steps, which have ``log_bytes``.
         """
         for name, there, here in (("size", self.size, ring.size), ("num_envs", self.num_envs, ring.num_envs)):
             if here not in (None, there):
@@ -115,6 +137,7 @@ class Manifest:
                     f"{directory} holds a storage with {name} {there}, this one has {here}; make it with {there}, or "
                     f"name another directory"
                 )
+        self._refuse_large_steps(log_bytes)
         try:
             ring.prepare(self.layout, self.num_envs)
             stacked = ring.stacked
@@ -125,6 +148,35 @@ class Manifest:
                 f"{directory} holds stacked frames {_named(self.stacked)}, this storage is told of {_named(stacked)}; "
                 f"make it for the same environments, or name another directory"
             )
+
+    # Inside
+
+    @property
+    def _bytes_of_a_step(self) -> int:
+        """At least; what stands aside comes to it."""
+        return self.num_envs * sum(
+            leaf.count * leaf.dtype.itemsize // self.stacked.get(path, 1)
+            for path, leaf in self.layout.items()
+            if path[0] not in SUCCESSORS
+        )
+
+    def _refuse_large_steps(self, log_bytes: int) -> None:
+        if self._bytes_of_a_step > max(log_bytes, _SMALL_STEP_BYTES):
+            raise ValueError(
+                f"{NAME} says that a step takes {self._bytes_of_a_step} bytes, and all files of steps have {log_bytes}"
+            )
+
+    def _refuse_what_no_storage_has(self) -> None:
+        sample = {
+            path: np.broadcast_to(np.zeros((), leaf.dtype), (1, *leaf.shape)) for path, leaf in self.layout.items()
+        }
+        if first_layout(nest(sample), NAME) != (self.layout, 1):
+            raise ValueError(f"fields of {self.layout}")
+        for path, depth in self.stacked.items():
+            if path[0] != OBS or type(depth) is not int or self.layout[path].shape[:1] != (depth,) or depth < 2:
+                raise ValueError(f"stacks of {depth!r} frames as {path!r}")
+        if self.size * self._bytes_of_a_step > _MOST_BYTES:
+            raise ValueError(f"{self.size} steps of {self._bytes_of_a_step} bytes, more than any memory holds")
 
 
 def _named(stacked: Mapping[Leaf, int]) -> dict[str, int]:

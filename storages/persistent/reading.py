@@ -67,11 +67,11 @@ def _read_ring(folder: Path, position: Position | None) -> tuple[Ring, Recovered
         raise PersistenceError(f"{folder} holds no storage")
     refuse_links_in(folder)
     with damage_told(folder):
-        ring = manifest.ring(folder.name)
         # In this order: the errors of all steps that are there now are on disk already.
         steps, errors = (
             Segments(folder, suffix, durable=False, as_of_now=True) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX)
         )
+        ring = manifest.ring(folder.name, steps.nbytes)
         found = recover(ring, steps, errors, None if position is None else position["commit"])
         if position is None:
             refuse_missing(folder, found.commit, found.checksum, ring.steps)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,8 @@ from storages.core.part import ERRORS, Name, Part, fill, spans
 from storages.core.ring import Ring
 from storages.persistent.blocks import Block, Found
 from storages.persistent.errors import DamageError
+from storages.persistent.parts_on_disk import OFFSETS, flaw_of_errors, flaw_of_part, part_of
 from storages.persistent.segments import BEGINNING, Place, Segments
-
-OFFSETS = "offsets"
-"""(changed,): how many transitions after the oldest live one each is whose error an update changed."""
 
 
 @dataclass
@@ -46,15 +45,15 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
     Raises:
         DamageError: something of it is not what was written; the text names file and steps.
     """
-    # A step takes some bytes, so that a size which was made up makes no room for more than there can be.
-    recovered, kept = Recovered(), Errors(min(ring.size, steps.nbytes), ring.envs)
-    changes = _Lookahead(errors)
+    recovered, kept = Recovered(), Errors(ring)
+    changes = _Lookahead(errors, ring.envs)
     available, change, has_errors = 0, None, False
     for found, place in steps.read():
         block = found.block
         if "begins" not in block.facts:
             raise DamageError(f"{steps.path(place.segment)} holds no steps: another file has taken its place")
-        part = part_of(block)
+        if flaw := flaw_of_part(block, ring):
+            raise DamageError(was_not_written_here(steps.path(place.segment), block, flaw))
         if recovered.state is not None and block.commit != recovered.commit + 1:
             raise DamageError(
                 f"{steps.path(place.segment)} begins with commit {block.commit}, but the one before it in the "
@@ -67,6 +66,9 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
             )
         if until is not None and block.commit > until:
             break
+        if flaw := _flaw_of_order(block, ring, recovered):
+            raise DamageError(was_not_written_here(steps.path(place.segment), block, flaw))
+        part = part_of(block)
         if part.begins or recovered.state is None:
             available = part.first
         if place.segment not in (segment for segment, _ in recovered.segments[-1:]):
@@ -92,27 +94,38 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
     return recovered
 
 
-def part_of(block: Block) -> Part:
-    """The rows that a commit holds."""
-    return Part(block.first, block.steps, block.facts["begins"], block.facts["since"], block.arrays)
+def was_not_written_here(path: Path, block: Block, flaw: str) -> str:
+    """What is wrong with a block whose checksum is right, in words."""
+    return (
+        f"{path} is damaged, or was not written by this package: commit {block.commit}, with steps {block.first} to "
+        f"{block.steps}, has {flaw}"
+    )
+
+
+def _flaw_of_order(block: Block, ring: Ring, recovered: Recovered) -> str | None:
+    if recovered.state is None or block.facts["begins"] or block.first == ring.steps:
+        return None
+    return f"steps that do not follow step {ring.steps}"
 
 
 class Errors:
     """The errors of a ring's transitions.
 
     Args:
-        size: steps of the ring that are live at a time.
-        num_envs: transitions in a step.
+        ring: whose memory is made.
     """
 
-    def __init__(self, size: int, num_envs: int) -> None:
-        self._errors = np.full((size + 1, num_envs), np.nan, np.float32)
+    def __init__(self, ring: Ring) -> None:
+        self._errors = np.full((ring.rows, ring.envs), np.nan, np.float32)
+        self._end = 0
+        """Number after the newest transition."""
 
     def put(self, part: Part) -> None:
         """Take up those of new steps."""
         rows, size = part.array(ERRORS), len(self._errors) - 1
         first = max(part.first, part.steps - size)
         fill(self._errors, list(spans(first, part.steps, size + 1)), rows[first - part.first :])
+        self._end = part.steps * self._errors.shape[1]
 
     def change(self, block: Block, numbers: NDArray[np.int64] | None = None) -> None:
         """Take up what updates said.
@@ -123,7 +136,9 @@ class Errors:
         """
         flat = self._errors.reshape(-1)
         told = numbers_in(block) if numbers is None else numbers
-        flat[told[told >= 0] % len(flat)] = block.arrays[Name(ERRORS)][0][told >= 0]
+        # Of transitions that were live then and lie in files that were dropped, there may be more than rows.
+        here = told >= max(0, self._end - len(flat))
+        flat[told[here] % len(flat)] = block.arrays[Name(ERRORS)][0][here]
 
     def live(self, ring: Ring) -> NDArray[np.float32]:
         """(transitions,): of all that is live, oldest first; NaN where nothing was told."""
@@ -144,8 +159,8 @@ def numbers_in(block: Block) -> NDArray[np.int64]:
 class _Lookahead:
     """The log of errors beside the log of steps."""
 
-    def __init__(self, errors: Segments) -> None:
-        self._errors = errors
+    def __init__(self, errors: Segments, num_envs: int) -> None:
+        self._errors, self._num_envs = errors, num_envs
         self._blocks: Iterator[tuple[Found, Place]] = errors.read()
         self._next = next(self._blocks, None)
         self._begun = False
@@ -157,6 +172,8 @@ class _Lookahead:
         found = None
         while self._next is not None and self._next[0].block.commit <= commit:
             candidate, end = self._next
+            if flaw := flaw_of_errors(candidate.block, self._num_envs):
+                raise DamageError(was_not_written_here(self._errors.path(end.segment), candidate.block, flaw))
             if not self._begun and Name(OFFSETS) in candidate.block.arrays:
                 # It tells only what has changed since one that is not there.
                 break

@@ -14,11 +14,12 @@ from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.facts import damage_told
 from storages.persistent.going_back import NAME as NOTE_NAME
 from storages.persistent.going_back import read_note, remove_note
-from storages.persistent.journal import STEPS_SUFFIX
+from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
 from storages.persistent.known_errors import NAME as ERRORS_NAME
 from storages.persistent.known_errors import KnownErrors
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
+from storages.persistent.recovery import recover
 from storages.persistent.segments import Segments
 from storages.persistent.volume import Record, Volume, block_of, flaw_of, read_volume, volume_of
 
@@ -146,7 +147,7 @@ def _journal(folder: Path) -> tuple[list[str], Closed | None]:
     if not folder.exists():
         return [], closed
     try:
-        Manifest.read(folder)
+        manifest = Manifest.read(folder)
         before, checksum, steps = 0, 0, 0
         for found, _ in Segments(folder, STEPS_SUFFIX, durable=True).read():
             if "state" not in found.block.facts:
@@ -156,10 +157,17 @@ def _journal(folder: Path) -> tuple[list[str], Closed | None]:
             before, closed = found.block.commit, closed_of(found.block.facts["state"])
             checksum, steps = found.checksum, found.block.steps
         refuse_missing(folder, before, checksum, steps)
+        if before and manifest is not None:
+            _refuse_crafted(folder, manifest)
     except PersistenceError as damage:
         said = f"{str(damage).partition(';')[0]}: episodes that ran, and those that were in no volume yet, are gone"
         return [said], closed
     return [], closed
+
+
+def _refuse_crafted(folder: Path, manifest: Manifest) -> None:
+    steps, errors = (Segments(folder, suffix, durable=True) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX))
+    recover(manifest.ring(folder.name, steps.nbytes), steps, errors)
 
 
 def _missing_at_the_beginning(

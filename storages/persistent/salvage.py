@@ -18,7 +18,8 @@ from storages.persistent.files import refuse_links_in
 from storages.persistent.journal import ERRORS_SUFFIX, STEPS_SUFFIX
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
-from storages.persistent.recovery import Errors, numbers_in, part_of
+from storages.persistent.parts_on_disk import flaw_of_errors, flaw_of_part, part_of
+from storages.persistent.recovery import Errors, numbers_in, was_not_written_here
 from storages.persistent.repair_archive import is_archive, repair_archive
 from storages.persistent.segments import Segments
 from storages.transition import DONE2, TRUNC2
@@ -140,12 +141,13 @@ class _Run:
 class _Rest:
     """What is left, in a ring in which nothing is missing: steps after a gap follow those before it."""
 
-    def __init__(self, manifest: Manifest, most_steps: int) -> None:
-        self.ring = manifest.ring("repair")
+    def __init__(self, manifest: Manifest, log_bytes: int) -> None:
+        self._log_bytes = log_bytes
+        self.ring = manifest.ring("repair", log_bytes)
         self.dropped_anything = False
         """Whether anything of the logs is not what it was, or is missing."""
         self._manifest = manifest
-        self._errors = Errors(min(manifest.size, most_steps), manifest.num_envs)
+        self._errors = Errors(self.ring)
         self._runs: list[_Run] = []
         self._apart: _Apart | None = None
         self.newest: Found | None = None
@@ -157,7 +159,7 @@ class _Rest:
 
     def take(self, steps: Segments, errors: Segments) -> list[str]:
         """Take up all blocks that are whole; returns what is not, in words."""
-        dropped, changes = _changes(errors)
+        dropped, changes = _changes(errors, self._manifest.num_envs)
         intact, told = not dropped, [change.block.commit for change in changes]
         missing: list[int] = []
         gap, end, before = False, 0, None
@@ -169,6 +171,10 @@ class _Rest:
             block = found.block
             if "begins" not in block.facts:
                 dropped.append(f"{steps.path(segment)} holds no steps: another file has taken its place")
+                gap = True
+                continue
+            if flaw := flaw_of_part(block, self.ring):
+                dropped.append(was_not_written_here(steps.path(segment), block, flaw))
                 gap = True
                 continue
             if before is not None and not gap and (reason := _why_apart(before, found, end)):
@@ -201,7 +207,7 @@ class _Rest:
         if part.begins:
             self._runs, self._apart = [_Run(part.first, self.ring.steps)], None
         elif apart or not self._runs:
-            self._apart = _Apart(self._manifest.ring("repair"), part.first)
+            self._apart = _Apart(self._manifest.ring("repair", self._log_bytes), part.first)
         if self._apart is not None and self._apart.whole_without_it(part):
             self._apart = None
         if self._apart is None:
@@ -328,10 +334,12 @@ def _why_apart(before: Found, found: Found, end: int) -> str | None:
         return f"a file with steps {end} to {block.first} is gone"
     if block.facts["after"] != before.checksum:
         return f"commit {block.commit} was made after another commit {before.block.commit}"
+    if not block.facts["begins"] and block.first != end:
+        return f"step {block.first} does not follow step {end}"
     return None
 
 
-def _changes(errors: Segments) -> tuple[list[str], list[Found]]:
+def _changes(errors: Segments, num_envs: int) -> tuple[list[str], list[Found]]:
     """What is damaged in the log of errors, in words, and the rest."""
     dropped: list[str] = []
     changes: list[Found] = []
@@ -341,6 +349,8 @@ def _changes(errors: Segments) -> tuple[list[str], list[Found]]:
             dropped.append(errors.told(segment, found, end).replace("where steps", "where errors of steps"))
         elif "start" not in found.block.facts:
             dropped.append(f"{errors.path(segment)} holds no errors: another file has taken its place")
+        elif flaw := flaw_of_errors(found.block, num_envs):
+            dropped.append(was_not_written_here(errors.path(segment), found.block, flaw))
         else:
             changes.append(found)
             end = found.block.steps

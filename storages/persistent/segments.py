@@ -66,7 +66,7 @@ class Segments:
     @property
     def nbytes(self) -> int:
         """Bytes of all files."""
-        return sum(self.path(number).stat().st_size for number in self.numbers())
+        return sum((self.sizes() if self._sizes is None else self._sizes).values())
 
     # Out
 

@@ -189,7 +189,6 @@ CASES = [
         ("commits of other leaves", _rewritten("steps", _of_other_leaves), "ring", None),
         ("commits of 10^15 steps", _rewritten("steps", _of_other_steps), "ring", None),
         ("a file of steps that is a link, repaired", _linked("000000000001.steps"), "repaired", "000000000001.steps"),
-        ("a shape of 10^12, repaired", _facts("storage.json", _leaf(2, [10**12])), "repaired", None),
         ("errors of another shape", _rewritten("errors", _with_other_errors), "ring", None),
     )
 ] + [

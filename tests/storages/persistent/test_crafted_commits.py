@@ -1,0 +1,240 @@
+"""Commits whose checksums are right and that were written by something else than this package."""
+
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from storages.core.part import Name
+from storages.persistent import DamageError, PersistenceError, blocks, read_state, repair
+from storages.persistent.blocks import Block
+from storages.persistent.facts import checked_facts, write_facts
+from storages.transition import REW
+from tests.storages.persistent.test_repair import filled, rows_of
+from tests.support.directories import Pair, made
+from tests.support.episodic import buffer
+from tests.support.model import Stream, environments
+
+SIZE = 40
+MOST_BYTES = 100 << 20
+
+
+def rewritten(path: Path, change: Callable[[Block], Block]) -> None:
+    """Change the last block of a file that is not of nothing."""
+    found = [one.block for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
+    held = [len(next(iter(one.arrays.values()))[0]) for one in copies]
+    newest = max(place for place, rows in enumerate(held) if rows)
+    copies[newest] = change(copies[newest])
+    with path.open("wb") as file:
+        for one in copies:
+            blocks.write(file.fileno(), one)
+
+
+def array(role: str, change: Callable[[Any], Any]) -> Callable[[Block], Block]:
+    def do(block: Block) -> Block:
+        arrays: Any = {n: (change(a[0]),) if n.role == role else a for n, a in block.arrays.items()}
+        assert any(n.role == role for n in arrays)
+        return replace(block, arrays=arrays)
+
+    return do
+
+
+def facts(**changed: Any) -> Callable[[Block], Block]:
+    return lambda block: replace(block, facts=block.facts | changed)
+
+
+def aside_of_one_row(block: Block) -> Block:
+    """As many as are said to stand aside, all but one of which are missing."""
+    block = array("taken", lambda a: a | True)(block)
+    taken = next(int(a[0].sum()) for name, a in block.arrays.items() if name.role == "taken")
+    assert taken > 1
+    return array("aside", lambda a: np.zeros((1, a.shape[1]), a.dtype))(block)
+
+
+STEPS: dict[str, Callable[[Block], Block]] = {
+    "one row aside for many": aside_of_one_row,
+    "nothing aside, of other bytes": array("aside", lambda a: np.zeros((len(a), a.shape[1] + 1), a.dtype)),
+    "a row too few": array("rows", lambda a: a[:-1]),
+    "rows of one environment": array("rows", lambda a: a[:, :1]),
+    "rows of another dtype": array("rows", lambda a: a.astype(np.float16)),
+    "rows of objects": array("rows", lambda a: a.astype("S3")),
+    "flags that are neither": array("ended", lambda a: np.full(a.shape, 7, np.uint8).view(np.bool_)),
+    "ends of one environment": array("ended", lambda a: a[:1]),
+    "what follows in one environment": array("following", lambda a: a[:1]),
+    "told of too many rows": array("taken", lambda a: np.concatenate([a, a, a])),
+    "more frames before than a stack has": array("before", lambda a: np.full_like(a, 200)),
+    "frames before of one row": array("before", lambda a: a[:1]),
+    "another way to fill up stacks": array("padding", lambda a: np.full_like(a, -7)),
+    "frames to fill up with that are not there": array("padding", lambda a: np.full_like(a, 5)),
+    "frames to fill up with of other bytes": array("padding frames", lambda a: np.zeros((3, 5), a.dtype)),
+    "a newest stack of one frame": array("newest", lambda a: a[:, :1]),
+    "errors of one environment": array("errors", lambda a: a[:, :1]),
+    "infinite errors": array("errors", lambda a: np.full_like(a, np.inf)),
+    "another array": lambda block: replace(block, arrays=block.arrays | {Name("more"): (np.zeros(3),)}),
+    "no array": lambda block: replace(block, arrays={}),
+    "no facts": lambda block: replace(block, facts={"begins": False}),
+    "no beginning": facts(begins=1),
+    "a first step after its own": facts(since=10**9),
+    "a first step of less than none": facts(since=-1),
+    "a needed step that is a word": facts(needed="one"),
+    "pins that are words": facts(pinned=["one", "two"]),
+    "no state": facts(state=None),
+    "a checksum that is a word": facts(after="one"),
+    "steps of another number": lambda block: replace(block, first=block.first + 3, steps=block.steps + 3),
+    "more steps than fit": lambda block: replace(block, steps=block.first + 10**15),
+    "steps beyond any number": lambda block: replace(block, first=2**64 - 9, steps=2**64 - 4),
+}
+OF_FRAMES = {name for name in STEPS if "frame" in name or "stack" in name}
+
+
+def there(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "lock"}
+
+
+def assert_named_and_dropped(path: Path, kind: str, samples: list[Any]) -> None:
+    directory, envs = path.parent, environments(kind, 2)
+    (directory / "closed.json").unlink(missing_ok=True)
+    crafted = there(directory)
+    with pytest.raises(DamageError, match=path.name):
+        made("priority", directory, envs, size=SIZE)
+    with pytest.raises(DamageError, match=path.name):
+        read_state(directory)
+    assert there(directory) == crafted
+    assert any(path.name in one for one in repair(directory).dropped)
+    storage = made("priority", directory, envs, size=SIZE)
+    rewards = rows_of(storage)[REW][..., 0] if storage.ring.live_steps else np.zeros((0, 2))
+    assert len(rewards) > 0
+    for row in rewards:
+        assert np.array_equal(row, samples[int(row[0])][REW][:, 0])
+    storage.close()
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_a_crafted_commit_is_named_before_anything_is_changed_and_dropped_by_a_repair(
+    what: str, tmp_path: Path
+) -> None:
+    kind = "frames" if what in OF_FRAMES else "vector"
+    samples = filled("priority", tmp_path, kind)
+    path = max(tmp_path.glob("*.steps"))
+    rewritten(path, STEPS[what])
+    assert_named_and_dropped(path, kind, samples)
+
+
+ERRORS: dict[str, Callable[[Block], Block]] = {
+    "two axes": array("errors", lambda a: a[:, None]),
+    "another dtype": array("errors", lambda a: a.astype(np.int64)),
+    "infinite": array("errors", lambda a: np.full_like(a, -np.inf)),
+    "too few": array("errors", lambda a: a[:-1]),
+    "none": lambda block: replace(block, arrays={}),
+    "of transitions that are not there": facts(start=10**6),
+    "of a transition that is a word": facts(start="one"),
+}
+
+
+@pytest.mark.parametrize("what", ERRORS)
+def test_crafted_errors_are_named_before_anything_is_changed_and_dropped_by_a_repair(what: str, tmp_path: Path) -> None:
+    samples = filled("priority", tmp_path, "vector")
+    path = max(tmp_path.glob("*.errors"))
+    rewritten(path, ERRORS[what])
+    assert_named_and_dropped(path, "vector", samples)
+
+
+STATES: dict[str, Any] = {
+    "a state of nothing": {},
+    "counters that are words": {"generator": 7},
+    "no priorities": {"generator": {"bit_generator": "PCG64"}},
+}
+
+
+@pytest.mark.parametrize("what", STATES)
+def test_a_crafted_state_beside_steps_is_refused_in_words(what: str, tmp_path: Path) -> None:
+    filled("priority", tmp_path, "vector")
+    (tmp_path / "closed.json").unlink()
+    rewritten(max(tmp_path.glob("*.steps")), facts(state=STATES[what] | {"priorities": {"largest_error": 1.0}}))
+    with pytest.raises(DamageError, match=str(tmp_path)):
+        made("priority", tmp_path, environments("vector", 2), size=SIZE)
+
+
+# Memory that the files do not justify
+
+
+def say(directory: Path, **changed: Any) -> None:
+    """Change what is said to be kept."""
+    path = directory / "storage.json"
+    write_facts(path, checked_facts(path) | changed, durable=False)
+
+
+def test_a_large_size_takes_no_memory_that_the_files_do_not_justify(tmp_path: Path) -> None:
+    pair = Pair("priority", tmp_path)
+    pair.insert(5)
+    pair.update()
+    pair.close()
+    expected = read_state(tmp_path)
+    say(tmp_path, size=10**9)
+    tracemalloc.start()
+    try:
+        state = read_state(tmp_path)
+        assert not repair(tmp_path).dropped
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    finally:
+        tracemalloc.stop()
+    assert state["ring"]["size"] == 10**9
+    expected["ring"]["size"] = 10**9
+    assert repr(state) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"size": 10**12},
+        {"num_envs": 10**9},
+        {"layout": [[["Observation"], "<f4", [10**9]]]},
+        {"layout": [[["Done"], "|b1", [1]]]},
+        {"stacked_frames": [[["Observation"], 3]]},
+        {"stacked_frames": [[["Action"], "two"]]},
+    ],
+    ids=str,
+)
+def test_what_no_storage_can_be_is_refused_by_name_before_memory_is_taken(said: dict[str, Any], tmp_path: Path) -> None:
+    filled("priority", tmp_path, "vector")
+    say(tmp_path, **said)
+    tracemalloc.start()
+    try:
+        for opened in (read_state, lambda folder: made("priority", folder, None, size=SIZE)):
+            with pytest.raises(PersistenceError, match=r"storage\.json|with num_envs|\.steps is damaged|is told of"):
+                opened(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_no_storage_can_be_is_made_anew_of_what_the_files_of_steps_say(tmp_path: Path) -> None:
+    filled("priority", tmp_path, "vector")
+    intact = read_state(tmp_path)
+    say(tmp_path, size=10**15)
+    assert any("storage.json" in one for one in repair(tmp_path).dropped)
+    assert repr(read_state(tmp_path)) == repr(intact)
+
+
+def test_a_repair_of_whole_episodes_drops_what_ran_where_that_was_crafted(tmp_path: Path) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage = buffer(tmp_path)
+    for _ in range(60):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    whole = len(list(storage.episodes(whole=True)))
+    storage.close()
+    path = max((tmp_path / "running").glob("*.steps"))
+    (tmp_path / "running" / "closed.json").unlink()
+    rewritten(path, aside_of_one_row)
+    with pytest.raises(DamageError, match=path.name):
+        buffer(tmp_path)
+    assert any(path.name in one for one in repair(tmp_path).dropped)
+    storage = buffer(tmp_path)
+    assert 0 < len(list(storage.episodes(whole=True))) <= whole
+    storage.close()
