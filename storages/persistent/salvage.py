@@ -21,7 +21,7 @@ from storages.persistent.manifest import Manifest
 from storages.persistent.parts_on_disk import flaw_of_errors, flaw_of_part, part_of
 from storages.persistent.recovery import Errors, numbers_in, was_not_written_here
 from storages.persistent.repair_archive import is_archive, repair_archive
-from storages.persistent.segments import Segments
+from storages.persistent.segments import Place, Segments
 from storages.transition import DONE2, TRUNC2
 
 
@@ -48,7 +48,8 @@ def repair(directory: str | Path) -> Repair:
 
     Steps on both sides of what was dropped are not joined: no transition and no sequence reaches across. Of priorities
     that are lost, those that were known before stand. Counters and the random generator are those of the newest commit
-    that is whole. Commits that checkpoints refer to are gone if anything had to be dropped.
+    that is whole. Commits that checkpoints refer to are gone if anything had to be dropped but the end of the newest
+    file of steps.
 
     Of a directory of whole episodes, those volumes of episodes are dropped that are damaged.
 
@@ -78,7 +79,10 @@ def _repaired(folder: Path) -> Repair:
         dropped += [*lost, *missing, *_flaws_of_note(folder)]
         if dropped:
             remove_note(folder, durable=True)
-        if rest.dropped_anything:
+        if rest.before_flaws is not None and lost and not missing:
+            # As after a kill, the errors that belong to what is cut are dropped when the storage is made.
+            logs[0].cut(rest.before_flaws)
+        elif rest.dropped_anything:
             rest.write(*logs)
         if dropped:
             manifest.write(folder, durable=True)
@@ -156,6 +160,8 @@ class _Rest:
         """The first step that the logs hold of what is live."""
         self.last_number = 0
         """Of the commits and files that there are, damaged ones too."""
+        self.before_flaws: Place | None = None
+        """Where all ends that can stay as it is, if nothing after it is whole."""
 
     def take(self, steps: Segments, errors: Segments) -> list[str]:
         """Take up all blocks that are whole; returns what is not, in words."""
@@ -163,6 +169,8 @@ class _Rest:
         intact, told = not dropped, [change.block.commit for change in changes]
         missing: list[int] = []
         gap, end, before = False, 0, None
+        # Whether something before a commit that is whole is not.
+        within = bool(dropped)
         for segment, found in steps.everything():
             if isinstance(found, Flaw):
                 dropped.append(steps.told(segment, found, end))
@@ -180,6 +188,8 @@ class _Rest:
             if before is not None and not gap and (reason := _why_apart(before, found, end)):
                 dropped.append(f"{steps.path(segment)} does not follow: {reason}")
                 gap = True
+            self.before_flaws = Place(segment, found.end)
+            within = within or gap
             self._put(part_of(block), apart=gap)
             gap, end, before = False, block.steps, found
             while changes and changes[0].block.commit <= block.commit:
@@ -194,8 +204,12 @@ class _Rest:
         newest = None if self.newest is None else self.newest.block
         if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._oldest_there:
             dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
+            within = True
         if missing and intact:
             dropped.append(f"{errors.path(0).parent}: errors of commits {missing[0]} to {missing[-1]} are gone")
+            within = True
+        if within:
+            self.before_flaws = None
         last = 0 if before is None else before.block.commit
         self.last_number = max([last, *told, *steps.numbers(), *errors.numbers()])
         return dropped

@@ -12,7 +12,7 @@ from storages import ReplayBuffer
 from storages.persistent import DamageError, PersistenceError, blocks, repair
 from storages.transition import DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.directories import WAYS, Pair, made, small_segments
-from tests.support.model import ALGORITHM, KINDS, Stream, assert_row_equal, environments, map_leaves
+from tests.support.model import ALGORITHM, KINDS, Stream, assert_row_equal, contents, environments, map_leaves
 
 STEPS, SIZE, COMMIT = 60, 40, 5
 
@@ -335,4 +335,36 @@ def test_steps_before_a_reset_do_not_come_back_when_the_commit_after_it_is_lost(
     assert repair(tmp_path).steps == 5
     storage = made("plain", tmp_path, size=SIZE)
     assert np.array_equal(rows_of(storage)[REW], rows_of(pair.twin)[REW][4:])
+    storage.close()
+
+
+@pytest.mark.parametrize("way", ["plain", "priority"])
+@pytest.mark.parametrize("left", ["garbage", "a header that is another", "a block that is another"])
+def test_what_checkpoints_refer_to_stays_where_only_the_end_is_damaged(left: str, way: str, tmp_path: Path) -> None:
+    pair = Pair(way, tmp_path)
+    pair.insert(6)
+    pair.update()
+    pair.kept.flush()
+    position, expected = pair.kept.position, contents(pair.kept)
+    pair.kept.pin(position)
+    pair.insert(3)
+    pair.update()
+    pair.close()
+    (tmp_path / "closed.json").unlink()
+    path = max(tmp_path.glob("*.steps"))
+    if left == "garbage":
+        with path.open("ab") as file:
+            file.write(np.random.default_rng(0).bytes(500))
+    else:
+        damage(path, len(list(blocks.read(path))) - 1, 9 if left == "a header that is another" else -50)
+    with pytest.raises(DamageError, match=path.name):
+        made(way, tmp_path)
+    done = repair(tmp_path)
+    assert len(done.dropped) == 1
+    assert path.name in done.dropped[0]
+    assert not repair(tmp_path).dropped
+    storage = made(way, tmp_path)
+    assert storage.ring.live_steps == done.steps
+    storage.roll_back(position)
+    assert contents(storage) == expected
     storage.close()
