@@ -8,6 +8,7 @@ bytes as small as zstd did and was ten times as quick either way; zstd, without 
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,8 @@ class Chunks:
         most = nbytes + _HEADER_BYTES + _CHECKSUM_BYTES
         try:
             with path.open("rb") as file:
-                data = file.read(most + 1)
+                # Room for as much as is asked for is taken before anything is read.
+                data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
         except FileNotFoundError:
             raise DamageError(f"{path} is missing") from None
         content, said = memoryview(data)[:-_CHECKSUM_BYTES], int.from_bytes(data[-_CHECKSUM_BYTES:], "little")

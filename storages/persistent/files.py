@@ -63,7 +63,8 @@ def read_text(path: Path) -> str:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        content = file.read(_LONGEST_TEXT_BYTES + 1)
+        # Room for as much as is asked for is taken before anything is read.
+        content = file.read(min(os.fstat(file.fileno()).st_size, _LONGEST_TEXT_BYTES) + 1)
     if len(content) > _LONGEST_TEXT_BYTES:
         raise ValueError(f"it is longer than {_LONGEST_TEXT_BYTES >> 20} MiB")
     return content.decode()

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from numba.core import event
 
-BUDGET_SECONDS = 3.0
+from tests.support import profiles
+
+BUDGET_SECONDS = 3.0 * max(1.0, profiles.SHARE / profiles.SHARES["quick"])
+"""Of one test: three seconds, more in profiles that try more examples."""
 _PROPERTY = "processor_seconds"
 
 

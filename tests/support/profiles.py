@@ -7,14 +7,16 @@ import os
 
 from hypothesis import settings
 
-_SHARES = {"quick": 0.25, "full": 1.0, "nightly": 10.0}
+SHARES = {"quick": 0.25, "full": 1.0, "nightly": 10.0}
 _FEWEST = 5
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+SHARE = SHARES[PROFILE]
+"""Of the examples that a test names."""
 
 
 def examples(count: int) -> int:
     """The number of examples to try in this profile, where a full run tries `count`."""
-    return max(_FEWEST, round(count * _SHARES[PROFILE]))
+    return max(_FEWEST, round(count * SHARE))
 
 
 def load() -> None:

@@ -164,7 +164,7 @@ def assert_sequences(model: Model, batch: Any, num_envs: int, sequences: Sequenc
         assert start % sequences.stride == 0 or len(model.steps) < length + sequences.stride
         newest = max(model.steps)
         assert start + length - 1 <= newest or start == min(model.steps)
-        expected = Expected(model, start, env, sequences, n_step - 1)
+        expected = Expected(model, start, env, sequences, min(n_step, model.size) - 1)
         for t, (step, real, anew) in enumerate(zip(expected.steps, expected.real, expected.anew, strict=True)):
             sample = model.steps[step]
             done = np.maximum(sample[DONE][env].astype(np.float32), np.float32(anew))
@@ -188,7 +188,7 @@ def assert_padded_episodes(episodic: Episodic, batch: Any, episodes: Episodes, n
     numbers = batch[INDICES][:, 0].tolist()
     assert set(numbers) <= set(drawn)
     length = episodes.longest or max(len(drawn[number]) for number in numbers)
-    lead_out = 0 if episodes.longest is None else n_step - 1
+    lead_out = 0 if episodes.longest is None else min(n_step, model.size) - 1
     assert batch[MASK].shape == (length, len(numbers), 1)
     assert (LEAD_OUT in batch) == (lead_out > 0)
     for b, number in enumerate(numbers):
