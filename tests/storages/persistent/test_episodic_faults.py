@@ -47,6 +47,7 @@ def same(one: Any, two: Any) -> bool:
     )
 
 
+@pytest.mark.long
 def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, killing_episodic.__file__, str(tmp_path), str(KILLS), "0"],
