@@ -153,7 +153,7 @@ class Manifest:
 
     @property
     def _bytes_of_a_step(self) -> int:
-        """At least; what stands aside comes to it."""
+        """A lower bound, without final observations."""
         return self.num_envs * sum(
             leaf.count * leaf.dtype.itemsize // self.stacked.get(path, 1)
             for path, leaf in self.layout.items()

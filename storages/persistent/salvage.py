@@ -215,7 +215,7 @@ class _Rest:
         return dropped
 
     def _put(self, part: Part, apart: bool) -> None:
-        """Take up some rows, ``apart`` from those before them where there is a gap."""
+        """Insert some rows, ``apart`` from those before them where there is a gap."""
         if part.begins or not self._runs:
             self._oldest_there = part.first
         if part.begins:
@@ -328,7 +328,7 @@ class _Apart:
         return self.first is not None and len(part) > 0 and part.first_whole(self.first) == part.first
 
     def samples(self, part: Part) -> Iterator[tuple[int, dict[str, Any], bool]]:
-        """Take up some rows; yields the whole ones, and whether something else than the next row follows each."""
+        """Insert some rows; yields the whole ones, and whether something else than the next row follows each."""
         ring = self._ring
         ring.put(part)
         for step in range(part.first_whole(self._since), part.steps):

@@ -1,4 +1,4 @@
-"""One storage writes to a directory at a time, and what stands in the way is told."""
+"""One storage writes to a directory at a time; an error names the obstacle."""
 
 import errno
 import fcntl
