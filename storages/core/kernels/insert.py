@@ -211,7 +211,7 @@ def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: 
     for env in range(ended.shape[0]):
         begins, stored, different = int32s_at(source, words), int32s_at(target, words), np.int32(0)
         for k in range(words):
-            different |= begins[k] ^ stored[k]
+            different |= np.int32(begins[k] ^ stored[k])
         for k in range(4 * words, width):
             different |= np.int32(load_byte(source + k) ^ load_byte(target + k))
         if different != 0 and not ended[env]:
@@ -223,14 +223,15 @@ def _equal(fields: NDArray[np.int64], field: int, source: int, row: int, ended: 
 @kernel
 def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
     # All bits of the exponent are set in NaN and infinity, and in nothing else.
-    not_finite = np.int32(0)
+    exponent_32, exponent_64 = np.int32(0), np.int64(0)
     if float_bytes == 4:
         for number in int32s_at(source, size_bytes // 4):
-            not_finite |= np.int32((number & _EXPONENT_32) == _EXPONENT_32)
+            # numba computes with 64 bits unless it is converted, which takes three times as long.
+            exponent_32 = max(exponent_32, np.int32(number & _EXPONENT_32))
     elif float_bytes == 8:
         for number in int64s_at(source, size_bytes // 8):
-            not_finite |= np.int32((number & _EXPONENT_64) == _EXPONENT_64)
-    return bool(not_finite == 0)
+            exponent_64 = max(exponent_64, number & _EXPONENT_64)
+    return bool(exponent_32 != _EXPONENT_32 and exponent_64 != _EXPONENT_64)
 
 
 @kernel
