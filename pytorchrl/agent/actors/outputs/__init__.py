@@ -1,0 +1,1 @@
+"""What networks return: distributions of actions."""

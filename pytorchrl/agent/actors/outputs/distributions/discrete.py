@@ -1,0 +1,164 @@
+"""Distributions of discrete actions."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution, empty_samples, with_shape
+
+
+class Categorical(Distribution):
+    """One of ``k`` actions each.
+
+    Args:
+        logits: (B, k), unnormalised log probabilities; -inf rules an action out.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+        self.log_probs = F.log_softmax(logits, dim=-1)
+
+    @property
+    def parameters(self) -> tuple[Tensor]:
+        """The logits, (B, k)."""
+        return (self.logits,)
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Probability of each action, (B, k)."""
+        return self.log_probs.exp()
+
+    def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
+        """Draw (B, 1) or (n, B, 1) int64 by the Gumbel trick: the largest of ``log p - log(exponential noise)``."""
+        noise = empty_samples(self.log_probs, n).exponential_(generator=generator)
+        return (self.log_probs.detach() - noise.log_()).argmax(-1, keepdim=True)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log probability: (B, 1) of actions (B, 1), (n, B, 1) of actions (n, B, 1)."""
+        if action.ndim > self.log_probs.ndim:
+            return self.log_probs.expand(len(action), *self.log_probs.shape).gather(-1, action)
+        return self.log_probs.gather(-1, action)
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats, (B, 1)."""
+        return -(self.probabilities * _finite(self.log_probs)).sum(-1, keepdim=True)
+
+    def mode(self) -> Tensor:
+        """Most likely actions, (B, 1) int64."""
+        return self.log_probs.argmax(-1, keepdim=True)
+
+    def kl(self, other: Self) -> Tensor:
+        """Kullback-Leibler divergence KL(self || other) in nats, (B, 1)."""
+        ratio = _finite(self.log_probs) - _finite(other.log_probs)
+        return (self.probabilities * ratio).sum(-1, keepdim=True)
+
+    def detach(self) -> Self:
+        """Copy without gradients."""
+        return type(self)(self.logits.detach())
+
+
+def _finite(log_probs: Tensor) -> Tensor:
+    # The -inf of an action that cannot happen would make 0 * -inf = nan of it.
+    return log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
+
+
+class MultiCategorical(Distribution):
+    """Several independent choices.
+
+    Args:
+        logits: (B, sum of ``choices``), unnormalised log probabilities, choice after choice.
+        choices: number of actions of each choice.
+        shape: of one action, with as many numbers as there are choices.
+    """
+
+    def __init__(self, logits: Tensor, choices: Sequence[int], shape: tuple[int, ...]) -> None:
+        self.logits = logits
+        self.parts = [Categorical(part) for part in logits.split_with_sizes(list(choices), dim=-1)]
+        self._choices, self._shape = choices, shape
+
+    @property
+    def parameters(self) -> tuple[Tensor]:
+        """The logits, (B, sum of the choices)."""
+        return (self.logits,)
+
+    def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
+        """Draw (B, *action) or (n, B, *action) int64."""
+        return with_shape(torch.cat([part.sample(generator, n) for part in self.parts], dim=-1), self._shape)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Sum of the choices' log probabilities: (B, 1) of (B, *action), (n, B, 1) of (n, B, *action)."""
+        chosen = action.flatten(-len(self._shape)).chunk(len(self.parts), dim=-1)
+        log_probs = [part.log_prob(number) for part, number in zip(self.parts, chosen, strict=True)]
+        return torch.cat(log_probs, dim=-1).sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        """Sum of the choices' entropies in nats, (B, 1)."""
+        return torch.cat([part.entropy() for part in self.parts], dim=-1).sum(-1, keepdim=True)
+
+    def mode(self) -> Tensor:
+        """Most likely actions, (B, *action) int64."""
+        return with_shape(torch.cat([part.mode() for part in self.parts], dim=-1), self._shape)
+
+    def kl(self, other: Self) -> Tensor:
+        """Kullback-Leibler divergence KL(self || other) in nats, (B, 1)."""
+        parts = [part.kl(of) for part, of in zip(self.parts, other.parts, strict=True)]
+        return torch.cat(parts, dim=-1).sum(-1, keepdim=True)
+
+    def detach(self) -> Self:
+        """Copy without gradients."""
+        return type(self)(self.logits.detach(), self._choices, self._shape)
+
+
+class Bernoulli(Distribution):
+    """Independent numbers that are 0 or 1.
+
+    Args:
+        logits: (B, *action), log odds of 1.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    @property
+    def parameters(self) -> tuple[Tensor]:
+        """The logits, (B, *action)."""
+        return (self.logits,)
+
+    @property
+    def mean(self) -> Tensor:
+        """Probability of 1, (B, *action)."""
+        return self.logits.sigmoid()
+
+    def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
+        """Draw (B, *action) or (n, B, *action) int8."""
+        drawn = empty_samples(self.logits, n).uniform_(generator=generator)
+        return (drawn < self.logits.detach().sigmoid()).to(torch.int8)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log probability: (B, 1) of actions (B, *action), (n, B, 1) of actions (n, B, *action)."""
+        return self._sum(-F.softplus((1 - 2 * action) * self.logits))
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats, (B, 1)."""
+        surprise_of_1 = F.softplus(-self.logits)
+        return self._sum(surprise_of_1 + (1 - self.mean) * self.logits)
+
+    def mode(self) -> Tensor:
+        """Most likely actions, (B, *action) int8."""
+        return (self.logits > 0).to(torch.int8)
+
+    def kl(self, other: Self) -> Tensor:
+        """Kullback-Leibler divergence KL(self || other) in nats, (B, 1)."""
+        # log p(0) of each is -softplus(logit), and log p(1) that plus the logit.
+        at_0 = F.softplus(other.logits) - F.softplus(self.logits)
+        return self._sum(at_0 + self.mean * (self.logits - other.logits))
+
+    def detach(self) -> Self:
+        """Copy without gradients."""
+        return type(self)(self.logits.detach())
+
+    def _sum(self, per_number: Tensor) -> Tensor:
+        return per_number.flatten(1 - self.logits.ndim).sum(-1, keepdim=True)

@@ -1,0 +1,75 @@
+"""The interface of distributions of actions."""
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+class Distribution(ABC):
+    """A distribution of actions for each of ``B`` observations; scalars keep a trailing axis of size 1.
+
+    Random numbers come from the generator given, which a checkpoint can save, and which is on the device of the
+    distribution's tensors. Nothing is validated, as these methods run at every environment step.
+    """
+
+    has_rsample: bool = False
+    """Whether :meth:`rsample` draws actions with gradients."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> tuple[Tensor, ...]:
+        """Tensors that define the distribution, (B, ...) each, with gradients."""
+
+    @abstractmethod
+    def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
+        """Draw actions without a gradient: (B, *action), or (n, B, *action) where ``n`` is given."""
+
+    def rsample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
+        """Draw actions with gradients by reparameterisation: (B, *action), or (n, B, *action) where ``n`` is given.
+
+        Raises:
+            NotImplementedError: the distribution has no reparameterisation; see :attr:`has_rsample`.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__}.rsample: its samples have no gradients; draw with sample() and use log_prob()"
+        )
+
+    def sample_with_log_prob(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw actions (B, *action) and compute their log probabilities (B, 1), which have gradients.
+
+        The actions have gradients, too, where :attr:`has_rsample` is true.
+        """
+        action = self.rsample(generator) if self.has_rsample else self.sample(generator)
+        return action, self.log_prob(action)
+
+    @abstractmethod
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log probability (density): (B, 1) of actions (B, *action), (n, B, 1) of actions (n, B, *action)."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """Entropy in nats, (B, 1)."""
+
+    @abstractmethod
+    def mode(self) -> Tensor:
+        """Most likely actions, (B, *action)."""
+
+    @abstractmethod
+    def kl(self, other: Self) -> Tensor:
+        """Kullback-Leibler divergence KL(self || other) in nats, (B, 1)."""
+
+    @abstractmethod
+    def detach(self) -> Self:
+        """Copy without gradients."""
+
+
+def empty_samples(like: Tensor, n: int | None) -> Tensor:
+    """Uninitialised tensor of the shape of ``like``, or of ``n`` of them."""
+    return torch.empty_like(like) if n is None else like.new_empty((n, *like.shape))
+
+
+def with_shape(numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Actions (..., *shape) of rows of numbers (..., A)."""
+    return numbers.view(*numbers.shape[:-1], *shape)

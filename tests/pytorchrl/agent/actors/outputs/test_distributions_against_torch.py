@@ -1,0 +1,386 @@
+"""Every distribution of actions agrees with torch.distributions, sampled many times, differentiated and detached."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.distributions as td
+from torch import Tensor
+
+from pytorchrl.agent.actors.outputs.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Distribution,
+    GaussianMixture,
+    MultiCategorical,
+    SquashedGaussian,
+    TorchDistribution,
+)
+
+BATCH = 3
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape: int, seed: int, scale: float = 1.0) -> Tensor:
+    return (scale * torch.randn(shape, generator=generator(seed), dtype=torch.float64)).requires_grad_()
+
+
+class JointCategorical:
+    """Independent choices as torch knows them, one distribution each."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.parts = [td.Categorical(logits=part) for part in logits.split([3, 2, 4, 2], dim=-1)]
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return sum(part.log_prob(action.flatten(-2)[..., i]) for i, part in enumerate(self.parts))
+
+    def entropy(self) -> Tensor:
+        return sum(part.entropy() for part in self.parts)
+
+    def kl(self, other: "JointCategorical") -> Tensor:
+        return sum(td.kl_divergence(*pair) for pair in zip(self.parts, other.parts, strict=True))
+
+
+def independent_normals(mean: Tensor, log_std: Tensor) -> td.Distribution:
+    return td.Independent(td.Normal(mean, log_std.exp()), mean.ndim - 1)
+
+
+def squashed(mean: Tensor, log_std: Tensor) -> td.Distribution:
+    return td.TransformedDistribution(independent_normals(mean, log_std), [td.TanhTransform()])
+
+
+def gammas(seed: int) -> td.Distribution:
+    concentration, rate = two((BATCH, 2), seed)
+    return td.Gamma(concentration.exp(), rate.exp())
+
+
+def mixture(logits: Tensor, mean: Tensor, log_std: Tensor) -> td.Distribution:
+    components = td.Independent(td.Normal(mean, log_std.exp()), mean.ndim - 2)
+    return td.MixtureSameFamily(td.Categorical(logits=logits), components)
+
+
+@dataclass
+class Kind:
+    """One of our distributions, and the same one of torch."""
+
+    ours: Callable[[int], Distribution]
+    torch: Callable[[int], object]
+    shape: tuple[int, ...]
+    exact: bool = True  # entropy and KL are, no bounds
+
+    def __str__(self) -> str:
+        return type(self.ours(0)).__name__
+
+
+def choice_logits(seed: int) -> Tensor:
+    return normal(BATCH, 11, seed=seed)
+
+
+def two(shape: tuple[int, ...], seed: int) -> tuple[Tensor, Tensor]:
+    return normal(*shape, seed=seed), normal(*shape, seed=100 + seed, scale=0.3)
+
+
+def three(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    return normal(BATCH, 4, seed=200 + seed), *two((BATCH, 4, 2, 2), seed)
+
+
+KINDS = [
+    Kind(
+        lambda seed: Categorical(normal(BATCH, 5, seed=seed)),
+        lambda seed: td.Categorical(logits=normal(BATCH, 5, seed=seed)),
+        (1,),
+    ),
+    Kind(
+        lambda seed: MultiCategorical(choice_logits(seed), (3, 2, 4, 2), (2, 2)),
+        lambda seed: JointCategorical(choice_logits(seed)),
+        (2, 2),
+    ),
+    Kind(
+        lambda seed: Bernoulli(normal(BATCH, 2, 3, seed=seed)),
+        lambda seed: td.Independent(td.Bernoulli(logits=normal(BATCH, 2, 3, seed=seed)), 2),
+        (2, 3),
+    ),
+    Kind(
+        lambda seed: DiagonalGaussian(*two((BATCH, 2, 3), seed)),
+        lambda seed: independent_normals(*two((BATCH, 2, 3), seed)),
+        (2, 3),
+    ),
+    Kind(
+        lambda seed: SquashedGaussian(*two((BATCH, 2), seed)),
+        lambda seed: squashed(*two((BATCH, 2), seed)),
+        (2,),
+        exact=False,
+    ),
+    Kind(lambda seed: GaussianMixture(*three(seed)), lambda seed: mixture(*three(seed)), (2, 2), exact=False),
+    Kind(
+        lambda seed: TorchDistribution(gammas(seed)),
+        lambda seed: td.Independent(gammas(seed), 1),
+        (2,),
+    ),
+]
+
+
+def without(*names: str) -> list[Kind]:
+    return [kind for kind in KINDS if str(kind) not in names]
+
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+
+
+def torch_log_prob(kind: Kind, action: Tensor) -> Tensor:
+    value = action[..., 0] if kind.shape == (1,) else action.double()
+    return kind.torch(0).log_prob(value)[..., None]
+
+
+@every_kind
+def test_log_probabilities_are_those_of_torch_for_one_action_and_for_many(kind: Kind) -> None:
+    ours = kind.ours(0)
+    one, many = ours.sample(generator()), ours.sample(generator(), 7)
+    assert one.shape == (BATCH, *kind.shape)
+    assert many.shape == (7, BATCH, *kind.shape)
+    assert one.dtype == many.dtype
+    assert ours.log_prob(one).shape == (BATCH, 1)
+    torch.testing.assert_close(ours.log_prob(one), torch_log_prob(kind, one))
+    torch.testing.assert_close(ours.log_prob(many), torch_log_prob(kind, many))
+    torch.testing.assert_close(ours.log_prob(many)[4], ours.log_prob(many[4]))
+
+
+@every_kind
+def test_entropies_and_divergences_are_those_of_torch_or_bounds_from_above(kind: Kind) -> None:
+    ours, other = kind.ours(0), kind.ours(1)
+    entropy, kl = ours.entropy(), ours.kl(other)
+    assert entropy.shape == kl.shape == (BATCH, 1)
+    if kind.exact:
+        theirs, theirs_other = kind.torch(0), kind.torch(1)
+        torch.testing.assert_close(entropy, theirs.entropy()[:, None])
+        exact = (
+            theirs.kl(theirs_other) if isinstance(theirs, JointCategorical) else td.kl_divergence(theirs, theirs_other)
+        )
+        torch.testing.assert_close(kl, exact[:, None])
+    many = ours.sample(generator(), 20_000)
+    log_prob = ours.log_prob(many)
+    estimates = -log_prob, log_prob - other.log_prob(many)
+    for bound, estimate in zip((entropy, kl), estimates, strict=True):
+        assert (bound > estimate.mean(0) - 4 * estimate.std(0) / math.sqrt(20_000)).all()
+    torch.testing.assert_close(ours.kl(kind.ours(0)), torch.zeros(BATCH, 1, dtype=torch.float64))
+
+
+def test_the_divergence_of_squashed_gaussians_is_that_of_torch() -> None:
+    ours = [SquashedGaussian(*two((BATCH, 2), seed)) for seed in (0, 1)]
+    theirs = [squashed(*two((BATCH, 2), seed)) for seed in (0, 1)]
+    torch.testing.assert_close(ours[0].kl(ours[1]), td.kl_divergence(*theirs)[:, None])
+
+
+@every_kind
+def test_samples_have_the_density_of_their_distribution(kind: Kind) -> None:
+    count = 20_000
+    ours, theirs = kind.ours(0), kind.torch(0)
+    many = ours.sample(generator(), count).double()
+    assert not many.requires_grad
+    torch.manual_seed(1)
+    if isinstance(theirs, JointCategorical):
+        drawn = torch.stack([part.sample((count,)) for part in theirs.parts], -1).view(count, BATCH, 2, 2).double()
+    else:
+        drawn = theirs.sample((count,)).view(count, BATCH, *kind.shape).double()
+    for moment in (lambda x: x, torch.square):
+        ours_of, theirs_of = moment(many), moment(drawn)
+        error = (ours_of.var(0) / count + theirs_of.var(0) / count).sqrt()
+        assert ((ours_of.mean(0) - theirs_of.mean(0)).abs() < 4.5 * error).all()
+
+
+@every_kind
+def test_samples_follow_from_the_generator_alone(kind: Kind) -> None:
+    ours, state = kind.ours(0), torch.get_rng_state()
+    first, second = generator(1), generator(1)
+    draws = [ours.sample(first), ours.sample(first), ours.sample(first, 4), ours.sample_with_log_prob(first)[0]]
+    again = [ours.sample(second), ours.sample(second), ours.sample(second, 4), ours.sample_with_log_prob(second)[0]]
+    assert all(torch.equal(*pair) for pair in zip(draws, again, strict=True))
+    assert torch.equal(first.get_state(), second.get_state())
+    assert not torch.equal(ours.sample(first, 50), ours.sample(first, 50))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@every_kind
+def test_a_sample_comes_with_its_log_probability(kind: Kind) -> None:
+    ours = kind.ours(0)
+    action, log_prob = ours.sample_with_log_prob(generator(2))
+    torch.testing.assert_close(log_prob, ours.log_prob(action))
+    assert log_prob.requires_grad
+    assert action.requires_grad == ours.has_rsample
+    if not isinstance(ours, GaussianMixture):
+        assert torch.equal(action, ours.sample(generator(2)))
+
+
+@every_kind
+def test_parameters_have_gradients_and_detached_distributions_none(kind: Kind) -> None:
+    ours = kind.ours(0)
+    action = ours.sample(generator())
+    gradients = torch.autograd.grad(ours.log_prob(action).sum(), ours.parameters, allow_unused=True)
+    assert gradients[0] is not None
+    assert gradients[0].abs().sum() > 0
+    detached = ours.detach()
+    assert type(detached) is type(ours)
+    assert ours.log_prob(action).requires_grad
+    for tensor in (*detached.parameters, detached.log_prob(action), detached.entropy(), detached.mode()):
+        assert not tensor.requires_grad
+    torch.testing.assert_close(detached.log_prob(action), ours.log_prob(action))
+    assert torch.equal(detached.sample(generator(1)), ours.sample(generator(1)))
+
+
+@pytest.mark.parametrize("kind", without("SquashedGaussian", "TorchDistribution"), ids=str)
+def test_the_mode_is_at_least_as_likely_as_samples(kind: Kind) -> None:
+    ours = kind.ours(0)
+    mode = ours.mode()
+    assert mode.shape == (BATCH, *kind.shape)
+    # A mixture's highest peak lies close to the centre of the component that makes it.
+    slack = 0.1 if isinstance(ours, GaussianMixture) else 0.0
+    assert (ours.log_prob(mode) >= ours.log_prob(ours.sample(generator(), 1_000)) - slack).all()
+
+
+@every_kind
+def test_only_distributions_with_reparameterised_samples_draw_them(kind: Kind) -> None:
+    ours = kind.ours(0)
+    if ours.has_rsample:
+        assert ours.rsample(generator(), 3).shape == (3, BATCH, *kind.shape)
+        assert torch.equal(ours.rsample(generator()), ours.sample(generator()))
+        return
+    with pytest.raises(NotImplementedError, match=rf"{type(ours).__name__}.rsample: .* draw with sample\(\)"):
+        ours.rsample(generator())
+
+
+def test_gradients_of_reparameterised_samples_are_those_of_the_formula() -> None:
+    mean, log_std = two((BATCH, 2), 0)
+    draw = DiagonalGaussian(mean, log_std).rsample(generator(), 5)
+    of_mean, of_log_std = torch.autograd.grad(draw.sum(), (mean, log_std))
+    torch.testing.assert_close(of_mean, torch.full_like(mean, 5))
+    torch.testing.assert_close(of_log_std, (draw - mean).sum(0))
+
+    squashed_draw = SquashedGaussian(mean, log_std).rsample(generator(), 5)
+    torch.testing.assert_close(squashed_draw, draw.tanh())
+    (of_mean,) = torch.autograd.grad(squashed_draw.sum(), mean)
+    torch.testing.assert_close(of_mean, (1 - draw.tanh().square()).sum(0))
+
+
+def test_a_standard_deviation_of_all_observations_gets_its_gradient() -> None:
+    log_std = torch.zeros(2, requires_grad=True)
+    policy = DiagonalGaussian(torch.zeros(BATCH, 2), log_std)
+    policy.entropy().sum().backward()
+    torch.testing.assert_close(log_std.grad, torch.full((2,), float(BATCH)))
+
+
+@pytest.mark.parametrize("kind", without("GaussianMixture", "TorchDistribution"), ids=str)
+def test_the_curvature_of_the_divergence_is_fishers_information(kind: Kind) -> None:
+    # E[score score^T] of the parameters, which trust regions multiply vectors with.
+    ours = kind.ours(0)
+    parameters = ours.parameters
+    gradients = torch.autograd.grad(ours.kl(ours.detach()).sum(), parameters, create_graph=True)
+    assert all(gradient.abs().max() < 1e-12 for gradient in gradients)
+    direction = [normal(*parameter.shape, seed=7).detach() for parameter in parameters]
+    along = sum((gradient * vector).sum() for gradient, vector in zip(gradients, direction, strict=True))
+    curvature = torch.autograd.grad(along, parameters)
+    quadratic = sum((vector * c).sum() for vector, c in zip(direction, curvature, strict=True))
+
+    count = 20_000
+    actions = ours.sample(generator(), count).flatten(0, 1)
+    leaves = [of.detach().expand(count, *of.shape).flatten(0, 1).requires_grad_() for of in parameters]
+    many = type(ours)(*leaves, (3, 2, 4, 2), (2, 2)) if isinstance(ours, MultiCategorical) else type(ours)(*leaves)
+    scores = torch.autograd.grad(many.log_prob(actions).sum(), leaves)
+    projected = sum(
+        (score.view(count, *vector.shape) * vector).flatten(2).sum(2)
+        for score, vector in zip(scores, direction, strict=True)
+    )
+    torch.testing.assert_close(projected.square().mean(0).sum(), quadratic, rtol=0.05, atol=0.01)
+
+
+def test_actions_ruled_out_leave_entropy_and_divergence_finite() -> None:
+    logits = torch.tensor([[0.3, -torch.inf, 1.0]], requires_grad=True)
+    ours, theirs = Categorical(logits), td.Categorical(logits=torch.tensor([[0.3, 1.0]]))
+    torch.testing.assert_close(ours.entropy(), theirs.entropy()[:, None])
+    even = td.Categorical(logits=torch.zeros(1, 2))
+    torch.testing.assert_close(
+        ours.kl(Categorical(torch.tensor([[0.0, -torch.inf, 0.0]]))), td.kl_divergence(theirs, even)[:, None]
+    )
+    torch.testing.assert_close(ours.kl(ours.detach()), torch.zeros(1, 1))
+    (ours.entropy() + ours.kl(ours.detach())).sum().backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    assert (ours.sample(generator(), 1_000) != 1).all()
+
+
+def test_small_divergences_keep_their_digits_in_single_precision() -> None:
+    mean, log_std = torch.zeros(1, 1), torch.zeros(1, 1)
+    kl = DiagonalGaussian(mean, log_std).kl(DiagonalGaussian(mean + 1e-4, log_std))
+    torch.testing.assert_close(kl.item(), 0.5e-8, rtol=1e-3, atol=0)
+
+
+def test_a_mixture_of_one_component_is_that_component() -> None:
+    mean, log_std = two((BATCH, 2), 0)
+    one = GaussianMixture(torch.zeros(BATCH, 1).double(), mean[:, None], log_std[:, None])
+    alone = DiagonalGaussian(mean, log_std)
+    action = alone.sample(generator(), 3)
+    other = DiagonalGaussian(*two((BATCH, 2), 1))
+    mixed_other = GaussianMixture(torch.zeros(BATCH, 1).double(), other.mean[:, None], other.log_std[:, None])
+    for of_one, of_alone in (
+        (one.log_prob(action), alone.log_prob(action)),
+        (one.entropy(), alone.entropy()),
+        (one.mode(), alone.mode()),
+        (one.mean, alone.mean),
+        (one.kl(mixed_other), alone.kl(other)),
+    ):
+        torch.testing.assert_close(of_one, of_alone)
+
+
+def test_the_mean_is_that_of_torch() -> None:
+    for kind in KINDS:
+        if hasattr(ours := kind.ours(0), "mean"):
+            torch.testing.assert_close(ours.mean, kind.torch(0).mean)
+
+
+def test_distributions_of_torch_with_one_number_per_row_act_in_rows_of_one() -> None:
+    logits = normal(BATCH, 4, seed=0)
+    ours, theirs = TorchDistribution(td.Categorical(logits=logits)), Categorical(logits)
+    action = ours.sample(generator())
+    assert action.shape == (BATCH, 1)
+    assert ours.sample(generator(), 5).shape == (5, BATCH, 1)
+    torch.testing.assert_close(ours.log_prob(action), theirs.log_prob(action))
+    assert torch.equal(ours.mode(), theirs.mode())
+    torch.testing.assert_close(ours.entropy(), theirs.entropy())
+    torch.testing.assert_close(
+        ours.kl(TorchDistribution(td.Categorical(logits=torch.zeros(BATCH, 4).double()))),
+        theirs.kl(Categorical(torch.zeros(BATCH, 4).double())),
+    )
+
+
+def test_transformed_and_nested_distributions_of_torch_have_modes_parameters_and_copies_without_gradients() -> None:
+    mean, log_std = two((BATCH, 2), 0)
+    scale = torch.ones(2).double().requires_grad_()
+    transforms = [td.TanhTransform(), td.AffineTransform(-0.5, scale, event_dim=1).inv]
+    ours = TorchDistribution(td.TransformedDistribution(independent_normals(mean, log_std), transforms))
+    torch.testing.assert_close(ours.mode(), mean.tanh() + 0.5)
+    assert len(ours.parameters) == 2
+    action, log_prob = ours.sample_with_log_prob(generator())
+    assert log_prob.shape == (BATCH, 1)
+    detached = ours.detach()
+    assert not detached.log_prob(action.detach()).requires_grad
+    assert ours.log_prob(action).requires_grad
+    torch.testing.assert_close(detached.log_prob(action), log_prob)
+    with pytest.raises(NotImplementedError):
+        ours.entropy()
+
+    nested = TorchDistribution(mixture(*three(0)))
+    assert not nested.has_rsample
+    assert not nested.detach().log_prob(nested.sample(generator())).requires_grad
+    assert len(nested.parameters) == 3
+
+
+def test_an_error_while_sampling_leaves_the_global_generator_as_it_was() -> None:
+    state = torch.get_rng_state()
+    with pytest.raises(NotImplementedError):
+        TorchDistribution(td.Categorical(logits=torch.zeros(BATCH, 2))).rsample(generator())
+    assert torch.equal(torch.get_rng_state(), state)
