@@ -30,8 +30,11 @@ class QuickModule(nn.Module):
         self.__dict__.pop(name, None)
 
 
-def linear(layer: nn.Linear, features: Tensor) -> Tensor:
-    """``layer(features)``, (B, inputs) to (B, outputs), without a module's detour."""
+def linear(layer: nn.Module, features: Tensor) -> Tensor:
+    """``layer(features)``, (B, inputs) to (B, outputs); that of ``nn.Linear`` without a module's detour."""
+    if type(layer) is not nn.Linear:
+        output: Tensor = layer(features)
+        return output
     parameters = layer._parameters
     weight = parameters["weight"]
     assert weight is not None

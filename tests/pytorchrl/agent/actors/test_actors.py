@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.bodies import MLP, features_of
-from pytorchrl.agent.actors.convolutions import NatureCNN
+from pytorchrl.agent.actors.bodies import MLP
+from pytorchrl.agent.actors.encoders import NatureCNN, features_of
 from pytorchrl.agent.actors.heads import ActionScale, GaussianHead
 from tests.support.toys import Counter, continuous
 

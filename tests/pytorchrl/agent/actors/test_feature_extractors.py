@@ -9,8 +9,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.bodies import VectorFeatures
-from pytorchrl.agent.actors.convolutions import NatureCNN, SmallCNN
+from pytorchrl.agent.actors.encoders import NatureCNN, SmallCNN, VectorFeatures
 
 IMAGES: dict[str, tuple[Any, type, int]] = {
     "MinAtar, as numbers": (spaces.Box(0, 1, (10, 10, 4), np.float32), SmallCNN, 4),

@@ -1,0 +1,17 @@
+"""Encoders: from observations of a space to vectors of features."""
+
+from pytorchrl.agent.actors.encoders.choice import ExtractorKind, described, features_of, output_size_of
+from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, SmallCNN
+from pytorchrl.agent.actors.encoders.vectors import EmbeddingFeatures, VectorFeatures
+
+__all__ = [
+    "EmbeddingFeatures",
+    "ExtractorKind",
+    "ImpalaCNN",
+    "NatureCNN",
+    "SmallCNN",
+    "VectorFeatures",
+    "described",
+    "features_of",
+    "output_size_of",
+]

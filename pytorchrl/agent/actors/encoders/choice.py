@@ -1,0 +1,144 @@
+"""Which feature extractor an observation space gets."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import gymnasium as gym
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, SmallCNN
+from pytorchrl.agent.actors.encoders.images import image_layout, suitable_cnn
+from pytorchrl.agent.actors.encoders.of_users import UserExtractor, features_by, name_of
+from pytorchrl.agent.actors.encoders.vectors import (
+    Choices,
+    EmbeddingFeatures,
+    MultiOneHotFeatures,
+    OneHotFeatures,
+    VectorFeatures,
+)
+from pytorchrl.agent.actors.initialisation import Initialisation
+from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError
+
+ExtractorName: TypeAlias = Literal["auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "identity", "embedding"]
+ExtractorKind: TypeAlias = ExtractorName | UserExtractor
+"""A name, one of our classes that has one, or the user's own."""
+
+_CNNS: Mapping[ExtractorName, type[NatureCNN | SmallCNN | ImpalaCNN]] = {
+    "nature_cnn": NatureCNN,
+    "small_cnn": SmallCNN,
+    "impala_cnn": ImpalaCNN,
+}
+_NAMES: Mapping[Any, ExtractorName] = {
+    MLP: "mlp",
+    VectorFeatures: "identity",
+    EmbeddingFeatures: "embedding",
+    **{network: name for name, network in _CNNS.items()},
+}
+
+
+class DictFeatures(QuickModule):
+    """The features of every part of a dict observation, side by side in the order of the space.
+
+    Args:
+        space: of the observation.
+        initialisation: as for :class:`~pytorchrl.agent.actors.mlp.MLP`.
+        extractor: of the parts; a CNN that is named is that of the images among them, "embedding" that of the choices.
+
+    Raises:
+        ValueError: there is no part for what is named.
+    """
+
+    def __init__(self, space: spaces.Dict, initialisation: Initialisation, extractor: ExtractorName) -> None:
+        super().__init__()
+        kinds = {name: extractor_of(part, extractor) for name, part in space.spaces.items()}
+        if extractor not in ("auto", *kinds.values()):
+            wanted = "Discrete and MultiDiscrete observations" if extractor == "embedding" else "images"
+            raise ValueError(f"feature_extractor {extractor!r} is for {wanted}, there are none in {space}")
+        # By position: a key of the user's may be no legal name of a submodule.
+        self.parts = nn.ModuleList(
+            features_of(part, initialisation, kinds[name]) for name, part in space.spaces.items()
+        )
+        self._keys = list(space.spaces)
+        self.output_size = sum(output_size_of(part) for part in self.parts)
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """A dict of (B, ...) to (B, output_size)."""
+        return torch.cat([part(observation[key]) for key, part in zip(self._keys, self.parts, strict=True)], dim=1)
+
+
+def features_of(space: gym.Space[Any], initialisation: Initialisation, extractor: ExtractorKind = "auto") -> nn.Module:
+    """The feature extractor of a space: images through a CNN, dicts part by part, choices one-hot, the rest as vectors.
+
+    It takes observations (B, *obs), or a dict of such, to (B, output_size).
+
+    Raises:
+        TypeError: a user's extractor does not make a module that returns a Tensor.
+        ValueError: what is named does not fit the observations, or what the user's makes of them is not (B, n).
+    """
+    name = named(extractor)
+    if not isinstance(name, str):
+        return features_by(name, space)
+    if isinstance(space, spaces.Dict):
+        return DictFeatures(space, initialisation, name)
+    if not isinstance(space, Flat):
+        raise UnsupportedSpaceError(
+            f"feature_extractor {name!r}: an array or a dict of arrays is wanted, the space is {space}; VecEnv makes "
+            f"one of nested spaces"
+        )
+    kind = (suitable_cnn(space) or "mlp") if name == "auto" else name
+    if kind in _CNNS:
+        return _CNNS[kind](space, initialisation)
+    if kind == "embedding":
+        return EmbeddingFeatures(space)
+    if kind == "mlp" and isinstance(space, spaces.Discrete):
+        return OneHotFeatures(space)
+    if kind == "mlp" and isinstance(space, spaces.MultiDiscrete):
+        return MultiOneHotFeatures(space)
+    return VectorFeatures(space)
+
+
+def output_size_of(features: nn.Module) -> int:
+    """How many features an extractor makes."""
+    size: Any = features.output_size
+    return int(size)
+
+
+def named(extractor: ExtractorKind) -> ExtractorKind:
+    """The name of an extractor, of one of our classes too; what has none as it is."""
+    if isinstance(extractor, str):
+        return extractor
+    return _NAMES.get(extractor, extractor) if isinstance(extractor, type) else extractor
+
+
+def extractor_of(space: gym.Space[Any], extractor: ExtractorName) -> ExtractorName:
+    """The extractor of one part of a dict: a CNN that is named is not for parts that are no images."""
+    suitable: ExtractorName = suitable_cnn(space) or "mlp"
+    if extractor in _CNNS:
+        return "mlp" if suitable == "mlp" else extractor
+    if extractor == "embedding":
+        return extractor if isinstance(space, Choices) else suitable
+    return suitable if extractor == "auto" else extractor
+
+
+def described(space: gym.Space[Any], extractor: ExtractorKind) -> str:
+    """The feature extractor of a space in words."""
+    name = named(extractor)
+    if not isinstance(name, str):
+        return name_of(name)
+    if isinstance(space, spaces.Dict):
+        parts = (f"{key!r}: {described(part, extractor_of(part, name))}" for key, part in space.spaces.items())
+        return ", ".join(parts)
+    kind = (suitable_cnn(space) or "mlp") if name == "auto" else name
+    if kind in _CNNS:
+        return f"{_CNNS[kind].__name__} of {image_layout(space)}"
+    if isinstance(space, Choices) and kind != "identity":
+        counts = [int(space.n)] if isinstance(space, spaces.Discrete) else space.nvec.ravel().tolist()
+        text = f"one of {', '.join(map(str, counts))}"
+        return f"embedding of {text}" if kind == "embedding" else text
+    size = math.prod(space.shape or (1,))
+    return f"vector of {size} number{'s' * (size > 1)}"

@@ -1,0 +1,143 @@
+"""Convolutional feature extractors."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.encoders.images import PIXELS_OF_NATURE_CNN, PIXELS_OF_SMALL_CNN, image_layout
+from pytorchrl.agent.actors.initialisation import Initialisation, orthogonal
+from pytorchrl.agent.actors.quick_module import QuickModule
+
+_PIXELS_OF_IMPALA_CNN = 3
+
+
+class ConvolutionalFeatures(QuickModule, ABC):
+    """Convolutions and a fully connected layer; images of uint8 are scaled to [0, 1] here, on the device.
+
+    Subclasses say which convolutions, in :meth:`layers`.
+
+    Args:
+        space: of images.
+        smallest: pixels that an image needs each way.
+        output_size: features out.
+        initialisation: "orthogonal" or torch's "uniform".
+
+    Raises:
+        ValueError: the observations are no images, or too small.
+    """
+
+    def __init__(self, space: gym.Space[Any], smallest: int, output_size: int, initialisation: Initialisation) -> None:
+        super().__init__()
+        layout = image_layout(space)
+        if layout is None or min(layout.height, layout.width) < smallest:
+            raise ValueError(
+                f"{type(self).__name__}: images must be at least {smallest} pixels high and wide, the space is {space}"
+            )
+        self._layout = layout
+        self._largest = _largest_byte(space)
+        self.convolutions = nn.Sequential(*self.layers(layout.channels))
+        with torch.no_grad():
+            shape = self.convolutions(torch.zeros(1, layout.channels, layout.height, layout.width)).shape
+        self.linear = nn.Linear(math.prod(shape), output_size)
+        self.output_size = output_size
+        if initialisation == "orthogonal":
+            for module in self.modules():
+                if isinstance(module, nn.Conv2d | nn.Linear):
+                    orthogonal(module, math.sqrt(2))
+
+    @abstractmethod
+    def layers(self, channels: int) -> Sequence[nn.Module]:
+        """What takes (B, channels, H, W), and ends in an activation."""
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """(B, *obs) to (B, output_size)."""
+        image = self._layout.channels_first(observation).float()
+        if self._largest != 1:
+            image = image / self._largest
+        return torch.relu(self.linear(self.convolutions(image).flatten(1)))
+
+
+class NatureCNN(ConvolutionalFeatures):
+    """The network of Mnih et al., "Human-level control through deep reinforcement learning" (2015): 512 features.
+
+    Args:
+        space: of images, at least 36 pixels each way.
+        initialisation: "orthogonal" or torch's "uniform".
+    """
+
+    def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
+        super().__init__(space, PIXELS_OF_NATURE_CNN, 512, initialisation)
+
+    def layers(self, channels: int) -> Sequence[nn.Module]:
+        """Three convolutions."""
+        return (
+            *(nn.Conv2d(channels, 32, 8, 4), nn.ReLU()),
+            *(nn.Conv2d(32, 64, 4, 2), nn.ReLU()),
+            *(nn.Conv2d(64, 64, 3, 1), nn.ReLU()),
+        )
+
+
+class SmallCNN(ConvolutionalFeatures):
+    """The network of Young and Tian, "MinAtar" (arXiv 1903.03176), for images of a few pixels: 128 features.
+
+    Args:
+        space: of images, at least 3 pixels each way.
+        initialisation: "orthogonal" or torch's "uniform".
+    """
+
+    def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
+        super().__init__(space, PIXELS_OF_SMALL_CNN, 128, initialisation)
+
+    def layers(self, channels: int) -> Sequence[nn.Module]:
+        """One convolution."""
+        return nn.Conv2d(channels, 16, 3, 1), nn.ReLU()
+
+
+class ImpalaCNN(ConvolutionalFeatures):
+    """The residual network of Espeholt et al., "IMPALA" (arXiv 1802.01561, figure 3, right): 256 features.
+
+    Args:
+        space: of images, at least 3 pixels each way.
+        initialisation: "orthogonal" or torch's "uniform".
+    """
+
+    def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
+        super().__init__(space, _PIXELS_OF_IMPALA_CNN, 256, initialisation)
+
+    def layers(self, channels: int) -> Sequence[nn.Module]:
+        """Three times a convolution, a pooling that halves the sides, and two residual blocks."""
+        modules: list[nn.Module] = []
+        for following in (16, 32, 32):
+            modules += [nn.Conv2d(channels, following, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
+            modules += [ResidualBlock(following), ResidualBlock(following)]
+            channels = following
+        return *modules, nn.ReLU()
+
+
+class ResidualBlock(QuickModule):
+    """Two convolutions, each after an activation, added to what they were given.
+
+    Args:
+        channels: in and out.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, channels, H, W) to the same."""
+        out: Tensor = self.second(torch.relu(self.first(torch.relu(image))))
+        return image + out
+
+
+def _largest_byte(space: gym.Space[Any]) -> int:
+    """The upper bound of images of uint8; 1 where there is nothing to scale."""
+    return max(int(space.high.max()), 1) if isinstance(space, spaces.Box) and space.dtype == "uint8" else 1

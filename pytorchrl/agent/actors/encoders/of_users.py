@@ -1,0 +1,100 @@
+"""Feature extractors that users write: any module, made by a class or a function of the observation space."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.envs.spaces import with_trailing_axis
+
+UserExtractor: TypeAlias = Callable[[gym.Space[Any]], nn.Module]
+"""Makes a module of the observation space; its forward takes observations (B, *obs), or a dict of such, to (B, n)."""
+
+_ROWS = 2
+
+
+def name_of(extractor: UserExtractor) -> str:
+    """The name of the class or function, for people; of a partial, that of what it calls."""
+    named: Any = extractor
+    while hasattr(named, "func"):
+        named = named.func
+    return str(getattr(named, "__name__", type(named).__name__))
+
+
+def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
+    """A user's module, tried on two observations; its ``output_size`` is set where it has none.
+
+    Raises:
+        TypeError: the extractor is a module and not what makes one, it makes something else than a module, or the
+            module returns something else than a Tensor.
+        ValueError: the Tensor is not (B, n) of torch's default dtype, or n is not the module's ``output_size``.
+    """
+    if isinstance(extractor, nn.Module):
+        raise TypeError(
+            f"feature_extractor is an instance of {type(extractor).__name__}; each network makes its own: pass the "
+            f"class, or a function of the observation space, lambda space: {type(extractor).__name__}(...)"
+        )
+    module = extractor(space)
+    who = name_of(extractor)
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"feature_extractor {who} must make a torch.nn.Module of an observation space, got {_shown(module)}"
+        )
+    features = _tried(module, space)
+    wanted = f"must return a Tensor (B, n) of {torch.get_default_dtype()} for observations (B, *obs) of {space}"
+    if not isinstance(features, Tensor):
+        raise TypeError(f"feature_extractor {who} {wanted}; for {_ROWS} observations it returned {_shown(features)}")
+    if features.ndim != 2 or len(features) != _ROWS or features.dtype != torch.get_default_dtype():
+        raise ValueError(
+            f"feature_extractor {who} {wanted}; for {_ROWS} observations it returned {tuple(features.shape)} of "
+            f"{features.dtype}"
+        )
+    size = features.shape[1]
+    if not hasattr(module, "output_size"):
+        module.output_size = size  # type: ignore[assignment]
+    elif module.output_size != size:
+        raise ValueError(
+            f"feature_extractor {who} says output_size = {module.output_size}; for {_ROWS} observations it returned "
+            f"{tuple(features.shape)}"
+        )
+    return module
+
+
+def _tried(module: nn.Module, space: gym.Space[Any]) -> Any:
+    """What the module makes of some observations, unchanged by it but for parameters that take their shape now."""
+    parameter = next(module.parameters(), None)
+    observations = _some_observations(space, torch.device("cpu") if parameter is None else parameter.device)
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    with torch.no_grad():
+        features = module(observations)
+    for part, training in modes.items():
+        part.training = training
+    return features
+
+
+def _some_observations(space: gym.Space[Any], device: torch.device) -> Any:
+    # A copy, for the space's random numbers are the environment's.
+    drawn = copy.deepcopy(space)
+    drawn.seed(0)
+    observations = [drawn.sample() for _ in range(_ROWS)]
+    if not isinstance(space, spaces.Dict):
+        return _batch(observations, space, device)
+    return {
+        name: _batch([observation[name] for observation in observations], part, device)
+        for name, part in space.spaces.items()
+    }
+
+
+def _batch(values: list[Any], space: gym.Space[Any], device: torch.device) -> Tensor:
+    batch = with_trailing_axis(np.stack(values).astype(space.dtype, copy=False), space)
+    return torch.as_tensor(batch, device=device)
+
+
+def _shown(value: Any) -> str:
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"

@@ -1,0 +1,116 @@
+"""Feature extractors of numbers that are no images: vectors, choices, bits."""
+
+import math
+from typing import Any, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.quick_module import QuickModule
+
+Choices: TypeAlias = spaces.Discrete | spaces.MultiDiscrete
+"""Spaces of one or several choices among a few."""
+
+
+class VectorFeatures(QuickModule):
+    """Arrays of numbers as they are, flattened to float32 vectors.
+
+    Args:
+        space: of arrays.
+    """
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.output_size = math.prod(space.shape or (1,))
+        self._flat = len(space.shape or (1,)) == 1
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """(B, *obs) to (B, output_size)."""
+        flat = observation if self._flat else observation.flatten(1)
+        return flat if flat.dtype == torch.float32 else flat.float()
+
+
+class OneHotFeatures(QuickModule):
+    """A Discrete observation as a one-hot vector.
+
+    Args:
+        space: of the choice.
+    """
+
+    def __init__(self, space: spaces.Discrete) -> None:
+        super().__init__()
+        self.output_size = int(space.n)
+        self._start = int(space.start)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """(B, 1) to (B, output_size)."""
+        return F.one_hot(observation[:, 0].long() - self._start, self.output_size).float()
+
+
+class Rows(QuickModule):
+    """The rows of a table that has one for each possible value of each choice, one choice after the other.
+
+    Args:
+        space: of the choices.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, space: Choices) -> None:
+        super().__init__()
+        counts = np.atleast_1d(space.n if isinstance(space, spaces.Discrete) else space.nvec).ravel()
+        before = np.cumsum(counts) - counts
+        offsets = before - np.atleast_1d(space.start).ravel()
+        self.choices, self.total = len(counts), int(counts.sum())
+        self.register_buffer("offsets", torch.as_tensor(offsets, dtype=torch.int64), persistent=False)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """(B, *obs) to (B, choices) int64."""
+        return observation.flatten(1).long() + self.offsets
+
+
+class MultiOneHotFeatures(QuickModule):
+    """A MultiDiscrete observation as one-hot vectors, side by side.
+
+    Args:
+        space: of the choices.
+    """
+
+    def __init__(self, space: spaces.MultiDiscrete) -> None:
+        super().__init__()
+        self.rows = Rows(space)
+        self.output_size = self.rows.total
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """(B, *obs) to (B, output_size)."""
+        rows = self.rows(observation)
+        return torch.zeros((len(rows), self.output_size), device=rows.device).scatter_(1, rows, 1.0)
+
+
+class EmbeddingFeatures(QuickModule):
+    """A learnt vector for each value of a Discrete observation, or of each choice of a MultiDiscrete one.
+
+    Args:
+        space: of the choices.
+        size: of the vector of one choice.
+
+    Raises:
+        ValueError: the space is neither Discrete nor MultiDiscrete.
+    """
+
+    def __init__(self, space: gym.Space[Any], size: int = 16) -> None:
+        super().__init__()
+        if not isinstance(space, Choices):
+            raise ValueError(f"{type(self).__name__}: the space must be Discrete or MultiDiscrete, got {space}")
+        self.rows = Rows(space)
+        self.table = nn.Embedding(self.rows.total, size)
+        self.output_size = self.rows.choices * size
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """(B, *obs) to (B, output_size)."""
+        vectors: Tensor = self.table(self.rows(observation))
+        return vectors.flatten(1)

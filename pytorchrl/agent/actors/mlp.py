@@ -1,0 +1,131 @@
+"""Fully connected layers, with what may stand between them: noise, dropout, normalisation."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.initialisation import Initialisation, orthogonal
+from pytorchrl.agent.actors.noisy_linear import linear_layer
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
+from pytorchrl.agent.actors.shared_generator import UsesGenerator
+
+Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
+
+_ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.silu, "gelu": F.gelu}
+
+
+class Dropout(UsesGenerator):
+    """Zeros in the place of some features, the others scaled up by as much; nothing in evaluation.
+
+    Args:
+        probability: of a zero.
+        generator: of the choice, on the device of the features; None for torch's default one.
+
+    Raises:
+        ValueError: the probability does not lie in [0, 1).
+    """
+
+    def __init__(self, probability: float, generator: torch.Generator | None = None) -> None:
+        super().__init__(generator)
+        if not 0 <= probability < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {probability}")
+        self.probability = probability
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, n) to (B, n)."""
+        if not self.training or not self.probability:
+            return features
+        kept = 1 - self.probability
+        return features * torch.empty_like(features).bernoulli_(kept, generator=self.generator).div_(kept)
+
+    def extra_repr(self) -> str:
+        """What torch shows of the layer."""
+        return f"probability={self.probability}"
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """torch's batch normalisation, by the statistics of a batch only where gradients are computed.
+
+    Without gradients (acting, which may have one row, and the values of target networks) as in evaluation: by the
+    running statistics, which are buffers and do not change.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, n) to (B, n)."""
+        if self.training and torch.is_grad_enabled():
+            return super().forward(features)
+        return F.batch_norm(features, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
+class MLP(QuickModule):
+    """Fully connected layers, each followed by dropout, normalisation and the activation.
+
+    That order is the one of Hiraoka et al., "Dropout Q-Functions" (arXiv 2110.02034).
+
+    Args:
+        input_size: features in.
+        hidden_sizes: features out of each layer; none makes the identity.
+        activation: what ends each layer.
+        initialisation: "orthogonal" with the activation's gain and no bias, or torch's "uniform" within 1/sqrt(inputs).
+        layer_norm: normalise the features of each row.
+        batch_norm: normalise each feature over the rows; see :class:`BatchNorm`.
+        dropout: probability of a feature to be zero in training.
+        noisy: draw noisy weights; see :class:`~pytorchrl.agent.actors.noisy_linear.NoisyLinear`.
+        generator: of dropout and noise, on the device of the network; None for torch's default one.
+
+    Raises:
+        ValueError: both normalisations are asked for, or the probability does not lie in [0, 1).
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_sizes: Sequence[int],
+        activation: Activation = "relu",
+        initialisation: Initialisation = "orthogonal",
+        *,
+        layer_norm: bool = False,
+        batch_norm: bool = False,
+        dropout: float = 0.0,
+        noisy: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if layer_norm and batch_norm:
+            raise ValueError("MLP: layer_norm and batch_norm exclude each other; choose one")
+        sizes = [input_size, *hidden_sizes]
+        self._layers = [
+            linear_layer(size, following, noisy=noisy, generator=generator)
+            for size, following in itertools.pairwise(sizes)
+        ]
+        self.layers = nn.ModuleList(self._layers)
+        norm = nn.LayerNorm if layer_norm else BatchNorm if batch_norm else None
+        self._norms: list[nn.Module] = [] if norm is None else [norm(size) for size in hidden_sizes]
+        self.norms = nn.ModuleList(self._norms)
+        self.dropout = Dropout(dropout, generator) if dropout else None
+        self.output_size = sizes[-1]
+        self._activation = _ACTIVATIONS[activation]
+        self._is_plain = not (layer_norm or batch_norm or dropout)
+        if initialisation == "orthogonal":
+            for layer in self._layers:
+                orthogonal(layer, 5 / 3 if activation == "tanh" else math.sqrt(2))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, input_size) to (B, output_size)."""
+        if self._is_plain:
+            for layer in self._layers:
+                features = self._activation(linear(layer, features))
+            return features
+        for position, layer in enumerate(self._layers):
+            features = linear(layer, features)
+            if self.dropout is not None:
+                features = self.dropout(features)
+            if self._norms:
+                features = self._norms[position](features)
+            features = self._activation(features)
+        return features

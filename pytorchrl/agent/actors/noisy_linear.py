@@ -1,0 +1,63 @@
+"""Linear layers whose weights are noisy: exploration that depends on the state, of a size that is learnt."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.shared_generator import UsesGenerator
+
+_INITIAL_NOISE = 0.5
+
+
+class NoisyLinear(UsesGenerator):
+    """A linear layer with factorised Gaussian noise.
+
+    Fortunato et al., "Noisy Networks for Exploration" (arXiv 1706.10295), equations 9 to 11. A forward pass draws one
+    sample, which all rows of the batch share; in evaluation there is no noise.
+
+    Args:
+        inputs: features in.
+        outputs: features out.
+        generator: of the noise, on the device of the layer; None for torch's default one.
+    """
+
+    def __init__(self, inputs: int, outputs: int, generator: torch.Generator | None = None) -> None:
+        super().__init__(generator)
+        self.in_features, self.out_features = inputs, outputs
+        bound, sigma = 1 / math.sqrt(inputs), _INITIAL_NOISE / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+        """Mean of the weights."""
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        """Mean of the bias."""
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), sigma))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, inputs) to (B, outputs)."""
+        mean = F.linear(features, self.weight, self.bias)
+        if not self.training:
+            return mean
+        noise_in, noise_out = torch.split(self._noise(), [self.in_features, self.out_features])
+        # The noise of a weight is a product, so that it can be applied before and after the multiplication: no matrix
+        # of noisy weights is made.
+        return mean + F.linear(features * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
+
+    def extra_repr(self) -> str:
+        """What torch shows of the layer."""
+        return f"in_features={self.in_features}, out_features={self.out_features}"
+
+    def _noise(self) -> Tensor:
+        """(inputs + outputs,): sgn(x) sqrt(|x|) of standard normal numbers x."""
+        weight = self.weight
+        size = self.in_features + self.out_features
+        drawn = torch.empty(size, dtype=weight.dtype, device=weight.device).normal_(generator=self.generator)
+        return drawn.sign() * drawn.abs().sqrt()
+
+
+def linear_layer(
+    inputs: int, outputs: int, *, noisy: bool = False, generator: torch.Generator | None = None
+) -> nn.Linear | NoisyLinear:
+    """A linear layer, with or without noise; ``generator`` draws the noise."""
+    return NoisyLinear(inputs, outputs, generator) if noisy else nn.Linear(inputs, outputs)

@@ -1,0 +1,173 @@
+"""The feature extractors that have names: what they make of each kind of observation."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+
+from pytorchrl.agent.actors.bodies import MLP, Body, described
+from pytorchrl.agent.actors.encoders import (
+    EmbeddingFeatures,
+    ImpalaCNN,
+    NatureCNN,
+    SmallCNN,
+    VectorFeatures,
+    features_of,
+    output_size_of,
+)
+
+IMAGE = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+CHOICES = spaces.MultiDiscrete([3, 2, 4], start=[1, 0, -1])
+
+
+def made(space: Any, extractor: Any) -> Any:
+    torch.manual_seed(0)
+    return features_of(space, "orthogonal", extractor)
+
+
+def test_the_impala_network_has_the_layers_of_its_paper() -> None:
+    features = made(IMAGE, "impala_cnn")
+    image = torch.randint(0, 256, (2, 4, 84, 84), dtype=torch.uint8)
+    out = image.float() / 255
+    modules = iter(features.convolutions)
+    for channels in (16, 32, 32):
+        convolution, _, *blocks = (next(modules) for _ in range(4))
+        assert convolution.weight.shape[0] == channels
+        out = F.max_pool2d(F.conv2d(out, convolution.weight, convolution.bias, padding=1), 3, 2, 1)
+        for block in blocks:
+            inside = F.conv2d(torch.relu(out), block.first.weight, block.first.bias, padding=1)
+            out = out + F.conv2d(torch.relu(inside), block.second.weight, block.second.bias, padding=1)
+    flat = torch.relu(out).flatten(1)
+    assert flat.shape == (2, 32 * 11 * 11)
+    torch.testing.assert_close(features(image), torch.relu(features.linear(flat)))
+    assert features.output_size == 256
+    features(image).sum().backward()
+    assert all(parameter.grad is not None for parameter in features.parameters())
+
+
+@pytest.mark.parametrize("extractor", ["small_cnn", "impala_cnn"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_, np.uint8])
+@pytest.mark.parametrize("shape", [(10, 10, 4), (4, 10, 10)])
+def test_images_of_ten_pixels_are_read_alike_in_every_dtype_and_layout(extractor: Any, dtype: Any, shape: Any) -> None:
+    reference = made(spaces.Box(0, 1, (4, 10, 10), np.float32), extractor)
+    image = torch.rand(3, 4, 10, 10, generator=torch.Generator().manual_seed(0)) < 0.3
+    features = made(spaces.Box(0, 1, shape, dtype), extractor)
+    laid_out = image if shape[0] == 4 else image.movedim(1, -1)
+    torch.testing.assert_close(features(laid_out.to(getattr(torch, np.dtype(dtype).name))), reference(image.float()))
+
+
+def test_bytes_are_scaled_by_their_bound() -> None:
+    full = made(spaces.Box(0, 255, (3, 8, 8), np.uint8), "small_cnn")
+    few = made(spaces.Box(0, 5, (3, 8, 8), np.uint8), "small_cnn")
+    image = torch.randint(0, 6, (2, 3, 8, 8), dtype=torch.uint8)
+    torch.testing.assert_close(few(image), full(image * 51))
+
+
+def test_several_choices_are_one_hot_side_by_side() -> None:
+    features = made(CHOICES, "mlp")
+    out = features(torch.tensor([[1, 1, -1], [3, 0, 2]]))
+    expected = [[1, 0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0, 0, 1]]
+    assert out.tolist() == expected
+    assert out.dtype == torch.float32
+    assert type(features) is type(made(CHOICES, "auto"))
+
+
+def test_choices_of_any_shape_are_one_hot() -> None:
+    features = made(spaces.MultiDiscrete([[2, 3], [2, 2]]), "auto")
+    assert features(torch.tensor([[[1, 2], [0, 1]]])).tolist() == [[0, 1, 0, 0, 1, 1, 0, 0, 1]]
+
+
+def test_a_choice_has_an_embedding() -> None:
+    features = made(spaces.Discrete(5, start=-2), "embedding")
+    observation = torch.tensor([[-2], [2]])
+    assert torch.equal(features(observation), features.table.weight[[0, 4]])
+    assert features.output_size == 16
+    features(observation).sum().backward()
+    assert features.table.weight.grad.any(dim=1).tolist() == [True, False, False, False, True]
+
+
+def test_each_of_several_choices_has_embeddings_of_its_own() -> None:
+    features = EmbeddingFeatures(CHOICES, size=2)
+    out = features(torch.tensor([[1, 1, -1], [3, 0, 2]]))
+    weight = features.table.weight
+    assert torch.equal(out, torch.stack([weight[[0, 4, 5]].flatten(), weight[[2, 3, 8]].flatten()]))
+
+
+def test_the_size_of_an_embedding_can_be_chosen() -> None:
+    body = Body(spaces.Discrete(5), (4,), "relu", "uniform", extractor=lambda space: EmbeddingFeatures(space, size=3))
+    assert body.features.output_size == 3
+    assert body(torch.zeros(2, 1, dtype=torch.int64)).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "expected"),
+    [
+        (spaces.Box(-1, 1, (), np.float64), torch.tensor([[0.5], [1.0]], dtype=torch.float64), [[0.5], [1.0]]),
+        (spaces.Discrete(9), torch.tensor([[7], [2]]), [[7.0], [2.0]]),
+        (CHOICES, torch.tensor([[1, 1, -1]]), [[1.0, 1.0, -1.0]]),
+        (spaces.MultiBinary((1, 2)), torch.tensor([[[1, 0]]], dtype=torch.int8), [[1.0, 0.0]]),
+        (spaces.Box(0, 255, (2, 2), np.uint8), torch.tensor([[[9, 8], [7, 6]]], dtype=torch.uint8), [[9.0, 8, 7, 6]]),
+    ],
+)
+def test_the_identity_gives_the_numbers_as_they_are(space: Any, observation: torch.Tensor, expected: Any) -> None:
+    out = made(space, "identity")(observation)
+    assert out.tolist() == expected
+    assert out.dtype == torch.float32
+
+
+def test_an_observation_without_shape_is_one_number() -> None:
+    body = Body(spaces.Box(-1, 1, (), np.float32), (4,), "relu", "uniform")
+    assert body(torch.zeros(3, 1)).shape == (3, 4)
+    assert described(spaces.Box(-1, 1, (), np.float32), "auto") == "vector of 1 number"
+
+
+@pytest.mark.parametrize(
+    ("extractor", "name"),
+    [
+        (NatureCNN, "nature_cnn"),
+        (SmallCNN, "small_cnn"),
+        (ImpalaCNN, "impala_cnn"),
+        (EmbeddingFeatures, "embedding"),
+        (VectorFeatures, "identity"),
+        (MLP, "mlp"),
+    ],
+)
+def test_a_class_of_ours_is_its_name(extractor: Any, name: Any) -> None:
+    space = spaces.Dict(view=IMAGE, gear=spaces.Discrete(5), speed=spaces.Box(-1, 1, (2,), np.float32))
+    by_class, by_name = made(space, extractor), made(space, name)
+    assert [type(part) for part in by_class.parts] == [type(part) for part in by_name.parts]
+    assert described(space, extractor) == described(space, name)
+
+
+def test_what_is_named_is_for_the_parts_it_suits() -> None:
+    space = spaces.Dict(view=IMAGE, gear=spaces.Discrete(5), speed=spaces.Box(-1, 1, (2,), np.float32))
+    assert described(space, "embedding") == (
+        "'view': NatureCNN of 84 x 84 pixels in 4 channels, 'gear': embedding of one of 5, 'speed': vector of 2 numbers"
+    )
+    assert "'view': ImpalaCNN of 84 x 84" in described(space, "impala_cnn")
+    assert "'gear': one of 5" in described(space, "impala_cnn")
+    assert "'gear': vector of 1 number" in described(space, "identity")
+    assert described(CHOICES, "auto") == "one of 3, 2, 4"
+    assert output_size_of(made(space, "embedding")) == 512 + 16 + 2
+
+
+@pytest.mark.parametrize(
+    ("space", "extractor", "message"),
+    [
+        (IMAGE, "embedding", "EmbeddingFeatures: the space must be Discrete or MultiDiscrete, got Box"),
+        (spaces.Discrete(3), "nature_cnn", "NatureCNN: images must be at least 36 pixels"),
+        (
+            spaces.Dict(a=IMAGE),
+            "embedding",
+            "'embedding' is for Discrete and MultiDiscrete observations, there are none",
+        ),
+        (spaces.Dict(a=spaces.Discrete(3)), "impala_cnn", "'impala_cnn' is for images, there are none"),
+        (spaces.Tuple([IMAGE]), "auto", "feature_extractor 'auto': an array or a dict of arrays is wanted"),
+    ],
+)
+def test_what_does_not_suit_a_space_is_refused(space: Any, extractor: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(space, extractor)

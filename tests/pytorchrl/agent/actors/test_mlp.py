@@ -1,0 +1,134 @@
+"""Fully connected layers with dropout, normalisation and noise compute what torch's own modules do."""
+
+import copy
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pytorchrl.agent.actors.bodies import MLP, Body
+from pytorchrl.agent.actors.mlp import BatchNorm, Dropout
+from pytorchrl.agent.actors.noisy_linear import NoisyLinear
+
+EXTRAS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "layer norm": {"layer_norm": True},
+    "batch norm": {"batch_norm": True},
+    "dropout": {"dropout": 0.3},
+    "noisy": {"noisy": True},
+    "all": {"layer_norm": True, "dropout": 0.3, "noisy": True},
+}
+
+
+def features(rows: int = 6) -> torch.Tensor:
+    return torch.randn(rows, 3, generator=torch.Generator().manual_seed(0))
+
+
+def made(seed: int = 0, **extras: Any) -> MLP:
+    torch.manual_seed(seed)
+    return MLP(3, (5, 4), generator=torch.Generator().manual_seed(seed), **extras)
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_equal_seeds_give_equal_features_and_every_parameter_learns(name: str) -> None:
+    one, two = made(**EXTRAS[name]), made(**EXTRAS[name])
+    out = one(features())
+    assert out.shape == (6, 4)
+    assert torch.equal(out, two(features()))
+    (out * torch.arange(24.0).view(6, 4)).sum().backward()
+    for parameter_name, parameter in one.named_parameters():
+        assert parameter.grad is not None, parameter_name
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_evaluation_is_without_chance_and_changes_nothing(name: str) -> None:
+    mlp = made(**EXTRAS[name])
+    mlp(features())
+    mlp.eval()
+    before = copy.deepcopy(mlp.state_dict())
+    out = mlp(features())
+    assert torch.equal(mlp(features()), out)
+    torch.testing.assert_close(torch.cat([mlp(row[None]) for row in features()]), out)
+    for key, value in mlp.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_all_of_it_is_saved(name: str) -> None:
+    one, two = made(0, **EXTRAS[name]), made(1, **EXTRAS[name])
+    one(features())
+    two.load_state_dict(one.state_dict())
+    assert torch.equal(one.eval()(features()), two.eval()(features()))
+
+
+def test_layers_are_normalised_before_their_activation() -> None:
+    mlp = made(layer_norm=True)
+    expected = features()
+    for layer in mlp.layers:
+        expected = torch.relu(F.layer_norm(layer(expected), (layer.out_features,)))  # type: ignore[arg-type]
+    torch.testing.assert_close(mlp(features()), expected)
+
+
+def test_batches_are_normalised_as_by_torch() -> None:
+    mlp, norms = made(batch_norm=True), [nn.BatchNorm1d(5), nn.BatchNorm1d(4)]
+    expected = features()
+    for layer, norm in zip(mlp.layers, norms, strict=True):
+        expected = torch.relu(norm(layer(expected)))
+    torch.testing.assert_close(mlp(features()), expected)
+    for ours, norm in zip(mlp.norms, norms, strict=True):
+        torch.testing.assert_close(ours.running_mean, norm.running_mean)
+        torch.testing.assert_close(ours.running_var, norm.running_var)
+    assert {"norms.0.running_mean", "norms.1.running_var"} <= set(dict(mlp.named_buffers()))
+
+
+def test_acting_in_training_uses_running_statistics_of_batch_norm() -> None:
+    norm = BatchNorm(3)
+    norm(features())
+    statistics = copy.deepcopy(norm.state_dict())
+    with torch.no_grad():
+        one = norm(features()[:1])
+    assert torch.equal(one, norm.eval()(features()[:1]))
+    for key, value in norm.state_dict().items():
+        assert torch.equal(value, statistics[key])
+
+
+def test_dropout_zeroes_a_share_and_scales_the_rest() -> None:
+    dropout = Dropout(0.25, torch.Generator().manual_seed(0))
+    out = dropout(torch.ones(200, 200))
+    assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
+    assert (out == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+
+
+def test_random_numbers_come_from_the_generator_alone() -> None:
+    mlp = made(dropout=0.5, noisy=True)
+    before = torch.get_rng_state()
+    mlp(features())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_dropout_draws_on_the_device_of_the_features() -> None:
+    mlp = made(dropout=0.5, batch_norm=True).to("meta")
+    assert mlp(features().to("meta")).shape == (6, 4)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="layer_norm and batch_norm exclude each other"):
+        MLP(3, (4,), layer_norm=True, batch_norm=True)
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1.0"):
+        MLP(3, (4,), dropout=1.0)
+
+
+def test_a_body_hands_everything_on() -> None:
+    space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    generator = torch.Generator()
+    body = Body(space, (4, 4), "relu", "uniform", 2, layer_norm=True, dropout=0.1, noisy=True, generator=generator)
+    assert body(features(), torch.ones(6, 2)).shape == (6, 4)
+    kinds = [type(module) for module in body.hidden.modules()]
+    assert kinds.count(NoisyLinear) == 2
+    assert kinds.count(nn.LayerNorm) == 2
+    assert kinds.count(Dropout) == 1
+    assert all(module.generator is generator for module in body.modules() if hasattr(module, "generator"))

@@ -1,0 +1,125 @@
+"""Noisy layers compute what Fortunato et al. write, with noise from the generator that they are given."""
+
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
+from pytorchrl.agent.actors.quick_module import linear
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_a_noisy_layer_computes_equations_9_to_11() -> None:
+    layer = NoisyLinear(3, 2, generator(5))
+    features = torch.randn(4, 3)
+    drawn = torch.empty(5).normal_(generator=generator(5))
+    scaled = drawn.sign() * drawn.abs().sqrt()
+    noise_in, noise_out = scaled[:3], scaled[3:]
+    weight = layer.weight + layer.weight_sigma * torch.outer(noise_out, noise_in)
+    bias = layer.bias + layer.bias_sigma * noise_out
+    torch.testing.assert_close(layer(features), features @ weight.T + bias)
+
+
+def test_noise_begins_as_the_paper_says() -> None:
+    layer = NoisyLinear(16, 500)
+    assert torch.all(layer.weight_sigma == 0.5 / 4)
+    assert torch.all(layer.bias_sigma == 0.5 / 4)
+    for mean in (layer.weight, layer.bias):
+        assert mean.abs().max() <= 1 / 4
+        assert mean.std().item() == pytest.approx(2 / 4 / math.sqrt(12), rel=0.1)
+
+
+def test_all_rows_of_a_batch_share_the_noise_and_each_pass_draws_another() -> None:
+    layer = NoisyLinear(3, 2, generator())
+    rows = torch.ones(4, 3)
+    first, second = layer(rows), layer(rows)
+    torch.testing.assert_close(first, first[:1].expand(4, 2))
+    assert not torch.allclose(first, second)
+
+
+def test_there_is_no_noise_in_evaluation_and_nothing_is_drawn() -> None:
+    drawing = generator()
+    layer = NoisyLinear(3, 2, drawing).eval()
+    before = drawing.get_state()
+    features = torch.randn(4, 3)
+    assert torch.equal(layer(features), F.linear(features, layer.weight, layer.bias))
+    assert torch.equal(drawing.get_state(), before)
+
+
+def test_gradients_reach_means_and_noise() -> None:
+    layer = NoisyLinear(3, 2, generator())
+    layer(torch.randn(4, 3)).sum().backward()
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.any(), name
+
+
+def test_equal_seeds_give_equal_noise_and_a_saved_generator_repeats_it() -> None:
+    drawing = generator(1)
+    layer = NoisyLinear(3, 2, drawing)
+    state, features = drawing.get_state(), torch.randn(4, 3)
+    first = layer(features)
+    drawing.set_state(state)
+    assert torch.equal(layer(features), first)
+
+
+def test_a_copy_draws_from_the_same_generator() -> None:
+    drawing = generator()
+    layer = MLP(3, (4, 2), noisy=True, dropout=0.5, generator=drawing)
+    copied = copy.deepcopy(layer)
+    assert [part.generator for part in copied.modules() if hasattr(part, "generator")] == [drawing] * 3
+    features = torch.randn(4, 3)
+    state = drawing.get_state()
+    expected = layer(features)
+    drawing.set_state(state)
+    assert torch.equal(copied(features), expected)
+    assert all(one is not two for one, two in zip(layer.parameters(), copied.parameters(), strict=True))
+
+
+def test_a_noisy_layer_can_be_pickled() -> None:
+    layer = NoisyLinear(3, 2, generator())
+    features = torch.randn(4, 3)
+    other = pickle.loads(pickle.dumps(layer))
+    assert torch.equal(other(features), layer(features))
+
+
+def test_a_layer_is_noisy_where_asked_for() -> None:
+    drawing = generator()
+    noisy = linear_layer(3, 2, noisy=True, generator=drawing)
+    assert isinstance(noisy, NoisyLinear)
+    assert noisy.generator is drawing
+    assert type(linear_layer(3, 2)) is nn.Linear
+
+
+def test_a_quick_call_keeps_the_noise() -> None:
+    layer, features = NoisyLinear(3, 2, generator(3)), torch.randn(4, 3)
+    assert torch.equal(linear(layer, features), NoisyLinear.forward(with_seed(layer, 3), features))
+
+
+def with_seed(layer: NoisyLinear, seed: int) -> NoisyLinear:
+    assert layer.generator is not None
+    layer.generator.manual_seed(seed)
+    return layer
+
+
+def test_the_mean_can_begin_orthogonal() -> None:
+    layer = NoisyLinear(4, 4)
+    orthogonal(layer, 2.0)
+    torch.testing.assert_close(layer.weight @ layer.weight.T, 4 * torch.eye(4))
+    assert not layer.bias.any()
+    assert layer.weight_sigma.all()
+
+
+def test_noise_is_drawn_on_the_device_of_the_layer() -> None:
+    layer = NoisyLinear(3, 2, generator()).to("meta")
+    assert layer(torch.empty(4, 3, device="meta")).device.type == "meta"

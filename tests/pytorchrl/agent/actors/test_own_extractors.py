@@ -1,0 +1,149 @@
+"""A feature extractor may be any module that a user writes, tried before it is trained."""
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.bodies import Body
+
+VECTOR = spaces.Box(-1, 1, (3,), np.float32)
+PARTS = spaces.Dict(speed=VECTOR, gear=spaces.Discrete(5, start=2), view=spaces.Box(0, 255, (4, 4), np.uint8))
+
+
+class MyEncoder(nn.Module):
+    """Says no size."""
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        assert space.shape is not None
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(space.shape)), 7), nn.Tanh())
+
+    def forward(self, observation: Tensor) -> Tensor:
+        features: Tensor = self.layers(observation.float())
+        return features
+
+
+class OfParts(nn.Module):
+    def __init__(self, space: spaces.Dict, width: int = 2) -> None:
+        super().__init__()
+        self.gear = nn.Embedding(int(space["gear"].n), width)  # type: ignore[attr-defined]
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        assert observation["gear"].shape[1:] == (1,)
+        assert observation["gear"].dtype == torch.int64
+        assert observation["view"].dtype == torch.uint8
+        gear: Tensor = self.gear(observation["gear"][:, 0] - 2)
+        return torch.cat([observation["speed"], gear], dim=1)
+
+
+def body_of(space: Any, extractor: Any) -> Body:
+    return Body(space, (8,), "relu", "uniform", extractor=extractor)
+
+
+def returning(make: Any) -> Any:
+    class Wrong(nn.Module):
+        def forward(self, observation: Tensor) -> Any:
+            return make(observation)
+
+    return lambda space: Wrong()
+
+
+def test_a_class_of_the_users_is_found_its_size() -> None:
+    body = body_of(VECTOR, MyEncoder)
+    assert body.features.output_size == 7
+    observation = torch.randn(4, 3)
+    torch.testing.assert_close(body(observation), torch.relu(body.hidden.layers[0](body.features(observation))))
+    body(observation).sum().backward()
+    assert all(parameter.grad is not None for parameter in body.features.parameters())
+
+
+def test_an_actor_trains_with_it_and_says_so() -> None:
+    envs = SimpleNamespace(observation_space=VECTOR, action_space=spaces.Discrete(2))
+    factory = prl.OnPolicyActor.create_factory(feature_extractor=MyEncoder)
+    actor = factory("cpu", envs)
+    actor.create_policy()
+    assert actor.policy(torch.randn(4, 3)).mode().shape == (4, 1)
+    assert "observations: MyEncoder" in repr(actor)
+    assert factory.config["hyper_parameters"]["feature_extractor"] == {"callable": "MyEncoder"}
+
+
+@pytest.mark.parametrize(
+    "extractor", [OfParts, functools.partial(OfParts, width=6), lambda space: OfParts(space, width=4)]
+)
+def test_it_gets_a_whole_dict_as_storages_keep_it(extractor: Any) -> None:
+    body = body_of(PARTS, extractor)
+    assert body.features.output_size in (5, 7, 9)
+    observation = {
+        "speed": torch.randn(3, 3),
+        "gear": torch.tensor([[2], [6], [3]]),
+        "view": torch.zeros(3, 4, 4, dtype=torch.uint8),
+    }
+    assert body(observation).shape == (3, 8)
+
+
+def test_layers_that_take_their_shape_from_the_first_batch_have_it() -> None:
+    body = body_of(VECTOR, lambda space: nn.LazyLinear(5))
+    assert body.features.weight.shape == (5, 3)
+
+
+def test_the_trial_leaves_no_trace() -> None:
+    class Counting(nn.Module):
+        def __init__(self, space: gym.Space[Any]) -> None:
+            super().__init__()
+            self.norm, self.drop = nn.BatchNorm1d(3), nn.Dropout()
+            self.drop.eval()
+
+        def forward(self, observation: Tensor) -> Tensor:
+            features: Tensor = self.drop(self.norm(observation))
+            return features
+
+    space = spaces.Box(-1, 1, (3,), np.float32, seed=3)
+    features = body_of(space, Counting).features
+    expected = spaces.Box(-1, 1, (3,), np.float32, seed=3).sample()
+    assert np.array_equal(space.sample(), expected)
+    assert features.norm.num_batches_tracked == 0
+    assert features.training
+    assert not features.drop.training
+
+
+@pytest.mark.parametrize(
+    ("extractor", "error", "message"),
+    [
+        (returning(lambda obs: [obs]), TypeError, r"feature_extractor <lambda> must return .*it returned a list"),
+        (returning(lambda obs: (obs, obs)), TypeError, "it returned a tuple of 2"),
+        (returning(lambda obs: obs.sum(1)), ValueError, r"it returned \(2,\) of torch.float32"),
+        (returning(lambda obs: obs[:1]), ValueError, r"it returned \(1, 3\) of torch.float32"),
+        (returning(lambda obs: obs[..., None]), ValueError, r"it returned \(2, 3, 1\)"),
+        (returning(lambda obs: obs.double()), ValueError, r"it returned \(2, 3\) of torch.float64"),
+        (lambda space: 3, TypeError, "feature_extractor <lambda> must make a torch.nn.Module .* got a int"),
+        (nn.Linear(3, 2), TypeError, r"is an instance of Linear; .* lambda space: Linear\(\.\.\.\)"),
+    ],
+)
+def test_what_it_may_not_return_is_named(extractor: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        body_of(VECTOR, extractor)
+
+
+def test_a_wrong_size_is_named() -> None:
+    class Lying(MyEncoder):
+        output_size = 8
+
+    with pytest.raises(ValueError, match=r"feature_extractor Lying says output_size = 8; .* it returned \(2, 7\)"):
+        body_of(VECTOR, Lying)
+
+
+def test_a_size_that_is_a_property_is_read() -> None:
+    class Sized(MyEncoder):
+        @property
+        def output_size(self) -> int:
+            return 7
+
+    assert body_of(VECTOR, Sized)(torch.zeros(2, 3)).shape == (2, 8)
