@@ -246,6 +246,22 @@ def test_whatever_is_done_to_a_file_an_error_names_it_or_numbers_are_read(format
     assert_same(open_dataset(path), some())
 
 
+def test_every_bit_that_flips_in_a_compressed_archive_is_named_or_numbers_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "some.npz"
+    rows = np.random.default_rng(0).integers(0, 9, 30)
+    np.savez_compressed(path, observations=rows[:, None], actions=rows, rewards=rows, terminals=rows == 5)
+    whole = path.read_bytes()
+    refused = 0
+    for place in range(0, len(whole), 3):
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        path.write_bytes(content)
+        said = what_is_said_of(path)
+        refused += said is not None
+        assert said is None or str(path) in said
+    assert refused > len(whole) // 9
+
+
 def what_is_said_of(path: Path) -> str | None:
     """The error that reading it ends with, if it does."""
     try:
