@@ -1,16 +1,13 @@
 """Whole episodes instead of single transitions, for actors with memory."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from storages.hyper_parameters import Count, UnitInterval, check_fields
-
-_RANGES: Mapping[str, Any] = {"longest": Count | None, "packed": bool, "whole": bool, "eta": UnitInterval}
+from storages.hyper_parameters import Count, UnitInterval
+from storages.setting import Setting
 
 
 @dataclass(frozen=True)
-class Episodes:
+class Episodes(Setting):
     """How batches of whole episodes are made: the sequential updates of Hausknecht and Stone (arXiv 1507.06527).
 
     Each episode is as likely as any other, or its priority says how likely. It is whole where its first step is stored
@@ -29,15 +26,7 @@ class Episodes:
         ValueError: a value is of a wrong type or outside its range.
     """
 
-    longest: int | None = None
+    longest: Count | None = None
     packed: bool = False
     whole: bool = True
-    eta: float = 0.9
-
-    def __post_init__(self) -> None:
-        check_fields(self, _RANGES)
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """Plain data from which it can be made again."""
-        return {"name": type(self).__name__, "hyper_parameters": asdict(self)}
+    eta: UnitInterval = 0.9

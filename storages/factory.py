@@ -2,32 +2,42 @@
 
 Every part that a user composes is a :class:`Component`. ``SomeClass.create_factory(...)`` checks the hyper-parameters
 where the user wrote them and returns a :class:`Factory`, which makes the part once what it needs exists (a device, an
-actor, environments). A hyper-parameter is declared in one place, the signature of ``__init__``: its name, its range
-and its default are read from there. A class that extends another and passes ``**kwargs`` on to its ``__init__`` has the
-other's hyper-parameters too, and declares only those that it adds, or gives another default.
+actor, environments).
 """
 
 import difflib
 import inspect
-import re
-import typing
+import types
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, dataclass_transform
 
-from storages.episodes import Episodes
-from storages.hyper_parameters import MisfitError, conform
+from storages.annotations import MisfitError, conform
+from storages.declared import defaults_of, fields_of, hyper_parameters_of
 from storages.other_names import OtherNames, hint_for
-from storages.schedule import Schedule
-from storages.sequences import Sequences
+from storages.setting import Configured, text_of
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+P = ParamSpec("P")
 
 
 class Component:
-    """What can be composed: a class whose hyper-parameters are bound before it can be made."""
+    """A part that can be composed: a class whose hyper-parameters are bound before it is made.
+
+    A class declares the hyper-parameters that it adds in one place, in one of two ways:
+
+    - As attributes, annotated and with a default: ``lr: NonNegativeOrSchedule = 1e-3``. Names that begin with an
+      underscore, annotations without a value and a ``ClassVar`` are none. The factory sets them on the object before
+      ``__init__`` runs, which takes the ``context`` alone. Subclasses have them too, and may give another default.
+    - In the signature of ``__init__``, which takes the context first. A subclass whose ``__init__`` passes ``**kwargs``
+      on has those of the class that it extends, too. Attributes of a class whose own ``__init__`` names
+      hyper-parameters add none.
+
+    A subclass of a class of the second way may use the first.
+    """
 
     context: ClassVar[tuple[str, ...]] = ()
-    """Parameters of ``__init__`` that the caller of the factory supplies, in order; the others are hyper-parameters."""
+    """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are no hyper-parameters."""
     unchangeable: ClassVar[frozenset[str]] = frozenset()
     """Hyper-parameters that :meth:`_update_parameter` refuses, because what was made from them cannot follow."""
 
@@ -35,16 +45,22 @@ class Component:
     """What other libraries call hyper-parameters, for the error that refuses such a name."""
 
     @classmethod
-    def create_factory(cls, *args: Any, **kwargs: Any) -> "Factory[Self]":
-        """Bind hyper-parameters; the class says which there are.
+    def create_factory(cls: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Factory[T]":
+        """Bind the hyper-parameters, and return a factory that makes the part.
 
         Raises:
             TypeError: a hyper-parameter is missing, or unknown (the message names the nearest one).
             ValueError: a value is of a wrong type or outside its range.
         """
-        hyper_parameters = _bind(cls, args, kwargs)
-        cls.check_hyper_parameters(_defaults_of(cls) | hyper_parameters)
-        return Factory(cls, hyper_parameters)
+        return make_factory(cls, args, kwargs)  # type: ignore[arg-type]
+
+    @classmethod
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Refuse arguments of ``create_factory`` as they were given, where their annotation's message is no help.
+
+        Raises:
+            ValueError: the message names the value and the way out.
+        """
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -68,7 +84,40 @@ class Component:
         setattr(self, name, _conform_named(type(self), name, value, declared[name]))
 
 
-class Factory(Generic[T_co]):
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class FieldComponent(Component):
+    """A component all of whose hyper-parameters are annotated attributes, so that type checkers know them.
+
+    They take each annotation in the body of a subclass for a hyper-parameter, unless it is a ``ClassVar``; other
+    attributes are annotated where ``__init__`` sets them. Type checkers do not see the hyper-parameters of a subclass
+    that defines ``__init__``.
+    """
+
+
+if not TYPE_CHECKING:
+
+    class _CreateFactory(classmethod):
+        """A class method that shows the hyper-parameters of the class that it is called on."""
+
+        def __get__(self, instance, owner=None):
+            def create_factory(cls, /, *args, **kwargs):
+                return self.__func__(cls, *args, **kwargs)
+
+            owner = type(instance) if owner is None else owner
+            create_factory.__module__, create_factory.__qualname__ = (
+                owner.__module__,
+                f"{owner.__name__}.create_factory",
+            )
+            create_factory.__doc__ = f"{inspect.getdoc(self.__func__)}\n\n{owner.__name__}: {inspect.getdoc(owner)}"
+            cls = inspect.Parameter("cls", inspect.Parameter.POSITIONAL_ONLY)
+            parameters = (cls, *hyper_parameters_of(owner).values())
+            create_factory.__signature__ = inspect.Signature(parameters, return_annotation=Factory[owner])
+            return types.MethodType(create_factory, owner)
+
+    Component.create_factory = _CreateFactory(vars(Component)["create_factory"].__func__)
+
+
+class Factory(Configured, Generic[T_co]):
     """A callable, picklable and comparable pair of a class and its hyper-parameters."""
 
     def __init__(self, cls: type[T_co], hyper_parameters: Mapping[str, Any]) -> None:
@@ -77,7 +126,15 @@ class Factory(Generic[T_co]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> T_co:
         """Make the part; the arguments are what the class names as its ``context``."""
-        return self._cls(*args, **kwargs, **self._hyper_parameters)
+        fields = fields_of(self._cls)
+        if not fields:
+            return self._cls(*args, **kwargs, **self._hyper_parameters)
+        made = self._cls.__new__(self._cls)
+        # Not by setattr, which torch's modules extend, and which needs their __init__ to have run.
+        vars(made).update({name: self._hyper_parameters[name] for name in fields})
+        others = {name: value for name, value in self._hyper_parameters.items() if name not in fields}
+        made.__init__(*args, **kwargs, **others)  # type: ignore[misc]
+        return made
 
     @property
     def cls(self) -> type[T_co]:
@@ -94,11 +151,6 @@ class Factory(Generic[T_co]):
         """All of them, those left at their defaults included."""
         return dict(self._hyper_parameters)
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """Plain data (what JSON holds) that says what this is: logged with every run, kept in every checkpoint."""
-        return {"name": self.name, "hyper_parameters": {k: plain(v) for k, v in self._hyper_parameters.items()}}
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Factory):
             return NotImplemented
@@ -108,66 +160,18 @@ class Factory(Generic[T_co]):
         return hash((self._cls, tuple(self._hyper_parameters)))
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={_text(value)}" for name, value in self._hyper_parameters.items())
+        arguments = ", ".join(f"{name}={text_of(value)}" for name, value in self._hyper_parameters.items())
         return f"{self.name}.create_factory({arguments})"
 
 
-def plain(value: Any) -> Any:
-    """A hyper-parameter as JSON holds it; what has no plain form (a function) is there by its name, for people."""
-    if isinstance(value, Factory | Schedule | Sequences | Episodes):
-        return dict(value.config)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return {"callable": _text(value)}
+def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Factory[Any]:
+    """The factory that ``cls.create_factory(*args, **kwargs)`` returns, for a class that is known at run time alone."""
+    hyper_parameters = _bind(cls, args, kwargs)
+    cls.check_hyper_parameters(defaults_of(cls) | hyper_parameters)
+    return Factory(cls, hyper_parameters)
 
 
-def hyper_parameters_of(cls: type[Component]) -> dict[str, inspect.Parameter]:
-    """The hyper-parameters of a class, by name, annotations resolved.
-
-    They are those that its ``__init__`` declares and, where that takes ``**kwargs``, those of the class it extends.
-    """
-    return _hyper_parameters_of(cls, _with_own_init(cls))
-
-
-def _hyper_parameters_of(cls: type[Component], classes: list[type]) -> dict[str, inspect.Parameter]:
-    """Of the first of some classes, each of which extends the next, in the context of ``cls``."""
-    first, *extended = classes
-    parameters = inspect.signature(first.__init__).parameters  # type: ignore[misc]
-    hints = typing.get_type_hints(first.__init__, include_extras=True)  # type: ignore[misc]
-    kinds = {parameter.kind for parameter in parameters.values()}
-    own = {
-        name: parameter.replace(annotation=hints.get(name, Any))
-        for name, parameter in list(parameters.items())[1:]
-        if name not in cls.context and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    }
-    if inspect.Parameter.VAR_KEYWORD not in kinds or not extended:
-        return own
-    others = {name: other for name, other in _hyper_parameters_of(cls, extended).items() if name not in own}
-    if inspect.Parameter.VAR_POSITIONAL in kinds and all(p.kind is p.KEYWORD_ONLY for p in own.values()):
-        return others | own
-    return own | {name: other.replace(kind=other.KEYWORD_ONLY) for name, other in others.items()}
-
-
-def _with_own_init(cls: type[Component]) -> list[type]:
-    return [each for each in cls.__mro__ if "__init__" in vars(each) and each is not object]
-
-
-def _defaults_of(cls: type[Component]) -> dict[str, Any]:
-    """The defaults of all hyper-parameters of the classes that one extends."""
-    classes = _with_own_init(cls)
-    return {
-        name: parameter.default
-        for position in reversed(range(len(classes)))
-        for name, parameter in _hyper_parameters_of(cls, classes[position:]).items()
-        if parameter.default is not parameter.empty
-    }
-
-
-def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     declared = hyper_parameters_of(cls)
     for name in kwargs:
         if name not in declared:
@@ -177,6 +181,7 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: dict[str, Any]) -
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__name__}{signature_text(declared)}") from None
+    cls.check_arguments(bound.arguments)
     bound.apply_defaults()
     return {name: _conform_named(cls, name, value, declared[name]) for name, value in bound.arguments.items()}
 
@@ -198,12 +203,5 @@ def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> st
 
 def signature_text(declared: Mapping[str, inspect.Parameter]) -> str:
     """``(size, n_step=1)``: names and defaults, without the annotations."""
-    shown = (n if p.default is p.empty else f"{n}={_text(p.default)}" for n, p in declared.items())
+    shown = (n if p.default is p.empty else f"{n}={text_of(p.default)}" for n, p in declared.items())
     return f"({', '.join(shown)})"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, type) or (isinstance(value, Callable) and hasattr(value, "__name__")):  # type: ignore[arg-type]
-        return str(value.__name__)
-    # The same in every process.
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,42 +1,26 @@
-"""What a hyper-parameter may be, written in the signature that declares it and checked when a factory is made.
+"""What a hyper-parameter may be: annotations that are written where it is declared.
 
-A range is part of the annotation: ``alpha: Annotated[float, Within(0, 1)]``. :func:`conform` holds a value against
-such an annotation and returns it in the annotation's own type (an int becomes a float, a list a tuple, a path the text
-that a configuration holds), so that two factories made from equal values are equal, whether the values came from a
-script or from a configuration file.
+They are checked when a factory is made, by :func:`storages.annotations.conform`.
 """
 
-import collections.abc
-import numbers
-import pathlib
-import types
-import typing
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Literal
 
-import numpy as np
-
+from storages.annotations import MisfitError, Within, conform
 from storages.schedule import Schedule
 
-
-@dataclass(frozen=True)
-class Within:
-    """A closed interval, or one without its ends where ``open`` says so; infinite bounds are no bounds."""
-
-    low: float
-    high: float = float("inf")
-    open: bool = False
-
-    def admits(self, number: float) -> bool:
-        """Whether the number lies inside; NaN lies nowhere."""
-        return self.low < number < self.high if self.open else self.low <= number <= self.high
-
-    def __str__(self) -> str:
-        if self.high == float("inf"):
-            return f"must be greater than {self.low:g}" if self.open else f"must be at least {self.low:g}"
-        left, right = "()" if self.open else "[]"
-        return f"must lie in {left}{self.low:g}, {self.high:g}{right}"
-
+__all__ = [
+    "Count",
+    "CountOrZero",
+    "InitialError",
+    "MisfitError",
+    "NonNegative",
+    "NonNegativeOrSchedule",
+    "Positive",
+    "UnitInterval",
+    "UnitIntervalOrSchedule",
+    "Within",
+    "conform",
+]
 
 Count = Annotated[int, Within(1)]
 """A whole number from 1."""
@@ -54,97 +38,3 @@ UnitIntervalOrSchedule = Annotated[float | Schedule, Within(0, 1)]
 """A number from 0 to 1, or one that changes over a run."""
 InitialError = Annotated[float, Within(0, open=True)] | Literal["largest", "first"]
 """The error of a transition that no update has met yet."""
-
-
-class MisfitError(ValueError):
-    """A value that its annotation does not admit; the text says what it must be."""
-
-
-def conform(value: Any, annotation: Any) -> Any:
-    """The value in the annotation's type.
-
-    Raises:
-        MisfitError: the value is of another type, or outside the range; the message continues "<name> ...".
-    """
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Annotated:
-        return _conform_to_range(value, arguments[0], arguments[1:])
-    if annotation is Any or isinstance(annotation, typing.TypeVar):
-        return value
-    if origin in (Union, types.UnionType):
-        return _conform_to_one(value, arguments)
-    if origin is Literal:
-        if value not in arguments:
-            raise MisfitError(f"must be one of {', '.join(map(repr, arguments))}, got {value!r}")
-        return value
-    if origin is tuple or origin is collections.abc.Sequence:
-        return _conform_to_sequence(value, arguments)
-    if annotation is pathlib.Path and isinstance(value, pathlib.PurePath):
-        return str(value)
-    if annotation is None or annotation is type(None):
-        if value is not None:
-            raise MisfitError(f"must be None, got {value!r}")
-        return None
-    if origin is collections.abc.Callable:
-        if not callable(value):
-            raise MisfitError(f"must be callable, got {value!r}")
-        return value
-    return _conform_to_class(value, origin or annotation)
-
-
-def check_fields(instance: object, annotations: collections.abc.Mapping[str, Any]) -> None:
-    """Hold the fields of a value object against their annotations.
-
-    Raises:
-        ValueError: one does not fit.
-    """
-    for name, annotation in annotations.items():
-        try:
-            conform(getattr(instance, name), annotation)
-        except MisfitError as misfit:
-            raise ValueError(f"{type(instance).__name__}: {name} {misfit}") from None
-
-
-def _conform_to_range(value: Any, annotation: Any, ranges: tuple[Any, ...]) -> Any:
-    value = conform(value, annotation)
-    reached = value.extremes if isinstance(value, Schedule) else (value,)
-    for limit in ranges:
-        for number in reached:
-            if isinstance(limit, Within) and isinstance(number, numbers.Real) and not limit.admits(float(number)):
-                raise MisfitError(f"{limit}, got {value!r}")
-    return value
-
-
-def _conform_to_one(value: Any, options: tuple[Any, ...]) -> Any:
-    reasons = []
-    # An exact class first: of float | int, an int stays an int.
-    for option in sorted(options, key=lambda option: type(value) is not option):
-        try:
-            return conform(value, option)
-        except MisfitError as misfit:
-            if option is not type(None):
-                reasons.append(str(misfit).removesuffix(f", got {value!r}"))
-    raise MisfitError(f"{', or '.join(dict.fromkeys(reasons))}, got {value!r}")
-
-
-def _conform_to_sequence(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if isinstance(value, str) or not isinstance(value, collections.abc.Sequence):
-        raise MisfitError(f"must be a sequence, got {value!r}")
-    kind = arguments[0] if arguments else Any
-    try:
-        return tuple(conform(item, kind) for item in value)
-    except MisfitError as misfit:
-        raise MisfitError(f"holds a value that {misfit}") from None
-
-
-def _conform_to_class(value: Any, kind: type) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if kind is int and isinstance(value, bool):
-        raise MisfitError(f"must be an int, got {value!r}")
-    if not isinstance(value, kind):
-        article = "an" if kind.__name__[0] in "aeiouAEIOU" else "a"
-        raise MisfitError(f"must be {article} {kind.__name__}, got {value!r}")
-    return value

@@ -4,14 +4,13 @@ A schedule stands wherever a hyper-parameter says so. It holds no state: its val
 come, so a resumed run needs nothing but its step counter.
 """
 
-import numbers
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from storages.setting import Setting
 
 
-class Schedule(ABC):
+class Schedule(Setting):
     """A number as a function of how far the run has come."""
 
     @abstractmethod
@@ -22,11 +21,6 @@ class Schedule(ABC):
     @abstractmethod
     def extremes(self) -> tuple[float, ...]:
         """The smallest and the largest value it ever takes, to be held against a hyper-parameter's range."""
-
-    @property
-    @abstractmethod
-    def config(self) -> Mapping[str, Any]:
-        """Plain data from which it can be made again."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +38,7 @@ class LinearSchedule(Schedule):
     fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("initial", "final", "fraction"):
-            if not isinstance(getattr(self, name), numbers.Real):
-                raise ValueError(f"LinearSchedule: {name} must be a number, got {getattr(self, name)!r}")
+        super().__post_init__()
         if not 0 < self.fraction <= 1:
             raise ValueError(f"LinearSchedule: fraction must lie in (0, 1], got {self.fraction!r}")
 
@@ -59,11 +51,6 @@ class LinearSchedule(Schedule):
     def extremes(self) -> tuple[float, ...]:
         """Both ends of the line."""
         return (self.initial, self.final)
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """Plain data from which it can be made again."""
-        return {"name": type(self).__name__, "hyper_parameters": asdict(self)}
 
 
 def value_at(value: float | Schedule, steps: int, target_steps: int) -> float:

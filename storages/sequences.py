@@ -1,22 +1,13 @@
 """Sequences of steps instead of single transitions, for actors with memory."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from storages.hyper_parameters import Count, CountOrZero, UnitInterval, check_fields
-
-_RANGES: Mapping[str, Any] = {
-    "length": Count,
-    "burn_in": CountOrZero,
-    "overlap": CountOrZero | None,
-    "across_episodes": bool,
-    "eta": UnitInterval,
-}
+from storages.hyper_parameters import Count, CountOrZero, UnitInterval
+from storages.setting import Setting
 
 
 @dataclass(frozen=True)
-class Sequences:
+class Sequences(Setting):
     """How batches of sequences are made: Kapturowski et al., "Recurrent Experience Replay" (R2D2, ICLR 2019).
 
     Args:
@@ -31,14 +22,14 @@ class Sequences:
         ValueError: a value is of a wrong type or outside its range, or the overlap is as long as a sequence.
     """
 
-    length: int
-    burn_in: int = 0
-    overlap: int | None = None
+    length: Count
+    burn_in: CountOrZero = 0
+    overlap: CountOrZero | None = None
     across_episodes: bool = False
-    eta: float = 0.9
+    eta: UnitInterval = 0.9
 
     def __post_init__(self) -> None:
-        check_fields(self, _RANGES)
+        super().__post_init__()
         if self.overlap is not None and self.overlap >= self.length:
             raise ValueError(f"Sequences: overlap must be less than length={self.length}, got {self.overlap}")
 
@@ -46,8 +37,3 @@ class Sequences:
     def stride(self) -> int:
         """Steps from where a sequence may begin to where the next may."""
         return 1 if self.overlap is None else self.length - self.overlap
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """Plain data from which it can be made again."""
-        return {"name": type(self).__name__, "hyper_parameters": asdict(self)}

@@ -1,8 +1,8 @@
 """The storage contract: what collectors, learners and checkpoints may ask of any storage."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -11,11 +11,14 @@ from storages.core.fields import Path, as_array, leaves, nest, text
 from storages.core.inlet import Slice
 from storages.core.ring import Ring
 from storages.core.transfer import to_batch
-from storages.factory import Component
+from storages.factory import Component, Factory
 from storages.hyper_parameters import Count, MisfitError, UnitInterval, conform
 from storages.other_names import STORAGE_NAMES
 from storages.schedule import Schedule, value_at
 from storages.transition import Array, Batch, Leaf, Sample
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Environments(Protocol):
@@ -83,6 +86,15 @@ class Storage(Component, ABC):
     """Fields that are computed of what is stored; samples must not have them."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
     """What a state that can be loaded has at least."""
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def create_factory(
+            cls: Callable[Concatenate[Any, Any, Any, Any, P], T], *args: P.args, **kwargs: P.kwargs
+        ) -> Factory[T]:
+            """Take the hyper-parameters alone, without the four parameters of the context."""
+            raise NotImplementedError
 
     def __init__(
         self,

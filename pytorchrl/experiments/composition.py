@@ -17,10 +17,8 @@ from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.scheme import CompositionError, Scheme
-from storages.episodes import Episodes
-from storages.factory import Component, Factory
-from storages.schedule import Schedule
-from storages.sequences import Sequences
+from storages.factory import Component, Factory, make_factory
+from storages.setting import Setting
 
 COMPOSITION = ("algorithm", "actor", "storage", "train_envs", "test_envs", "device", "seed")
 """What of a configuration makes the composition."""
@@ -140,12 +138,12 @@ _WAY_OUT = "make the scheme in a script and pass it: Learner.resume(log_dir, sch
 def _refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
     """Refuse a class that only a script defines, although one of the toolkit's may have its name."""
     for name in config.get("own_classes", ()):
-        if not any(cls.__name__ == name and not is_ours(cls) for cls in _subclasses(Component)):
+        if not any(cls.__name__ == name and not is_ours(cls) for cls in _composable()):
             raise CompositionError(f"the run was composed with the class {name} of a script; {way_out}")
 
 
 def _made(config: Any) -> Any:
-    """What a part of a configuration describes: a factory, a schedule, or plain data as it is."""
+    """What a part of a configuration describes: a factory, a setting, or plain data as it is."""
     if isinstance(config, list):
         return [_made(item) for item in config]
     if not isinstance(config, Mapping):
@@ -157,20 +155,18 @@ def _made(config: Any) -> Any:
     hyper_parameters = {name: _made(value) for name, value in config["hyper_parameters"].items()}
     cls = class_named(config["name"])
     if issubclass(cls, Component):
-        factory: Factory[Any] = cls.create_factory(**hyper_parameters)
-        return factory
+        return make_factory(cls, (), hyper_parameters)
     return cls(**hyper_parameters)
 
 
 def class_named(name: str) -> type:
-    """The component or schedule of that name, of those that are imported.
+    """The component or setting of that name, of those that are imported.
 
     Raises:
         CompositionError: there is none, or more than one.
     """
     # By identity: a module path to a class gives the same class.
-    known = {Sequences, Episodes, *_subclasses(Component), *_subclasses(Schedule)}
-    candidates = {cls for cls in known if cls.__name__ == name}
+    candidates = {cls for cls in _composable() if cls.__name__ == name}
     if len(candidates) != 1:
         reason = "is defined more than once" if candidates else "is not defined"
         raise CompositionError(f"the run was composed with the class {name}, which {reason} here; {_WAY_OUT}")
@@ -180,6 +176,11 @@ def class_named(name: str) -> type:
 def is_ours(cls: type) -> bool:
     """Whether a class is one of the toolkit's, which every process has that resumes a run."""
     return cls.__module__.partition(".")[0] in ("pytorchrl", "storages")
+
+
+def _composable() -> Iterator[type]:
+    yield from _subclasses(Component)
+    yield from _subclasses(Setting)
 
 
 def _subclasses(cls: type) -> Iterator[type]:

@@ -13,7 +13,8 @@ import gymnasium as gym
 from pytorchrl.agent.envs.other_packages import PACKAGES
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.composition import WRITE_FILES, is_ours
-from storages.factory import Factory, plain
+from storages.factory import Factory
+from storages.setting import Configured, plain
 
 
 def resume_command(folder: Path) -> str:
@@ -47,27 +48,32 @@ def parts_of_the_script(factories: Iterable[Factory[Any]]) -> Iterator[str]:
 
 
 def classes_of_the_script(factories: Iterable[Factory[Any]]) -> list[str]:
-    """Names of the factories' classes that are not the toolkit's."""
-    return sorted({factory.name for factory in factories if not is_ours(factory.cls)})
+    """Names of the classes, of factories and of their hyper-parameters, that are not the toolkit's."""
+    parts = (part for factory in factories for part in _parts_of(factory))
+    return sorted({part.cls.__name__ for part in parts if isinstance(part, Configured) and not is_ours(part.cls)})
 
 
-def _of_the_script(value: Any) -> Iterator[str]:
-    if isinstance(value, Factory):
-        if not is_ours(value.cls):
-            yield value.name
+def _of_the_script(factory: Factory[Any]) -> Iterator[str]:
+    for part in _parts_of(factory):
+        if isinstance(part, Configured):
+            if not is_ours(part.cls):
+                yield part.cls.__name__
+        elif isinstance(described := plain(part), Mapping):
+            yield str(described["callable"]).replace("<lambda>", "a lambda")
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    """Factories, settings and plain values: the value itself and all that it holds."""
+    if isinstance(value, Configured):
+        yield value
         value = value.hyper_parameters
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _of_the_script(item)
-        return
-    described = plain(value)
-    if isinstance(described, Mapping):
-        if "callable" in described:
-            yield str(described["callable"]).replace("<lambda>", "a lambda")
-        elif not is_ours(type(value)):
-            yield type(value).__name__
+            yield from _parts_of(item)
+    else:
+        yield value
 
 
 def _is_registered_by_the_script(env_id: str) -> bool:

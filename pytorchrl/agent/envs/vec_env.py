@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -18,7 +18,7 @@ from pytorchrl.agent.envs.making import check_id, check_wrapper, make_env
 from pytorchrl.agent.envs.replayable import Replayable
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from pytorchrl.agent.envs.worker_signals import worker_signals
-from storages.factory import Component, Factory
+from storages.factory import Component
 from storages.hyper_parameters import Count
 
 
@@ -134,20 +134,15 @@ class VecEnv(Component):
         self._histories = Histories(self._envs, type(self).__name__, replay_on_resume)
 
     @classmethod
-    def create_factory(cls, *args: Any, **kwargs: Any) -> Factory[Self]:
-        """Bind hyper-parameters; see :meth:`storages.factory.Component.create_factory`.
-
-        Raises:
-            ValueError: ``env`` is an environment, and not what makes one.
-        """
-        env = args[0] if args else kwargs.get("env")
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Refuse an environment in place of a function that makes one."""
+        env = arguments.get("env")
         if isinstance(env, gym.Env):
             raise ValueError(
                 f"{cls.__name__}: env is an instance, {env}; each copy has to be a new one: pass the class, "
                 f"{type(env).__name__}, and its arguments as env_kwargs, or a function that makes one, "
                 f"lambda: {type(env).__name__}(...)"
             )
-        return super().create_factory(*args, **kwargs)
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:

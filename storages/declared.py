@@ -1,0 +1,125 @@
+"""The hyper-parameters that a component's class declares: as attributes, or in the signature of ``__init__``."""
+
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from inspect import Parameter
+from typing import Any
+
+Parameters = dict[str, Parameter]
+_NOT_NAMED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+def hyper_parameters_of(cls: type[Any]) -> Parameters:
+    """The hyper-parameters of a class by name, annotations resolved, those of its ``__init__`` before its fields."""
+    return _hyper_parameters_of(cls, _component_classes(cls))
+
+
+def fields_of(cls: type[Any]) -> Parameters:
+    """Those hyper-parameters that are annotated attributes and that no ``__init__`` takes."""
+    return _fields_of(cls, _component_classes(cls))
+
+
+def defaults_of(cls: type[Any]) -> dict[str, Any]:
+    """The defaults of all hyper-parameters of a class and of those that it extends."""
+    classes = _component_classes(cls)
+    return {
+        name: parameter.default
+        for position in reversed(range(len(classes)))
+        for name, parameter in _hyper_parameters_of(cls, classes[position:]).items()
+        if parameter.default is not Parameter.empty
+    }
+
+
+def _hyper_parameters_of(cls: type[Any], classes: list[type[Any]]) -> Parameters:
+    return _parameters_of_init(cls, classes) | _fields_of(cls, classes)
+
+
+def _component_classes(cls: type[Any]) -> list[type[Any]]:
+    # The attributes of other base classes, such as torch's modules, are no hyper-parameters.
+    return [each for each in cls.__mro__ if hasattr(each, "context")]
+
+
+def _fields_of(cls: type[Any], classes: list[type[Any]]) -> Parameters:
+    found: Parameters = {}
+    for each in reversed(classes):
+        annotations = inspect.get_annotations(each)
+        adds_fields = not _own_parameters(cls, each)
+        for name, value in vars(each).items():
+            annotation = annotations.get(name)
+            if annotation is None or name.startswith("_") or _is_class_variable(annotation):
+                if name in found and (annotation is not None or hasattr(value, "__get__")):
+                    # A method, a property or a ClassVar in its place fixes the value.
+                    del found[name]
+                elif name in found:
+                    found[name] = found[name].replace(default=value)
+            elif adds_fields or name in found:
+                resolved = _resolved(each, annotation)
+                found[name] = Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=resolved)
+    taken = {name for each in classes for name in _own_parameters(cls, each)}
+    return {name: field for name, field in found.items() if name not in taken}
+
+
+def _parameters_of_init(cls: type[Any], classes: list[type[Any]]) -> Parameters:
+    """Of the first of some classes, each of which extends the next, in the context of ``cls``."""
+    if not classes:
+        return {}
+    first, *extended = classes
+    if "__init__" not in vars(first):
+        return _with_other_defaults(first, _parameters_of_init(cls, extended))
+    own = _own_parameters(cls, first)
+    kinds = {parameter.kind for parameter in _signature_of(first).values()}
+    if Parameter.VAR_KEYWORD not in kinds:
+        return own
+    inherited = _parameters_of_init(cls, extended)
+    others = {name: other for name, other in inherited.items() if name not in own}
+    if Parameter.VAR_POSITIONAL in kinds and all(p.kind is p.KEYWORD_ONLY for p in own.values()):
+        return others | own
+    return own | {name: other.replace(kind=other.KEYWORD_ONLY) for name, other in others.items()}
+
+
+def _with_other_defaults(cls: type[Any], parameters: Parameters) -> Parameters:
+    """Parameters of the ``__init__`` of a class that ``cls`` extends, with the defaults that its attributes give."""
+    changed, annotations = dict(parameters), inspect.get_annotations(cls)
+    for name in parameters.keys() & annotations.keys() & vars(cls).keys():
+        annotation = _resolved(cls, annotations[name])
+        changed[name] = parameters[name].replace(default=vars(cls)[name], annotation=annotation)
+    # None without a default may follow one that has got one, unless it has to be named.
+    has_default, keyword_only = False, False
+    for name, parameter in changed.items():
+        keyword_only = keyword_only or (has_default and parameter.default is Parameter.empty)
+        has_default = has_default or parameter.default is not Parameter.empty
+        if keyword_only:
+            changed[name] = parameter.replace(kind=Parameter.KEYWORD_ONLY)
+    return changed
+
+
+def _own_parameters(cls: type[Any], each: type[Any]) -> Parameters:
+    """The hyper-parameters that a class's own ``__init__`` names."""
+    if "__init__" not in vars(each):
+        return {}
+    hints = typing.get_type_hints(each.__init__, include_extras=True)
+    return {
+        name: parameter.replace(annotation=hints.get(name, Any))
+        for name, parameter in list(_signature_of(each).items())[1:]
+        if name not in cls.context and parameter.kind not in _NOT_NAMED
+    }
+
+
+def _signature_of(cls: type[Any]) -> Mapping[str, Parameter]:
+    return inspect.signature(cls.__init__).parameters
+
+
+def _is_class_variable(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.removeprefix("typing.").startswith("ClassVar")
+    return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
+
+
+def _resolved(cls: type[Any], annotation: Any) -> Any:
+    module = sys.modules.get(cls.__module__)
+    holder = types.SimpleNamespace(__annotations__={"field": annotation})
+    names = vars(module) if module is not None else {}
+    return typing.get_type_hints(holder, names, dict(vars(cls)), include_extras=True)["field"]
