@@ -184,7 +184,7 @@ class Learner:
             self.save_checkpoint()
             self._draw_curve()
         if not self.done() or self._evaluation_is_due:
-            at = "in the last evaluation" if self.done() else f"at {self.scheme.steps:,} of {self.target_steps:,} steps"
+            at = "in the last evaluation" if self.done() else f"at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"
             print(f"Stopped {at}; continue {self._how_to_continue()}")
         return self.done()
 
@@ -212,7 +212,7 @@ class Learner:
                 self._training.add_update(info)
         self._is_updating = False
         self._seconds += time.perf_counter() - started
-        test_every = scheme.algorithm.test_every
+        test_every = self._test_every
         self._evaluation_is_due = bool(test_every) and _crossed(test_every, before, scheme.steps)
         if _crossed(self.log_every, before, scheme.steps) or self.done():
             self._log_training()
@@ -258,7 +258,7 @@ class Learner:
     def print_info(self) -> None:
         """Print where the run stands, in a line."""
         metrics = self._metrics
-        shown = [f"{self.scheme.steps:,} of {self.target_steps:,} steps"]
+        shown = [f"{self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"]
         for name, label in (("train/return", "train return"), ("test/return", "test return")):
             if name in metrics:
                 shown.append(f"{label} {metrics[name]:.1f}")
@@ -339,9 +339,10 @@ class Learner:
         self._interruption = Interruption()
         self._metrics: dict[str, float] = {}
         self._keep_checkpoints: int = config["keep_checkpoints"]
-        if isinstance(scheme.storage, JournalledStorage):
-            # A checkpoint is replaced only when the next is whole.
-            scheme.storage.states_kept = self._keep_checkpoints + 1
+        for source in scheme.sources.values():
+            if isinstance(source, JournalledStorage):
+                # A checkpoint is replaced only when the next is whole.
+                source.states_kept = self._keep_checkpoints + 1
         self._checkpoint_every = config.get("checkpoint_every")
         self._seconds = 0.0
         self._settled_at = 0
@@ -364,7 +365,7 @@ class Learner:
         self._training.load_state_dict(state["training"])
 
     def _train(self) -> None:
-        test_every = self.scheme.algorithm.test_every
+        test_every = self._test_every
         with self._display() as display:
             while not self.done() and not self._interruption.is_requested():
                 before = self.scheme.steps
@@ -379,6 +380,10 @@ class Learner:
                 self._evaluation_is_due = True
                 self._evaluate_if_due()
                 display.update(self.scheme.steps, self._metrics)
+
+    @property
+    def _test_every(self) -> int:
+        return self.scheme.algorithm.test_every if self.scheme.can_evaluate else 0
 
     def _evaluate_if_due(self) -> None:
         if self._evaluation_is_due:
@@ -418,7 +423,7 @@ class Learner:
             print(f"Resumed from {resumed_from}, saved at {self.scheme.steps:,} steps.")
 
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
-        if not envs:
+        if not envs or self.scheme.envs is None:
             return
         print(
             f"{len(envs)} of {self.scheme.envs.num_envs} environments did not come back to where they were (number "

@@ -20,7 +20,17 @@ from pytorchrl.scheme.scheme import CompositionError, Scheme
 from storages.factory import Component, Factory, make_factory
 from storages.setting import Setting
 
-COMPOSITION = ("algorithm", "actor", "storage", "train_envs", "test_envs", "device", "seed")
+COMPOSITION = (
+    "algorithm",
+    "actor",
+    "storage",
+    "sources",
+    "train_envs",
+    "test_envs",
+    "normalize_rewards",
+    "device",
+    "seed",
+)
 """What of a configuration makes the composition."""
 
 
@@ -34,7 +44,6 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     """
     _refuse_to_import(config, _WAY_OUT)
     _refuse_classes_of_a_script(config, _WAY_OUT)
-    test_envs = config["test_envs"]
     try:
         device = find_device(config["device"])
     except DeviceError as error:
@@ -44,7 +53,9 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
         actor_factory=_made(config["actor"]),
         storage_factory=_made(config["storage"]),
         train_envs_factory=_made(config["train_envs"]),
-        test_envs_factory=_made(test_envs) if test_envs is not None else None,
+        test_envs_factory=_made(config["test_envs"]),
+        sources=_made(config.get("sources", {})),
+        normalize_rewards=config.get("normalize_rewards"),
         device=device,
         seed=config["seed"],
         max_test_episode_steps=config.get("max_test_episode_steps", MAX_EPISODE_STEPS),
@@ -150,6 +161,8 @@ def _made(config: Any) -> Any:
         return config
     if set(config) == {"callable"}:
         raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
+    if set(config) == {"name", "hyper_parameters", "dataset"}:
+        raise CompositionError(f"the run learns from the data set {config['dataset']}; {_WAY_OUT}")
     if set(config) != {"name", "hyper_parameters"}:
         return {key: _made(value) for key, value in config.items()}
     hyper_parameters = {name: _made(value) for name, value in config["hyper_parameters"].items()}

@@ -80,8 +80,7 @@ def collect_demonstrations(
             envs = stack.enter_context(closing(envs()))
         acting: _Acting
         if isinstance(actor, Algorithm):
-            stack.enter_context(_seeded(actor, seed))
-            acting = _of_algorithm(actor, envs.num_envs, deterministic)
+            acting = _of_algorithm(actor, envs.num_envs, seed, deterministic)
         else:
             acting = _of_policy(actor)
         stopped = stack.enter_context(Interruption()).is_requested
@@ -109,24 +108,20 @@ def _about(about: About, actor: Algorithm | Policy, envs: VecEnv) -> About:
     )
 
 
-@contextmanager
-def _seeded(algorithm: Algorithm, seed: int) -> Iterator[None]:
-    """Let an algorithm's random numbers follow from a seed; its generators are put back afterwards."""
-    before = algorithm.state_dict()
-    algorithm.seed(np.random.SeedSequence(seed, spawn_key=(1,)))
-    try:
-        yield
-    finally:
-        algorithm.load_state_dict(before)
-
-
-def _of_algorithm(algorithm: Algorithm, num_envs: int, deterministic: bool) -> _Acting:
-    memory: list[Any] = [algorithm.actor.initial_memory(num_envs)]
+def _of_algorithm(algorithm: Algorithm, num_envs: int, seed: int, deterministic: bool) -> _Acting:
+    rhs = algorithm.actor.initial_memory(num_envs)
+    exploration = Exploration(
+        algorithm.codec, num_envs, algorithm.device, np.random.SeedSequence(seed, spawn_key=(1,)), deterministic
+    )
+    # The agent explores as it does at the end of its run.
+    exploration.steps, exploration.target_steps = algorithm.steps, algorithm.target_steps
 
     def act(observation: Any, begins: NDArray[np.bool_]) -> Array:
-        obs, done = to_device(observation, algorithm.device), torch.from_numpy(begins.astype(np.float32))
-        acting = algorithm.acting_step(obs, memory[0], done.to(algorithm.device), deterministic=deterministic)
-        memory[0] = acting.rhs
+        nonlocal rhs
+        obs = to_device(observation, algorithm.device)
+        exploration.starts = torch.from_numpy(begins.astype(np.float32)).to(algorithm.device)
+        acting = algorithm.acting_step(obs, rhs, exploration.starts, exploration)
+        rhs = acting.rhs
         action: Array = acting.env_action.cpu().numpy()
         return action
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import to_device
 from storages.persistent.episode import Episode, Observations
 from storages.transition import RHS, RHS2
@@ -34,11 +35,12 @@ def with_memory(episodes: Iterable[Episode], algorithm: Algorithm) -> Iterator[E
 def _memory(episode: Episode, algorithm: Algorithm) -> dict[str, Any]:
     rhs = algorithm.actor.initial_memory(1)
     assert rhs is not None
+    exploration = Exploration(algorithm.codec, 1, algorithm.device, seed=0, deterministic=True)
     remembered = [rhs]
     for step in range(len(episode)):
         obs = _seen(episode.observations, step)
         done = torch.full((1, 1), float(step == 0), device=algorithm.device)
-        rhs = algorithm.acting_step(to_device(obs, algorithm.device), rhs, done, deterministic=True).rhs
+        rhs = algorithm.acting_step(to_device(obs, algorithm.device), rhs, done, exploration).rhs
         remembered.append(rhs)
     rows = np.concatenate([one.detach().cpu().numpy() for one in remembered])
     return {RHS: rows[:-1], RHS2: rows[1:]}

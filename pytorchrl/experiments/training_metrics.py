@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES
 from pytorchrl.scheme.collector import Episode
 from storages.transition import ERRORS
 
@@ -28,7 +27,7 @@ class TrainingMetrics:
     def add_update(self, info: Mapping[str, Any]) -> None:
         """What an update said; its per-row errors are left out."""
         for name, value in info.items():
-            if name not in (ERRORS, STOP_UPDATES):
+            if name != ERRORS:
                 self._updates.setdefault(name, []).append(value)
 
     def collect(self) -> dict[str, float]:

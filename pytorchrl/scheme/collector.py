@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
-from pytorchrl.agent.envs.spaces import random_actions
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.explorers import Exploration
+from pytorchrl.scheme.reward_normalization import RewardNormalization
 from storages.storage import Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, RHS2, TRUNC2
 
@@ -45,15 +46,19 @@ class Collector:
         envs: where to act.
         algorithm: how to act.
         storage: what gets the transitions.
+        rewards: what the storage gets instead of the environments' rewards; None stores those.
     """
 
-    def __init__(self, envs: VecEnv, algorithm: Algorithm, storage: Storage) -> None:
+    def __init__(
+        self, envs: VecEnv, algorithm: Algorithm, storage: Storage, rewards: RewardNormalization | None = None
+    ) -> None:
         self.envs = envs
         self.algorithm = algorithm
         self.storage = storage
         self.steps = 0
         """Environment transitions so far."""
-        self._random = np.random.default_rng()
+        self._rewards = rewards
+        self._exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed=0)
         self._choice: _Choice | None = None
         """Of the step that is being made, so that a run that is saved where it fails goes on with the same."""
         self._is_stepping = False
@@ -70,8 +75,12 @@ class Collector:
         self._done.fill(True)
 
     def seed(self, seed: Seed) -> None:
-        """Start the random generator of random actions anew."""
-        self._random = np.random.default_rng(seed)
+        """Start the random generators of exploration anew."""
+        self._exploration.seed(seed)
+
+    def set_target(self, target_steps: int) -> None:
+        """Let the explorer's schedules follow a run of so many environment transitions."""
+        self._exploration.target_steps = target_steps
 
     def step(self) -> list[Episode]:
         """Step every environment once; returns the environments' own episodes that ended.
@@ -88,42 +97,46 @@ class Collector:
         self._is_stepping = True
         step = self.envs.step(choice.env_action)
         self._envs_are_ahead = True
+        reward, ended = step.reward.astype(np.float32), step.terminated | step.truncated
         self.storage.insert_transition(
             {
                 OBS: self._observation,
                 DONE: self._done,
                 ACT: choice.action,
-                REW: step.reward.astype(np.float32),
+                REW: reward if self._rewards is None else self._rewards(reward, ended),
                 OBS2: step.next_observation,
                 DONE2: step.terminated,
                 TRUNC2: step.truncated,
                 **choice.fields,
             }
         )
-        self._observation, self._rhs, self._done = step.observation, choice.rhs, step.terminated | step.truncated
+        self._observation, self._rhs, self._done = step.observation, choice.rhs, ended
         self.steps += self.envs.num_envs
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
         return [Episode(record.episode_return, record.length) for record in self.envs.finished_episodes]
 
     def _choose(self) -> _Choice:
         obs, rhs, done = self._observation, self._rhs, self._done
-        at_random = self.steps < self.algorithm.start_steps
-        self.algorithm.actor.observe(obs)
-        fields: dict[str, Any] = {}
-        next_rhs = rhs
-        # A memory is to remember what was seen while actions were random, too.
-        if not at_random or rhs is not None:
-            device = self.algorithm.device
-            acting = self.algorithm.acting_step(
-                to_device(obs, device), rhs, torch.from_numpy(done.astype(np.float32)).to(device)
-            )
-            action, env_action = acting.action.cpu().numpy(), acting.env_action.cpu().numpy()
-            fields, next_rhs = dict(acting.fields), acting.rhs
-        if at_random:
-            action = env_action = random_actions(self.envs.action_space, self.envs.num_envs, self._random)
+        algorithm, exploration = self.algorithm, self._exploration
+        device = algorithm.device
+        self._count(obs)
+        begins = torch.from_numpy(done.astype(np.float32)).to(device)
+        exploration.steps, exploration.starts = self.steps, begins
+        acting = algorithm.acting_step(to_device(obs, device), rhs, begins, exploration)
+        action, env_action = acting.action.cpu().numpy(), acting.env_action.cpu().numpy()
+        fields = dict(acting.fields)
         if rhs is not None:
-            fields |= {RHS: rhs, RHS2: next_rhs}
-        return _Choice(action, env_action, fields, next_rhs)
+            fields |= {RHS: rhs, RHS2: acting.rhs}
+        return _Choice(action, env_action, fields, acting.rhs)
+
+    def _count(self, obs: Any) -> None:
+        """Count observations into the statistics that normalise them."""
+        normalization = self.algorithm.actor.normalization
+        if normalization is not None:
+            normalization.add(to_device(obs, self.algorithm.device))
+            if not self.storage.on_policy:
+                # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
+                normalization.use_newest()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next steps follow from, the running episodes too, as tensors and plain data.
@@ -133,7 +146,8 @@ class Collector:
         """
         return {
             "steps": self.steps,
-            "random": self._random.bit_generator.state,
+            "exploration": self._exploration.state_dict(),
+            "rewards": None if self._rewards is None else self._rewards.state_dict(),
             "envs": self._state_of_envs(),
             "rhs": self._rhs,
             "done": as_tensors(self._done),
@@ -146,9 +160,11 @@ class Collector:
         There, a new episode begins; for the storage the old one was cut, as by a limit.
         """
         self.steps = state["steps"]
-        self._random.bit_generator.state = state["random"]
+        self._exploration.load_state_dict(state["exploration"])
+        if self._rewards is not None:
+            self._rewards.load_state_dict(state["rewards"])
         if state["envs"] is None:
-            self._observation = self.envs.reset(int(self._random.integers(2**32)))
+            self._observation = self.envs.reset(int(self._exploration.random.integers(2**32)))
             came_back = np.zeros((self.envs.num_envs, 1), np.bool_)
         else:
             self._observation, came_back = self.envs.load_state_dict(state["envs"])

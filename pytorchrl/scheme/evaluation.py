@@ -11,6 +11,7 @@ import torch
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import Seed, to_device
 
 MAX_EPISODE_STEPS = 30_000
@@ -72,6 +73,7 @@ def evaluate(
         EvaluationStoppedError: ``stopped`` said so.
     """
     share = np.array([(episodes + env) // envs.num_envs for env in range(envs.num_envs)])
+    exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed, deterministic=True)
     rhs: Any
     observation, rhs = envs.reset(seed), algorithm.actor.initial_memory(envs.num_envs)
     done = np.ones((envs.num_envs, 1), np.float32)
@@ -82,7 +84,7 @@ def evaluate(
         if stopped():
             raise EvaluationStoppedError(f"stopped after {len(episodes_played)} of {episodes} episodes")
         obs = to_device(observation, algorithm.device)
-        acting = algorithm.acting_step(obs, rhs, torch.from_numpy(done).to(algorithm.device), deterministic=True)
+        acting = algorithm.acting_step(obs, rhs, torch.from_numpy(done).to(algorithm.device), exploration)
         step = envs.step(acting.env_action.cpu().numpy())
         observation, rhs = step.observation, acting.rhs
         running_steps += 1

@@ -1,19 +1,25 @@
-"""What every actor is: networks over the spaces of some environments, made by the algorithm on the user's body."""
+"""Networks over the spaces of some environments: the user chooses their body, the algorithm their heads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import Activation, Body, ExtractorKind, described
+from pytorchrl.agent.actors.bodies import MLP, Activation, Body, ExtractorKind, described
+from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.initialisation import Initialisation
-from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody
+from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
+from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.normalization import ObservationNormalization
+from pytorchrl.agent.actors.unrolling import Unrolling
+from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps, View
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import Component
+from storages.hyper_parameters import Count, UnitInterval
+from storages.transition import ACT, DONE, OBS, RHS
 
 
 class Spaces(Protocol):
@@ -28,22 +34,36 @@ class Spaces(Protocol):
         """Of one environment."""
 
 
+class Head(Protocol):
+    """What an algorithm wants of a network: a module from features to an output, made once both sizes are known."""
+
+    def build(self, features: int, actor: "Actor") -> nn.Module:
+        """The module, from (N, features)."""
+
+
 class Actor(Component, nn.Module):
-    """Networks that act and judge. Made without heads; the algorithm that gets the actor adds those it needs.
+    """Networks that act and judge. Made without any; the algorithm that gets the actor makes those it needs.
 
     Args:
-        device: where the networks live.
-        envs: say what an observation and an action are.
         hidden_sizes: units of the fully connected layers behind the feature extractor.
         activation: what follows each layer.
         initialisation: of the body's weights, "orthogonal" or torch's "uniform".
-        memory: what follows the body, "gru" or "lstm"; None sees one observation at a time.
-        memory_size: features that the memory makes.
-        feature_extractor: "mlp", "nature_cnn" or "small_cnn"; "auto" takes a CNN for images, the small one where they
-            are too small for Nature's, and flattens all else.
+        shared_body: let networks of observations alone, such as policy and value function, share all but their heads.
+        memory: what follows the body, "gru" or "lstm"; None sees one observation at a time. Each network has one, unless
+            they share their body; what is stored with a transition (RHS) are the states of those that act. Other ones
+            begin each sequence with zeros, so that a burn-in of some steps helps them (Ni et al., arXiv 2110.05038).
+        memory_size: features that a memory makes.
+        feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "embedding", "identity", or a module
+            class or function of the observation space; "auto" takes a CNN for images, the small one where they are too
+            small for Nature's, and flattens all else.
         normalize_observations: subtract the running mean of the observations collected so far, and divide by their
             standard deviation, within [-10, 10]. All copies of the environment, evaluation and target networks share
             these statistics, which are saved with the weights.
+        dueling: split action values into a state's value and advantages (Wang et al., arXiv 1511.06581).
+        noisy: fully connected layers with noise that is learnt (Fortunato et al., arXiv 1706.10295).
+        layer_norm: normalise the features of each layer before its activation.
+        dropout: share of each layer's features that is dropped while learning.
+        initial_log_std: of a Gaussian policy, the logarithm of its standard deviation at first.
 
     Raises:
         ValueError: there is no such device here, the feature extractor does not fit the observations, or there is
@@ -53,79 +73,153 @@ class Actor(Component, nn.Module):
     context = ("device", "envs")
     other_names = ACTOR_NAMES
 
-    def __init__(
-        self,
-        device: torch.device | str,
-        envs: Spaces,
-        hidden_sizes: Sequence[int],
-        activation: Activation,
-        initialisation: Initialisation,
-        memory: MemoryKind | None,
-        memory_size: int,
-        feature_extractor: ExtractorKind,
-        normalize_observations: bool,
-    ) -> None:
+    hidden_sizes: Sequence[Count] = (256, 256)
+    activation: Activation = "relu"
+    initialisation: Initialisation = "uniform"
+    shared_body: bool = False
+    memory: MemoryKind | None = None
+    memory_size: Count = 128
+    feature_extractor: ExtractorKind = "auto"
+    normalize_observations: bool = False
+    dueling: bool = False
+    noisy: bool = False
+    layer_norm: bool = False
+    dropout: UnitInterval = 0.0
+    initial_log_std: float = 0.0
+
+    def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
-        self._hidden_sizes = hidden_sizes
-        self._activation: Activation = activation
-        self._initialisation: Initialisation = initialisation
-        self.memory: MemoryKind | None = memory
-        """The kind of memory; None for none."""
-        self._memory_size = memory_size
-        self._feature_extractor: ExtractorKind = feature_extractor
-        self.normalization = ObservationNormalization(self.observation_space) if normalize_observations else None
+        self.normalization = (
+            ObservationNormalization(self.observation_space) if self.normalize_observations else None
+        )
         """Of observations; None where networks get them as they are."""
+        self.networks = nn.ModuleDict()
+        """What the algorithm made, by name."""
+        self.generator = torch.Generator(self.device)
+        """Of the noise inside networks."""
+        self._shared: AnyBody | None = None
+        self._stored_states = 0
+        self.to(self.device)
 
-    def observe(self, obs: Any) -> None:
-        """Count collected observations into the statistics that normalise; nothing without normalisation.
+    # Made by algorithms
 
-        The collector of training calls it in every step, before acting; evaluation does not.
+    def make(
+        self, name: str, head: Head, *, acts: bool = False, codec: ActionCodec | None = None, beside: int = 0
+    ) -> Network:
+        """A network under a name.
 
         Args:
-            obs: (E, *obs) arrays, or a dict of such.
+            name: of the network, in the actor's weights.
+            head: what the network is to make of features.
+            acts: whether it acts in the environments; the state of its memory is then stored with transitions.
+            codec: of the actions that the network takes beside observations; None takes observations alone.
+            beside: how many numbers it takes beside observations instead of an action.
         """
-        if self.normalization is not None:
-            self.normalization.add(_tensors(obs, self.device))
+        network = self.networks[name] = self._network(head, acts, codec, beside).to(self.device)
+        return network
 
-    def after_update_phase(self) -> None:
-        """Normalise from now on with all observations counted so far; called after each update phase."""
-        if self.normalization is not None:
-            self.normalization.use_newest()
+    def make_ensemble(
+        self,
+        name: str,
+        head: Head,
+        count: int,
+        *,
+        acts: bool = False,
+        codec: ActionCodec | None = None,
+        beside: int = 0,
+    ) -> Ensemble:
+        """Networks of one kind under a name; as :meth:`make`."""
+        networks = [self._network(head, acts, codec, beside) for _ in range(count)]
+        ensemble = self.networks[name] = Ensemble(networks).to(self.device)
+        return ensemble
+
+    def _network(self, head: Head, acts: bool, codec: ActionCodec | None, beside: int) -> Network:
+        size = beside if codec is None else codec.size
+        if not size:
+            body = self._body_of_observations(acts)
+            return Network(body, head.build(body.output_size, self))
+        body: AnyBody = self._body(()) if self.memory is None else self._recurrent_body()
+        if acts:
+            self._store_state_of(body)
+        # A memory has seen the layers of the body already; one more joins what it makes with the action.
+        sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
+        joint = MLP(body.output_size + size, sizes, self.activation, self.initialisation)
+        return Network(body, head.build(joint.output_size, self), joint, codec)
+
+    def _body_of_observations(self, acts: bool) -> AnyBody:
+        body = self._shared
+        if body is None:
+            body = self._body(self.hidden_sizes) if self.memory is None else self._recurrent_body()
+        if self.shared_body:
+            self._shared = body
+        if acts:
+            self._store_state_of(body)
+        return body
+
+    def _store_state_of(self, body: AnyBody) -> None:
+        if isinstance(body, RecurrentBody) and body.stored_at is None:
+            body.stored_at = slice(self._stored_states, self._stored_states + body.state_size)
+            self._stored_states += body.state_size
+
+    def _body(self, hidden_sizes: Sequence[int]) -> Body:
+        return Body(
+            self.observation_space,
+            hidden_sizes,
+            self.activation,
+            self.initialisation,
+            extractor=self.feature_extractor,
+            normalization=self.normalization,
+        )
+
+    def _recurrent_body(self) -> RecurrentBody:
+        assert self.memory is not None
+        return RecurrentBody(self._body(self.hidden_sizes), self.memory, self.memory_size)
+
+    # What networks take
+
+    def view(self, obs: Any, rhs: Tensor | None = None, done: Tensor | None = None) -> View:
+        """Observations (B, *obs) of one step, and with a memory its states (B, hidden) before it and DONE (B, 1)."""
+        if self.memory is None:
+            return Observations(obs)
+        assert rhs is not None
+        assert done is not None
+        return ActingView(obs, rhs, done)
+
+    def initial_memory(self, num_envs: int) -> Tensor | None:
+        """(E, hidden) zeros: the states of the networks that act before their first observation; None without any."""
+        if self.memory is None:
+            return None
+        return torch.zeros((num_envs, self._stored_states), device=self.device)
+
+    # What on-policy storages ask
+
+    def value(self, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
+        """(B, 1): the value of observations (B, *obs); without a memory, ``rhs`` and ``done`` say nothing."""
+        value: Tensor = self.networks["value"](self.view(obs, rhs, done))
+        return value
+
+    def evaluate_actions(self, obs: Any, rhs: Any, done: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Log probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
+
+        ``rhs`` (B, hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
+        """
+        batch = {OBS: obs, DONE: done, ACT: action} | ({} if rhs is None else {RHS: rhs})
+        view = Steps(Unrolling(batch))
+        log_prob: Tensor = self.networks["policy"](view).log_prob(flat(action))
+        value: Tensor = self.networks["value"](view)
+        return log_prob.view(done.shape), value.view(done.shape)
+
+    # What is shown
 
     @property
     def reads(self) -> str:
         """How observations are read, in words."""
-        text = described(self.observation_space, self._feature_extractor)
+        text = described(self.observation_space, self.feature_extractor)
         return text if self.normalization is None else f"{text}; normalised"
 
     def extra_repr(self) -> str:
         """What torch shows of the actor beside its networks."""
         return f"observations: {self.reads}"
-
-    def initial_memory(self, num_envs: int) -> Tensor | None:
-        """(E, *hidden): what an actor remembers before its first observation; None without a memory."""
-        return None
-
-    def _body(self, beside: int = 0) -> Body:
-        return Body(
-            self.observation_space,
-            self._hidden_sizes,
-            self._activation,
-            self._initialisation,
-            beside,
-            self._feature_extractor,
-            self.normalization,
-        )
-
-    def _recurrent_body(self) -> RecurrentBody:
-        assert self.memory is not None
-        return RecurrentBody(self._body(), self.memory, self._memory_size)
-
-
-def _tensors(observation: Any, device: torch.device) -> Any:
-    if isinstance(observation, Mapping):
-        return {name: _tensors(part, device) for name, part in observation.items()}
-    return torch.as_tensor(observation, device=device)

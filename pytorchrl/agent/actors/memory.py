@@ -111,6 +111,13 @@ class RecurrentBody(QuickModule):
         self.memory = Memory(kind, body.output_size, size)
         self.output_size = size
         self.state_size = self.memory.state_size
+        self.stored_at: slice | None = None
+        """Where its state is in what is stored with a transition; None where it is not stored."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether its weights take gradients."""
+        return next(self.memory.parameters()).requires_grad
 
     def forward(self, obs: Any, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: observations (B, *obs) to features (B, size); and the state after it. See :class:`Memory`."""
@@ -123,10 +130,29 @@ class RecurrentBody(QuickModule):
         features = self.body(flat(obs)).unflatten(0, (steps, batch))
         return self.memory.unroll(features, state, done, states=states)
 
+    def unroll_packed(self, obs: Any, state: Tensor, done: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+        """The steps of packed episodes.
+
+        Args:
+            obs: (N, *obs), all first steps, the longest episode's first, then all second ones, and so on.
+            state: (B, state_size) before the first steps, the longest episode's first.
+            done: (N, 1).
+            sizes: (T), how many episodes have each step.
+
+        Returns:
+            Features (N, size), and the state after each step (N, state_size).
+        """
+        shown, states = [], []
+        for features, begins in zip(self.body(obs).split(sizes), done.split(sizes), strict=True):
+            output, state = self.memory(features, state[: len(features)], begins)
+            shown.append(output)
+            states.append(state)
+        return torch.cat(shown), torch.cat(states)
+
     def initial_state(self, batch: int) -> Tensor:
         """(batch, state_size) zeros."""
         weight = next(self.memory.parameters())
-        return torch.zeros((batch, self.state_size), dtype=weight.dtype, device=weight.device)
+        return weight.new_zeros((batch, self.state_size))
 
 
 def flat(value: Any) -> Any:

@@ -1,28 +1,36 @@
-"""What every algorithm is: how to act, how to make gradients of a batch and how to apply them."""
+"""The contract of all algorithms: what they build, how they act, and how a batch becomes an update."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.algorithms.flat_adam import FlatAdam
+from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.view import ActingView, View
+from pytorchrl.agent.algorithms.action_spaces import ActionKind, check_action_space
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.training import Target, Trained, TrainingState, parameters_of
+from pytorchrl.agent.algorithms.update_plan import UpdatePlan
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.explorers import Exploration, Explorer, best_action
+from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_NAMES
 from storages.factory import Component
+from storages.hyper_parameters import Count, CountOrZero, UnitInterval
 from storages.schedule import Schedule, value_at
-from storages.transition import Batch
+from storages.storage import Storage
+from storages.transition import ERRORS, Batch
 
-STOP_UPDATES = "StopUpdates"
-"""In an update's ``info``: this batch was not learnt from and the rest of the update phase is to be left out."""
-
-Info: TypeAlias = dict[str, Any]
-"""What an update says: numbers to log (floats, or tensors of no axes, so that no device is waited for), per-row errors
-under ``storages.transition.ERRORS`` where there are any, and :data:`STOP_UPDATES`."""
+Metrics: TypeAlias = dict[str, Any]
+"""Numbers to log: floats, or tensors of no axes, so that no device is waited for."""
 
 
 class ActingStep(NamedTuple):
@@ -38,58 +46,80 @@ class ActingStep(NamedTuple):
     """What else the storage is to keep: values, log probabilities."""
 
 
+@dataclass
+class Losses:
+    """What a batch says."""
+
+    of: Mapping[Trained, Tensor]
+    """The loss of each group of parameters that is to be stepped. Each must leave gradients in its own group alone."""
+    metrics: Metrics = field(default_factory=dict)
+    errors: Tensor | None = None
+    """The error of each row, in the shape of the batch's rewards, which priorities follow; None where there are none."""
+    stop: bool = False
+    """Learn nothing from this batch, and leave out the rest of the update phase."""
+
+
+@dataclass
+class Result:
+    """What came of an update."""
+
+    metrics: Metrics
+    errors: Tensor | None = None
+    """As those of :class:`Losses`."""
+    stop: bool = False
+    """Leave out the rest of the update phase."""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """As storages get it: metrics, and errors under ``ERRORS``."""
+        return self.metrics if self.errors is None else {**self.metrics, ERRORS: self.errors}
+
+
+@dataclass_transform(kw_only_default=True)
 class Algorithm(Component, ABC):
     """Learns from batches how to act.
 
+    A subclass declares its hyper-parameters as annotated attributes with defaults, builds its networks in `build`, and
+    writes the lowest that fits of `losses` (most), `update` and `update_phase`.
+
     Args:
-        device: where it computes.
-        actor: gets from here the heads that the algorithm needs.
-        envs: say what an observation and an action are.
         gamma: discount factor of one step.
+        optimizer: what moves the weights.
         test_every: environment transitions between evaluations; 0 for none.
         num_test_episodes: episodes of an evaluation.
     """
 
     context = ("device", "actor", "envs")
     other_names = ALGORITHM_NAMES
-    on_policy: ClassVar[bool]
-    """Whether it learns from what the current policy did alone."""
-    actor_class: ClassVar[type[Actor]]
-    """The actors that it knows how to use."""
-    learns_from_packed: ClassVar[bool] = False
-    """Whether it knows how to learn from batches of packed episodes."""
 
-    start_steps: int = 0
-    """Environment transitions before the first update; actions are random until then."""
-    num_epochs: int = 1
-    """Times that an update phase goes through its batches."""
-    update_every: int | None = None
-    """Environment transitions between update phases; None: when the storage's rollout is full."""
-    num_mini_batch: int = 1
-    """Batches of an epoch."""
-    mini_batch_size: int | None = None
-    """Transitions in a batch; None: what the rollout and the number of batches make."""
+    actions: ClassVar[ActionKind] = "any"
+    """The action spaces that it can act in; networks have actions of "bounded" ones within [-1, 1]."""
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
+    """What it learns from, by name; a scheme's ``storage_factory`` is "main"."""
 
-    def __init__(
-        self,
-        device: torch.device | str,
-        actor: Actor,
-        envs: VecEnv,
-        gamma: float,
-        test_every: int,
-        num_test_episodes: int,
-    ) -> None:
+    gamma: UnitInterval = 0.99
+    optimizer: Optimizer = Adam()
+    test_every: CountOrZero = 10_000
+    num_test_episodes: Count = 10
+
+    num_epochs: ClassVar[int] = 1
+    num_mini_batch: ClassVar[int] = 1
+    mini_batch_size: ClassVar[int | None] = None
+
+    def __init__(self, device: torch.device | str, actor: Actor, envs: VecEnv) -> None:
         self.check_spaces(envs)
-        if not isinstance(actor, self.actor_class):
-            raise TypeError(f"{type(self).__name__} needs an {self.actor_class.__name__}, got {type(actor).__name__}")
         self.device = find_device(device)
-        self.actor: Actor = actor
+        self.actor = actor
         self.action_space = envs.action_space
-        self.gamma = gamma
-        self.test_every = test_every
-        self.num_test_episodes = num_test_episodes
+        self.codec = make_codec(envs.action_space, self.device, scaled=self.actions == "bounded")
+        """How actions are represented."""
         self.steps, self.target_steps = 0, 1
-        self._optimizer: FlatAdam
+        self.training = TrainingState()
+        self.generator = torch.Generator(self.device)
+        """Of the random numbers of updates."""
+        self.build()
+        self._explorer = self.make_explorer()
+        self._follow_schedules()
         self.seed(np.random.SeedSequence())
 
     @classmethod
@@ -99,56 +129,167 @@ class Algorithm(Component, ABC):
         Raises:
             UnsupportedSpaceError: the message names the space and an algorithm that handles it.
         """
+        check_action_space(envs.action_space, cls.actions, cls.__name__)
+
+    # What a subclass writes
+
+    @abstractmethod
+    def build(self) -> None:
+        """Make networks by `actor.make`, and register what is trained by `train`, `target`, `variable` and `count`."""
+
+    @abstractmethod
+    def policy(self, view: View, exploration: Exploration) -> Any:
+        """The output of which an explorer makes actions: action values, a distribution, or one action for each row."""
+
+    @abstractmethod
+    def make_explorer(self) -> Explorer:
+        """How it explores."""
+
+    @abstractmethod
+    def update_plan(self) -> UpdatePlan:
+        """When update phases are due while it collects."""
+
+    def losses(self, rows: Rows) -> Losses:
+        """The losses of a batch; what was made by `target` takes no gradients."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither losses nor update")
+
+    # Registering
+
+    def train(
+        self,
+        name: str,
+        *networks: nn.Module,
+        lr: str = "lr",
+        max_grad_norm: str | None = None,
+        optimizer: Optimizer | None = None,
+    ) -> Trained:
+        """Train networks together by an optimiser.
+
+        Args:
+            name: of the group; gradients are called so.
+            networks: made by the actor.
+            lr: name of the hyper-parameter that is their learning rate.
+            max_grad_norm: name of the hyper-parameter that their gradients' norm is scaled down to.
+            optimizer: None takes the hyper-parameter's.
+        """
+        named = ((str(position) if len(networks) > 1 else "", network) for position, network in enumerate(networks))
+        group = Trained(name, dict(parameters_of(named)), optimizer or self.optimizer, lr, max_grad_norm)
+        return self.training.add_group(group)
+
+    def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> Trained:
+        """Train a number (1,), such as a temperature; its value is :attr:`training.variables[name]`."""
+        parameter = nn.Parameter(torch.tensor([initial], device=self.device))
+        self.training.variables[name] = parameter
+        return self.training.add_group(Trained(name, {"value": parameter}, optimizer or self.optimizer, lr, None))
+
+    def target(self, network: Any, polyak: str = "polyak", every: str | None = None) -> Any:
+        """A copy of a network that follows it after updates.
+
+        Args:
+            network: a :class:`Network` or an :class:`Ensemble` that was registered by `train`.
+            polyak: name of the hyper-parameter that says how much of the copy stays; 0 copies the network.
+            every: name of the hyper-parameter that says how many updates lie between those of the copy; None for 1.
+        """
+        assert isinstance(network, Network | Ensemble)
+        target = Target(network, polyak, every)
+        self.training.add_target(f"target_{len(self.training.targets)}", target)
+        return target.network
+
+    @property
+    def updates(self) -> int:
+        """Updates made so far."""
+        return self.training.counters["updates"]
 
     # Acting
 
-    @abstractmethod
-    def acting_step(self, obs: Any, rhs: Any, done: Tensor, deterministic: bool = False) -> ActingStep:
+    def acting_step(self, obs: Any, rhs: Any, done: Tensor, exploration: Exploration) -> ActingStep:
         """Act in ``E`` environments.
 
         Args:
             obs: (E, *obs) on the algorithm's device, or a dict of such.
             rhs: memory before ``obs``; None without a memory.
             done: (E, 1) float32, 1 where ``obs`` is the first of an episode.
-            deterministic: act as well as it can instead of exploring; draws no random number.
+            exploration: what acting in these environments draws on; a deterministic one acts as well as it can.
         """
+        with torch.inference_mode():
+            view = self.actor.view(obs, rhs, done)
+            action, fields = self.act(view, exploration)
+            rhs = view.rhs_after() if isinstance(view, ActingView) else rhs
+            env_action = self.codec.to_env(action)
+            stored = env_action if self.actions == "bounded" else action
+        return ActingStep(stored, env_action, rhs, fields)
+
+    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Actions as networks have them, and what else the storage is to keep."""
+        if exploration.deterministic:
+            return best_action(self.policy(view, exploration)), {}
+        if isinstance(view, ActingView):
+            # A memory is to remember what was seen, whatever is done.
+            output = self.policy(view, exploration)
+            return self._explorer.act(lambda: output, exploration), {}
+        return self._explorer.act(lambda: self.policy(view, exploration), exploration), {}
 
     # Learning
 
-    def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Info]:
-        """Gradients by parameter name, copies; none where ``info`` says to stop."""
-        info = self._backward(batch)
-        if info.get(STOP_UPDATES):
-            return {}, info
-        return {n: p.grad.clone() for n, p in self._trained().items() if p.grad is not None}, info
+    def read(self, batch: Batch) -> Rows:
+        """A batch as rows."""
+        return Rows(batch, self.codec)
 
-    def apply_gradients(self, gradients: Mapping[str, Tensor] | None = None) -> None:
-        """Take an optimiser's step along the gradients computed last, or along those given (none: no step)."""
-        if gradients is not None:
-            if not gradients:
-                return
-            for name, parameter in self._trained().items():
-                parameter.grad = gradients[name].to(self.device, copy=True) if name in gradients else None
-        self._step()
+    def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
+        """Go through one update phase; yields what each update and the storage say of it."""
+        main = sources["main"]
+        main.before_gradients()
+        for batch in main.generate_batches(self.num_mini_batch, self.mini_batch_size, self.num_epochs):
+            result = self.update(batch)
+            yield main.after_gradients(batch, result.info)
+            if result.stop:
+                break
 
-    def update(self, batch: Batch) -> Info:
-        """Compute and apply gradients, without copying them."""
-        info = self._backward(batch)
-        if not info.get(STOP_UPDATES):
-            self._step()
-        return info
+    def update(self, batch: Batch) -> Result:
+        """Learn from a batch."""
+        losses = self._backward(batch)
+        if not losses.stop:
+            self._step(losses.of)
+        return Result(losses.metrics, losses.errors, losses.stop)
 
-    @abstractmethod
-    def _backward(self, batch: Batch) -> Info:
-        """Leave the gradients of a batch in the parameters."""
+    def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
+        """Gradients by parameter name, copies; none where the result says to stop."""
+        losses = self._backward(batch)
+        result = Result(losses.metrics, losses.errors, losses.stop)
+        if losses.stop:
+            return {}, result
+        return {name: gradient for group in losses.of for name, gradient in group.gradients().items()}, result
 
-    @abstractmethod
-    def _step(self) -> None:
-        """Take an optimiser's step, and whatever follows each."""
+    def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
+        """Take a step of each group's optimiser along gradients that were computed here or elsewhere; none: no step."""
+        if gradients:
+            groups = list(self.training.groups.values())
+            for group in groups:
+                group.take_gradients(gradients, self.device)
+            self._step([group for group in groups if group.has_gradients])
 
-    def _trained(self) -> dict[str, nn.Parameter]:
-        """The parameters that gradients are for, by name."""
-        return dict(self.actor.named_parameters())
+    def _backward(self, batch: Batch) -> Losses:
+        losses = self.losses(self.read(batch))
+        if not losses.stop:
+            for group in losses.of:
+                group.stepper.zero_grad()
+            total = sum(losses.of.values())
+            assert isinstance(total, Tensor)
+            total.backward()  # type: ignore[no-untyped-call]
+        return losses
+
+    def _step(self, groups: Any) -> None:
+        for group in groups:
+            group.stepper.step(None if group.max_grad_norm is None else getattr(self, group.max_grad_norm))
+        self.end_update()
+
+    def end_update(self) -> None:
+        """Count an update, and let target networks follow."""
+        counters = self.training.counters
+        counters["updates"] += 1
+        for target in self.training.targets.values():
+            if target.every is None or counters["updates"] % getattr(self, target.every) == 0:
+                target.follow(getattr(self, target.polyak))
 
     # Weights and hyper-parameters
 
@@ -167,10 +308,11 @@ class Algorithm(Component, ABC):
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
         """
         self._update_parameter(name, value)
+        self._explorer = self.make_explorer()
         self._follow_schedules()
 
     def set_progress(self, steps: int, target_steps: int) -> None:
-        """Say how far the run has come, in environment transitions; schedules follow."""
+        """Say how far the run has come, in the scheme's unit; schedules follow."""
         self.steps, self.target_steps = steps, target_steps
         self._follow_schedules()
 
@@ -178,34 +320,34 @@ class Algorithm(Component, ABC):
         """What a hyper-parameter that may be a schedule is worth now."""
         return value_at(hyper_parameter, self.steps, self.target_steps)
 
-    @abstractmethod
     def _follow_schedules(self) -> None:
-        """Put what the learning rates are worth now where the optimiser reads them."""
+        for group in self.training.groups.values():
+            group.stepper.learning_rate = self.current(getattr(self, group.learning_rate))
 
     # Randomness and disk
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
-        """Start the random generators of exploration and of sampled actions anew."""
+        """Start the random generators of updates, and of noise inside networks, anew."""
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        acting, exploring = sequence.generate_state(2, np.uint64)
-        self._generator = torch.Generator(self.device).manual_seed(int(acting) >> 1)
-        self._exploration = np.random.default_rng(int(exploring))
+        for generator, number in zip(self._generators(), sequence.generate_state(2, np.uint64), strict=True):
+            generator.manual_seed(int(number) >> 1)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next action and the next update depend on, as tensors and plain data."""
+        """Everything that the next update depends on, as tensors and plain data."""
         return {
             "actor": self.actor.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "generator": self._generator.get_state(),
-            "exploration": self._exploration.bit_generator.state,
+            "training": self.training.state_dict(),
+            "generators": [generator.get_state() for generator in self._generators()],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved."""
+        """Restore the state returned by `state_dict`."""
         self.actor.load_state_dict(state["actor"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        generator = state["generator"].cpu()
-        if generator.shape == self._generator.get_state().shape:
-            # The state of a generator on another kind of device cannot be continued from.
-            self._generator.set_state(generator)
-        self._exploration.bit_generator.state = state["exploration"]
+        self.training.load_state_dict(state["training"])
+        for generator, saved in zip(self._generators(), state["generators"], strict=True):
+            if saved.shape == generator.get_state().shape:
+                # The state of a generator on another kind of device cannot be continued from.
+                generator.set_state(saved.cpu())
+
+    def _generators(self) -> tuple[torch.Generator, torch.Generator]:
+        return self.generator, self.actor.generator

@@ -1,0 +1,181 @@
+"""Heads that value: a state, one action, or each action of a Discrete space."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.outputs import CategoricalValues, QuantileValues, ScalarValue, ScalarValues
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
+
+
+@dataclass(frozen=True)
+class StateValue:
+    """V(s), (N, 1).
+
+    Args:
+        gain: of an orthogonal initialisation; None keeps torch's uniform one.
+    """
+
+    gain: float | None = 1.0
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features) to (N, 1)."""
+        module = _Numbers(actor.linear(features, 1))
+        if self.gain is not None:
+            orthogonal(module.layer, self.gain)
+        return module
+
+
+@dataclass(frozen=True)
+class ActionValue:
+    """Q(s, a) of one action, a :class:`ScalarValue`; for networks that take actions.
+
+    Args:
+        loss: of its errors.
+    """
+
+    loss: Literal["squared", "huber"] = "squared"
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features)."""
+        return _ActionValue(actor.linear(features, 1), self.loss)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Q(s, .) of each action of a Discrete space, :class:`ScalarValues`.
+
+    Args:
+        loss: of their errors.
+    """
+
+    loss: Literal["squared", "huber"] = "huber"
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features)."""
+        return _Values(_numbers_of_actions(features, 1, actor), self.loss)
+
+
+@dataclass(frozen=True)
+class QuantileReturns:
+    """The return's distribution after each action of a Discrete space, by its quantiles; :class:`QuantileValues`.
+
+    Args:
+        number: of quantiles.
+        kappa: of the quantile Huber loss.
+    """
+
+    number: int
+    kappa: float = 1.0
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features)."""
+        return _QuantileReturns(_numbers_of_actions(features, self.number, actor), self.number, self.kappa)
+
+
+@dataclass(frozen=True)
+class CategoricalReturns:
+    """The return's distribution after each action of a Discrete space, over fixed atoms; :class:`CategoricalValues`.
+
+    Args:
+        atoms: their number.
+        low: the smallest.
+        high: the largest.
+    """
+
+    atoms: int
+    low: float
+    high: float
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features)."""
+        support = torch.linspace(self.low, self.high, self.atoms, device=actor.device)
+        return _CategoricalReturns(_numbers_of_actions(features, self.atoms, actor), support)
+
+
+class DuelingStreams(QuickModule):
+    """Numbers for each action as those of the state plus advantages, whose mean over the actions is taken off.
+
+    Wang et al., "Dueling Network Architectures for Deep Reinforcement Learning" (arXiv 1511.06581), equation 9.
+
+    Args:
+        features: in.
+        actions: how many.
+        numbers: for each action.
+        actor: makes the layers.
+    """
+
+    def __init__(self, features: int, actions: int, numbers: int, actor: Actor) -> None:
+        super().__init__()
+        self.value_hidden, self.advantage_hidden = actor.linear(features, features), actor.linear(features, features)
+        self.value, self.advantage = actor.linear(features, numbers), actor.linear(features, actions * numbers)
+        self._shape = (actions, numbers)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(N, features) to (N, actions * numbers)."""
+        value = linear(self.value, torch.relu(linear(self.value_hidden, features)))
+        advantage = linear(self.advantage, torch.relu(linear(self.advantage_hidden, features)))
+        advantage = advantage.unflatten(1, self._shape)
+        return (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
+
+
+def _numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
+    """(N, features) to (N, actions * numbers)."""
+    assert isinstance(actor.action_space, spaces.Discrete)
+    actions = int(actor.action_space.n)
+    if actor.dueling:
+        return DuelingStreams(features, actions, numbers, actor)
+    return _Numbers(actor.linear(features, actions * numbers))
+
+
+class _Numbers(QuickModule):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, features: Tensor) -> Tensor:
+        return linear(self.layer, features)
+
+
+class _ActionValue(QuickModule):
+    def __init__(self, layer: nn.Module, loss: Any) -> None:
+        super().__init__()
+        self.layer, self._loss = layer, loss
+
+    def forward(self, features: Tensor) -> ScalarValue:
+        return ScalarValue(linear(self.layer, features), self._loss)
+
+
+class _Values(QuickModule):
+    def __init__(self, numbers: nn.Module, loss: Any) -> None:
+        super().__init__()
+        self.numbers, self._loss = numbers, loss
+
+    def forward(self, features: Tensor) -> ScalarValues:
+        return ScalarValues(self.numbers(features), self._loss)
+
+
+class _QuantileReturns(QuickModule):
+    def __init__(self, numbers: nn.Module, quantiles: int, kappa: float) -> None:
+        super().__init__()
+        self.numbers, self._quantiles, self._kappa = numbers, quantiles, kappa
+
+    def forward(self, features: Tensor) -> QuantileValues:
+        return QuantileValues(self.numbers(features).unflatten(1, (-1, self._quantiles)), self._kappa)
+
+
+class _CategoricalReturns(QuickModule):
+    support: Tensor
+
+    def __init__(self, numbers: nn.Module, support: Tensor) -> None:
+        super().__init__()
+        self.numbers = numbers
+        self.register_buffer("support", support, persistent=False)
+
+    def forward(self, features: Tensor) -> CategoricalValues:
+        return CategoricalValues(self.numbers(features).unflatten(1, (-1, len(self.support))), self.support)

@@ -1,0 +1,120 @@
+"""Networks: a body, which the user chose, under a head, which the algorithm chose."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.bodies import MLP
+from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.normalization import ObservationNormalization
+from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.view import AnyBody, View
+
+
+class Network(QuickModule):
+    """From observations, and actions where it takes them, to what its head makes.
+
+    Args:
+        body: from observations to features.
+        head: from features to an output.
+        joint: of networks that take actions, the layers behind features and action side by side.
+        codec: of networks that take actions, how those become numbers.
+    """
+
+    def __init__(
+        self, body: AnyBody, head: nn.Module, joint: MLP | None = None, codec: ActionCodec | None = None
+    ) -> None:
+        super().__init__()
+        self.body = body
+        self.head = head
+        self.joint = joint
+        self._codec = codec
+        self._is_frozen = False
+        self._parameters_behind: list[nn.Parameter] | None = None
+
+    def forward(self, view: View, action: Tensor | None = None) -> Any:
+        """The head's output for each row of a view, and actions (N, *action) where it takes them."""
+        features = view.features(self.body)
+        if self._is_frozen:
+            features = features.detach()
+        if self.joint is not None:
+            assert self._codec is not None
+            assert action is not None
+            features = self.joint(torch.cat([features, self._codec.features(action)], dim=1))
+        return self.head(features)
+
+    def target(self) -> "Network":
+        """A copy that takes no gradients; it normalises observations as the network does."""
+        return make_target(self)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let gradients pass through to the action without leaving any in the network."""
+        # Features do not depend on the action: those that were computed to learn from are used, detached.
+        behind = self._behind_features()
+        for parameter in behind:
+            parameter.requires_grad_(False)
+        self._is_frozen = True
+        try:
+            yield
+        finally:
+            self._is_frozen = False
+            for parameter in behind:
+                parameter.requires_grad_(True)
+
+    def _behind_features(self) -> list[nn.Parameter]:
+        if self._parameters_behind is None:
+            modules = [self.head] if self.joint is None else [self.joint, self.head]
+            self._parameters_behind = [p for module in modules for p in module.parameters() if p.requires_grad]
+        return self._parameters_behind
+
+
+class Ensemble(QuickModule):
+    """Networks of one kind with weights of their own.
+
+    Args:
+        networks: at least one.
+    """
+
+    def __init__(self, networks: list[Network]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+        self._networks = networks
+
+    def forward(self, view: View, action: Tensor | None = None) -> list[Any]:
+        """The output of each network."""
+        return [network(view, action) for network in self._networks]
+
+    def target(self) -> "Ensemble":
+        """A copy that takes no gradients; it normalises observations as the networks do."""
+        return make_target(self)
+
+    def __getitem__(self, position: int) -> Network:
+        return self._networks[position]
+
+    def __len__(self) -> int:
+        return len(self._networks)
+
+    def __iter__(self) -> Iterator[Network]:
+        return iter(self._networks)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """As :meth:`Network.frozen`, of all networks."""
+        with ExitStack() as stack:
+            for network in self._networks:
+                stack.enter_context(network.frozen())
+            yield
+
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def make_target(network: ModuleT) -> ModuleT:
+    """A copy that takes no gradients; it normalises observations as the network does."""
+    shared = {id(module): module for module in network.modules() if isinstance(module, ObservationNormalization)}
+    return copy.deepcopy(network, shared).requires_grad_(False)

@@ -1,0 +1,113 @@
+"""What bodies with a memory make of a batch of sequences, or of whole episodes, padded or packed.
+
+Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, ICLR 2019): memory
+begins with the stored state, or with zeros, and the steps of a burn-in, which are not learnt from, warm it up.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.memory import RecurrentBody, flat
+from storages.transition import (
+    BATCH_SIZES,
+    BURN_IN,
+    DONE,
+    LEAD_OUT,
+    OBS,
+    OBS2,
+    RHS,
+    SORTED_INDICES,
+    WINDOW,
+    Batch,
+)
+
+
+class Unrolling:
+    """Features and states of each body over the steps of a batch, computed once.
+
+    Args:
+        batch: of sequences (T, B, ...), or of packed episodes (N, ...).
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.is_packed = BATCH_SIZES in batch
+        self._unrolled: dict[RecurrentBody, tuple[Tensor, Tensor]] = {}
+        self._memoryless: dict[tuple[Body, str, bool], Tensor] = {}
+
+    @property
+    def next_observations(self) -> Any:
+        """OBS2 as rows (N, *obs)."""
+        return self.rows(OBS2)
+
+    def rows(self, key: str) -> Any:
+        """A field of all steps as rows (N, ...)."""
+        return self.batch[key] if self.is_packed else flat(self.batch[key])
+
+    def memoryless(self, body: Body, key: str) -> Tensor:
+        """(N, size): what a body without a memory makes of OBS or OBS2."""
+        where = body, key, torch.is_grad_enabled()
+        if where not in self._memoryless:
+            self._memoryless[where] = body(self.rows(key))
+        return self._memoryless[where]
+
+    def of(self, body: RecurrentBody) -> tuple[Tensor, Tensor]:
+        """What a body with a memory makes of OBS.
+
+        Returns:
+            Features (N, size), with a gradient where the body learns, and the state after each step, those that lead
+            out included, without one.
+        """
+        if body not in self._unrolled:
+            # A target computed first, without gradients, must not keep them from the loss that follows.
+            with torch.set_grad_enabled(body.learns):
+                self._unrolled[body] = self._packed(body) if self.is_packed else self._padded(body)
+        return self._unrolled[body]
+
+    def states_before_next(self, body: RecurrentBody) -> Tensor:
+        """(N, state_size): the state after the last step of each row's n-step window, without a gradient."""
+        _, states = self.of(body)
+        window = self.batch[WINDOW]
+        if not self.is_packed:
+            steps = torch.arange(window.shape[0], device=states.device)[:, None, None]
+            after = steps + window - 1
+            return states.gather(0, after.expand(-1, -1, states.shape[2])).flatten(0, 1)
+        sizes = self.batch[BATCH_SIZES].to(states.device)
+        starts = sizes.cumsum(0) - sizes
+        step = torch.repeat_interleave(torch.arange(len(sizes), device=states.device), sizes, output_size=len(window))
+        position = torch.arange(len(window), device=states.device) - starts[step]
+        return states[starts[step + window[:, 0] - 1] + position]
+
+    def _padded(self, body: RecurrentBody) -> tuple[Tensor, Tensor]:
+        batch = self.batch
+        begin = self._begin(body, batch[DONE].shape[1], batch.get(BURN_IN, batch))
+        if BURN_IN in batch:
+            burn_in = batch[BURN_IN]
+            with torch.no_grad():
+                _, states = body.unroll(burn_in[OBS], begin, burn_in[DONE], states=False)
+            begin = states[-1]
+        # Only windows ask for what follows a step.
+        features, states = body.unroll(batch[OBS], begin, batch[DONE], states=WINDOW in batch)
+        states = states.detach()
+        if LEAD_OUT in batch:
+            lead_out = batch[LEAD_OUT]
+            with torch.no_grad():
+                _, more = body.unroll(lead_out[OBS], states[-1], lead_out[DONE])
+            states = torch.cat([states, more])
+        return features.flatten(0, 1), states
+
+    def _packed(self, body: RecurrentBody) -> tuple[Tensor, Tensor]:
+        batch, sizes = self.batch, self.batch[BATCH_SIZES]
+        begin = self._begin(body, len(batch[SORTED_INDICES]), batch)[batch[SORTED_INDICES]]
+        features, states = body.unroll_packed(batch[OBS], begin, batch[DONE], sizes.tolist())
+        return features, states.detach()
+
+    def _begin(self, body: RecurrentBody, episodes: int, fields: Batch) -> Tensor:
+        """(B, state_size): what was stored where the body acts, else zeros."""
+        if body.stored_at is None or RHS not in fields:
+            return body.initial_state(episodes)
+        begin: Tensor = fields[RHS][:, body.stored_at]
+        return begin

@@ -1,0 +1,130 @@
+"""Observations of N rows as networks take them, with or without a memory.
+
+A network asks a view for the features of its body: ``view.features(body)``. The kind of view knows where the state of
+a recurrent body comes from, so that neither networks nor algorithms ask whether there is one.
+"""
+
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.memory import RecurrentBody
+from pytorchrl.agent.actors.unrolling import Unrolling
+from storages.transition import OBS, OBS2
+
+AnyBody: TypeAlias = Body | RecurrentBody
+
+
+class View(Protocol):
+    """Observations of N rows. Weights must not change while a view is in use: features are computed once."""
+
+    def features(self, body: AnyBody) -> Tensor:
+        """(N, size): what a body makes of the observations."""
+
+
+class Observations:
+    """Observations (N, *obs), or a dict of such, for bodies without a memory."""
+
+    def __init__(self, obs: Any) -> None:
+        self._obs = obs
+        self._features: dict[tuple[AnyBody, bool], Tensor] = {}
+
+    def features(self, body: AnyBody) -> Tensor:
+        """(N, size), computed once for each body, and once more where a gradient is wanted."""
+        key = body, torch.is_grad_enabled()
+        features = self._features.get(key)
+        if features is None:
+            features = self._features[key] = body(self._obs)
+        return features
+
+
+class ActingView:
+    """Observations (B, *obs) of one step, for bodies whose states are slices of one tensor.
+
+    Args:
+        obs: (B, *obs), or a dict of such.
+        rhs: (B, hidden), the states before it.
+        done: (B, 1), 1 where an episode begins: states count as zeros.
+    """
+
+    def __init__(self, obs: Any, rhs: Tensor, done: Tensor) -> None:
+        self._obs, self._rhs, self._done = obs, rhs, done
+        self._features: dict[AnyBody, Tensor] = {}
+        self._states: dict[int, tuple[slice, Tensor]] = {}
+
+    def features(self, body: AnyBody) -> Tensor:
+        """(B, size); the state of the body moves on."""
+        features = self._features.get(body)
+        if features is None:
+            assert isinstance(body, RecurrentBody)
+            where = body.stored_at
+            before = body.initial_state(len(self._done)) if where is None else self._rhs[:, where]
+            features, state = body(self._obs, before, self._done)
+            self._features[body] = features
+            if where is not None:
+                self._states[where.start] = where, state
+        return features
+
+    def rhs_after(self) -> Tensor:
+        """(B, hidden): the states after the step; of bodies that were not asked for features, those before it."""
+        if len(self._states) == 1:
+            ((where, state),) = self._states.values()
+            if state.shape == self._rhs.shape:
+                return state
+        after = self._rhs.clone()
+        for where, state in self._states.values():
+            after[:, where] = state
+        return after
+
+
+class Steps:
+    """OBS of all steps of a batch of sequences, flattened to rows."""
+
+    def __init__(self, unrolling: Unrolling) -> None:
+        self._unrolling = unrolling
+
+    def features(self, body: AnyBody) -> Tensor:
+        """(N, size)."""
+        if not isinstance(body, RecurrentBody):
+            return self._unrolling.memoryless(body, OBS)
+        features, _ = self._unrolling.of(body)
+        return features
+
+
+class NextSteps:
+    """OBS2 of all steps of a batch of sequences, flattened to rows, each after what led up to it."""
+
+    def __init__(self, unrolling: Unrolling) -> None:
+        self._unrolling = unrolling
+        self._features: dict[tuple[AnyBody, bool], Tensor] = {}
+
+    def features(self, body: AnyBody) -> Tensor:
+        """(N, size); no gradient goes to the steps before."""
+        key = body, torch.is_grad_enabled()
+        features = self._features.get(key)
+        if features is None:
+            if isinstance(body, RecurrentBody):
+                before = self._unrolling.states_before_next(body)
+                features, _ = body(self._unrolling.next_observations, before, torch.zeros_like(before[:, :1]))
+            else:
+                features = self._unrolling.memoryless(body, OBS2)
+            self._features[key] = features
+        return features
+
+
+class Repeated:
+    """Each row of a view several times, one after the other, for several actions in each.
+
+    Args:
+        view: of N rows.
+        times: how often each is repeated.
+    """
+
+    def __init__(self, view: View, times: int) -> None:
+        self._view, self._times = view, times
+
+    def features(self, body: AnyBody) -> Tensor:
+        """(N * times, size)."""
+        return self._view.features(body).repeat_interleave(self._times, dim=0)

@@ -1,0 +1,39 @@
+"""Which action spaces an algorithm can act in, and what to do with others."""
+
+from typing import Any, Literal, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions
+
+ActionKind: TypeAlias = Literal["any", "discrete", "bounded"]
+"""Any space, Discrete ones, or Boxes with finite bounds; of a Box, real numbers."""
+
+
+def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) -> None:
+    """Refuse a space that an algorithm cannot act in.
+
+    Raises:
+        UnsupportedSpaceError: the message names the space and a way out.
+    """
+    if kind == "discrete" and not isinstance(space, spaces.Discrete):
+        several = isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary)
+        way_out = "PPO learns several at once, wrappers=['FlattenAction'] numbers their combinations"
+        raise UnsupportedSpaceError(
+            f"{algorithm} needs a Discrete action space, the environments have {space}; "
+            f"{way_out if several else 'SAC and PPO act in a Box'}"
+        )
+    if kind == "bounded" and not isinstance(space, spaces.Box):
+        raise UnsupportedSpaceError(
+            f"{algorithm} needs a Box action space, the environments have {space}; DQN and PPO choose among Discrete "
+            f"actions, PPO several at once"
+        )
+    if isinstance(space, spaces.Box):
+        check_real_actions(space, algorithm)
+        if kind == "bounded" and not (np.isfinite(space.low) & np.isfinite(space.high)).all():
+            raise UnsupportedSpaceError(
+                f"{algorithm} needs finite bounds of every action, the environments have {space}; "
+                f"wrappers=[('BoundAction', {{'low': -1.0, 'high': 1.0}})] gives bounds, PPO does without"
+            )

@@ -1,0 +1,1 @@
+"""Algorithms that learn a policy from the values of its actions."""

@@ -1,0 +1,51 @@
+"""Behaviour cloning: act as the data does, by supervised learning."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pytorchrl.agent.actors.heads import Policy
+from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.algorithm import Losses
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Exploration, Explorer, Sample
+from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule
+
+
+class BehaviourCloning(OffPolicyAlgorithm):
+    """Pomerleau, "Efficient Training of Artificial Neural Networks for Autonomous Navigation" (1991).
+
+    Args:
+        lr: learning rate.
+        entropy_coef: weight of the policy's entropy, which is raised.
+    """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", sequences=True)}
+
+    lr: NonNegativeOrSchedule = 1e-3
+    entropy_coef: NonNegative = 0.0
+
+    def build(self) -> None:
+        """A stochastic policy."""
+        self.pi = self.actor.make("policy", Policy(), acts=True)
+        self.trained = self.train("policy", self.pi)
+
+    def default_explorer(self) -> Explorer:
+        """Draw actions from the policy."""
+        return Sample()
+
+    def policy(self, view: View, exploration: Exploration) -> Distribution:
+        """The distribution of actions."""
+        policy: Distribution = self.pi(view)
+        return policy
+
+    def losses(self, rows: Rows) -> Losses:
+        """The negative log probability of the data's actions."""
+        policy = self.pi(rows.now)
+        surprise = -policy.log_prob(rows.action)
+        entropy = rows.mean(policy.entropy())
+        loss = rows.weighted_mean(surprise) - self.entropy_coef * entropy
+        metrics = {"loss": loss.detach(), "entropy": entropy.detach()}
+        return Losses({self.trained: loss}, metrics, rows.per_row(surprise.detach()))

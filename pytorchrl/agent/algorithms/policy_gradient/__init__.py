@@ -1,0 +1,1 @@
+"""Algorithms that follow the gradient of what the current policy earns."""

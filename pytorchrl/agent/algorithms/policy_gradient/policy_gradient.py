@@ -1,0 +1,66 @@
+"""What algorithms that learn from rollouts of the current policy have in common."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from pytorchrl.agent.actors.heads import Policy, StateValue
+from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
+from pytorchrl.agent.explorers import Exploration, Explorer, Sample
+from storages.hyper_parameters import Count
+from storages.transition import ADV, LOGP, VAL
+
+
+class PolicyGradient(Algorithm):
+    """A stochastic policy and a state value function, learnt from rollouts.
+
+    Args:
+        num_epochs: times that an update phase goes through a rollout.
+        num_mini_batch: batches that a rollout is divided into.
+        normalize_advantages: give the advantages of a batch a mean of 0 and a standard deviation of 1.
+    """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout")}
+
+    num_epochs: Count = 1  # type: ignore[misc]
+    num_mini_batch: Count = 1  # type: ignore[misc]
+    normalize_advantages: bool = True
+
+    def make_networks(self) -> None:
+        """The policy, and the value function, both of which remember what they saw while acting."""
+        self.pi = self.actor.make("policy", Policy(), acts=True)
+        self.value = self.actor.make("value", StateValue(), acts=True)
+
+    def make_explorer(self) -> Explorer:
+        """Draw actions from the policy."""
+        return Sample()
+
+    def update_plan(self) -> UpdatePlan:
+        """When the rollout is full."""
+        return EveryRollout()
+
+    def policy(self, view: View, exploration: Exploration) -> Distribution:
+        """The distribution of actions."""
+        policy: Distribution = self.pi(view)
+        return policy
+
+    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Actions, and the values and log probabilities that updates compare with."""
+        if exploration.deterministic:
+            return super().act(view, exploration)
+        policy = self.policy(view, exploration)
+        action = policy.sample(exploration.generator)
+        return action, {VAL: self.value(view), LOGP: policy.log_prob(action)}
+
+    def advantages(self, rows: Rows) -> Any:
+        """(N, 1): ADV, normalised where the hyper-parameter says so."""
+        advantages = rows[ADV]
+        if not self.normalize_advantages or len(advantages) == 1:
+            return advantages
+        return (advantages - advantages.mean()) / (advantages.std() + 1e-8)

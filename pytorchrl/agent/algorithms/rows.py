@@ -1,0 +1,98 @@
+"""A batch as rows of steps, whether its actor has a memory or not, and however its steps lie."""
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.memory import flat
+from pytorchrl.agent.actors.unrolling import Unrolling
+from pytorchrl.agent.actors.view import NextSteps, Observations, Steps, View
+from storages.transition import ACT, BATCH_SIZES, DISCOUNT, EPISODE, MASK, OBS, OBS2, REW, WEIGHTS, Batch
+
+
+class Rows:
+    """The N steps of a batch, one a row: those of single transitions, of sequences, or of padded or packed episodes.
+
+    Weights of networks must not change while rows are in use: what networks make of observations is computed once.
+
+    Args:
+        batch: as a storage makes it; not changed.
+        codec: of the actions.
+    """
+
+    def __init__(self, batch: Batch, codec: ActionCodec) -> None:
+        self.batch = batch
+        self._codec = codec
+        self._is_packed = BATCH_SIZES in batch
+        self._is_flat = self._is_packed or batch[REW].ndim == 2
+        if self._is_flat and not self._is_packed:
+            self.now: View = Observations(batch[OBS])
+            """OBS."""
+        else:
+            self._unrolling = Unrolling(batch)
+            self.now = Steps(self._unrolling)
+
+    @cached_property
+    def next(self) -> View:
+        """OBS2."""
+        if self._is_flat and not self._is_packed:
+            return Observations(self.batch[OBS2])
+        return NextSteps(self._unrolling)
+
+    @cached_property
+    def action(self) -> Tensor:
+        """ACT (N, *action), as networks have it."""
+        return self._codec.from_storage(self[ACT])
+
+    @property
+    def reward(self) -> Tensor:
+        """REW (N, 1)."""
+        return self[REW]
+
+    @property
+    def discount(self) -> Tensor:
+        """DISCOUNT (N, 1)."""
+        return self[DISCOUNT]
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """(N, 1): what each row counts in a loss, importance weights in it; without those it sums to 1."""
+        batch = self.batch
+        if self._is_packed:
+            return batch[WEIGHTS][batch[EPISODE][:, 0]] / len(batch[EPISODE])
+        if MASK in batch:
+            mask = batch[MASK]
+            return (mask * batch[WEIGHTS] / mask.sum()).flatten(0, 1)
+        if WEIGHTS in batch:
+            return batch[WEIGHTS] / len(batch[WEIGHTS])
+        reward = self.reward
+        return torch.full_like(reward, 1 / len(reward))
+
+    def mean(self, values: Tensor) -> Tensor:
+        """(): the mean of values (N, 1) over all rows that are not padding, without importance weights."""
+        if MASK not in self.batch:
+            return values.mean()
+        return (self._share * values).sum()
+
+    def weighted_mean(self, values: Tensor) -> Tensor:
+        """(): the mean of values (N, 1), importance weights in it."""
+        return (self.weight * values).sum()
+
+    @cached_property
+    def _share(self) -> Tensor:
+        mask = self.batch[MASK]
+        return (mask / mask.sum()).flatten(0, 1)
+
+    def per_row(self, errors: Tensor) -> Tensor:
+        """Errors (N, 1) in the shape of the batch's rewards, for priorities."""
+        return errors.view(self.batch[REW].shape)
+
+    def __getitem__(self, key: str) -> Any:
+        """A field as rows (N, ...)."""
+        return self.batch[key] if self._is_flat else flat(self.batch[key])
+
+    def __len__(self) -> int:
+        return self.batch[REW].shape[0] if self._is_flat else self.batch[REW].shape[:2].numel()

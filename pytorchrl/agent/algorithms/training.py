@@ -1,0 +1,176 @@
+"""What an algorithm trains, and the state of it: networks with their optimisers, targets, dual variables, counters.
+
+Each is registered by one line when the algorithm is built. What a checkpoint saves, what gradients are called and which
+learning rates follow schedules, all follow from the register.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.network import make_target
+from pytorchrl.agent.optimizers import FlatParameters, Optimizer, Stepper
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+class Trained:
+    """Parameters that one optimiser moves together.
+
+    Args:
+        name: of the group.
+        parameters: by name, in their order.
+        optimizer: that moves them.
+        learning_rate: name of the algorithm's hyper-parameter.
+        max_grad_norm: name of the algorithm's hyper-parameter; None leaves gradients as they are.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameters: Mapping[str, nn.Parameter],
+        optimizer: Optimizer,
+        learning_rate: str,
+        max_grad_norm: str | None,
+    ) -> None:
+        self.name = name
+        self.parameters = dict(parameters)
+        self.learning_rate = learning_rate
+        self.max_grad_norm = max_grad_norm
+        self.flat = FlatParameters(self.parameters.values())
+        self.stepper: Stepper = optimizer.make(self.flat)
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Copies of the gradients there are, by name."""
+        return {f"{self.name}.{n}": p.grad.clone() for n, p in self.parameters.items() if p.grad is not None}
+
+    def take_gradients(self, gradients: Mapping[str, Tensor], device: torch.device) -> None:
+        """Put gradients, as `gradients` returns them, in the place of those there are."""
+        for name, parameter in self.parameters.items():
+            gradient = gradients.get(f"{self.name}.{name}")
+            parameter.grad = None if gradient is None else gradient.to(device, copy=True)
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether any parameter has a gradient."""
+        return any(parameter.grad is not None for parameter in self.parameters.values())
+
+
+class Target:
+    """A slow copy of a network that bootstrapped values are taken from.
+
+    Args:
+        network: that it follows.
+        trained: the group of the network's parameters.
+        polyak: name of the algorithm's hyper-parameter: how much of the copy stays at each update of it.
+        every: name of the algorithm's hyper-parameter: updates of the algorithm between updates of the copy; None for 1.
+    """
+
+    def __init__(self, network: nn.Module, polyak: str, every: str | None) -> None:
+        self.network = make_target(network)
+        self.polyak, self.every = polyak, every
+        self._source = list(network.parameters())
+        self._flat = FlatParameters(self.network.parameters())
+        self._buffers = [
+            (ours, theirs)
+            for ours, theirs in zip(self.network.buffers(), network.buffers(), strict=True)
+            if ours is not theirs
+        ]
+
+    def bind(self, groups: Iterable[Trained]) -> None:
+        """Follow the vector of a group of which the network is all, which is quicker than one by one."""
+        for group in groups:
+            own = list(group.parameters.values())
+            if len(own) == len(self._source) and all(a is b for a, b in zip(own, self._source, strict=True)):
+                self._vector: Tensor | None = group.flat.vector
+                return
+        self._vector = None
+
+    @torch.no_grad()
+    def follow(self, polyak: float) -> None:
+        """``target = polyak * target + (1 - polyak) * network``; 0 copies.
+
+        Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971), section 3.
+        """
+        if self._vector is not None:
+            self._flat.vector.lerp_(self._vector, 1 - polyak)
+        else:
+            torch._foreach_lerp_([p.data for p in self._flat.parameters], self._source, 1 - polyak)
+        for ours, theirs in self._buffers:
+            ours.copy_(theirs)
+
+
+class TrainingState:
+    """The register of an algorithm."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Trained] = {}
+        self.targets: dict[str, Target] = {}
+        self.variables: dict[str, nn.Parameter] = {}
+        self.counters: dict[str, int] = {"updates": 0}
+
+    def add_group(self, group: Trained) -> Trained:
+        """Register parameters with their optimiser.
+
+        Raises:
+            ValueError: another group of this name is there, or has one of the parameters already.
+        """
+        if group.name in self.groups:
+            raise ValueError(f"there is a trained group {group.name!r} already; give each a name")
+        for other in self.groups.values():
+            theirs = {id(parameter) for parameter in other.parameters.values()}
+            if any(id(parameter) in theirs for parameter in group.parameters.values()):
+                raise ValueError(
+                    f"{group.name!r} and {other.name!r} are trained by optimisers of their own, but share parameters; "
+                    f"shared_body=False makes a body for each"
+                )
+        self.groups[group.name] = group
+        return group
+
+    def add_target(self, name: str, target: Target) -> None:
+        """Register a target network."""
+        self.targets[name] = target
+        target.bind(self.groups.values())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next update depends on but the actor's weights, as tensors and plain data."""
+        return {
+            "optimizers": {name: group.stepper.state_dict() for name, group in self.groups.items()},
+            "targets": {name: target.network.state_dict() for name, target in self.targets.items()},
+            "variables": {name: variable.detach() for name, variable in self.variables.items()},
+            "counters": dict(self.counters),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        for kind, ours in (
+            ("optimizers", self.groups),
+            ("targets", self.targets),
+            ("variables", self.variables),
+            ("counters", self.counters),
+        ):
+            if state[kind].keys() != ours.keys():  # type: ignore[attr-defined]
+                raise ValueError(
+                    f"the state has the {kind} {list(state[kind])}, the algorithm has {list(ours)}; load a state of "  # type: ignore[call-overload]
+                    f"the same algorithm"
+                )
+        for name, group in self.groups.items():
+            group.stepper.load_state_dict(state["optimizers"][name])
+        for name, target in self.targets.items():
+            target.network.load_state_dict(state["targets"][name])
+        with torch.no_grad():
+            for name, variable in self.variables.items():
+                variable.copy_(state["variables"][name])
+        self.counters = {name: int(count) for name, count in state["counters"].items()}
+
+
+def parameters_of(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[tuple[str, nn.Parameter]]:
+    """The parameters of named modules, each once, by name."""
+    seen: set[int] = set()
+    for module_name, module in modules:
+        for name, parameter in module.named_parameters():
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                yield f"{module_name}.{name}" if module_name else name, parameter

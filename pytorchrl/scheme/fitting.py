@@ -1,0 +1,63 @@
+"""Whether the parts of a scheme go together."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.needs import mismatch
+from pytorchrl.agent.envs.vec_env import VecEnv
+from storages.factory import Factory
+from storages.storage import Storage
+
+
+class CompositionError(ValueError):
+    """Parts that do not go together."""
+
+
+def check_roles(
+    algorithm: Any, actor: Any, sources: Mapping[str, Any], train_envs: Any | None, test_envs: Any | None
+) -> None:
+    """Refuse what was not made by `create_factory` of the right kind of class.
+
+    Raises:
+        CompositionError: the message names the argument.
+    """
+    roles = [("algo_factory", algorithm, Algorithm), ("actor_factory", actor, Actor)]
+    for name, source in sources.items():
+        roles.append(("storage_factory" if name == "main" else f"sources[{name!r}]", source, Storage))
+    roles += [(f"{name}_envs_factory", e, VecEnv) for name, e in (("train", train_envs), ("test", test_envs)) if e]
+    for name, factory, role in roles:
+        if not isinstance(factory, Factory) or not issubclass(factory.cls, role):
+            raise CompositionError(
+                f"Scheme: {name} must be made by create_factory of a subclass of {role.__name__}, got {factory!r}"
+            )
+
+
+def check_composition(
+    algorithm: Factory[Algorithm], actor: Factory[Actor], sources: Mapping[str, Factory[Storage]], *, collects: bool
+) -> None:
+    """Refuse sources that the algorithm cannot learn from.
+
+    Raises:
+        CompositionError: the message names the parts and a way out.
+    """
+    needs = algorithm.cls.sources
+    for name in sources:
+        if name not in needs:
+            raise CompositionError(
+                f"Scheme: {algorithm.name} knows no source {name!r}; it learns from {', '.join(map(repr, needs))}"
+            )
+    for name, need in needs.items():
+        if name not in sources:
+            if need.optional:
+                continue
+            raise CompositionError(
+                f"Scheme: {algorithm.name} needs a source {name!r}; give it sources={{{name!r}: ...}}, such as "
+                f"from_dataset(ReplayBuffer.create_factory(size=...), path)"
+            )
+        reason = mismatch(need, algorithm.name, actor, sources[name])
+        if reason is None and not collects and need.kind == "rollout":
+            reason = f"{algorithm.name} learns from what its own policy does; give the scheme train_envs_factory"
+        if reason is not None:
+            raise CompositionError(f"Scheme: {reason}")
