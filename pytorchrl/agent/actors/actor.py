@@ -1,17 +1,21 @@
 """Networks over the spaces of some environments: the user chooses their body, the algorithm their heads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import gymnasium as gym
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import MLP, Activation, Body, ExtractorKind, described
+from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.encoders import ExtractorKind, described
 from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
+from pytorchrl.agent.actors.mlp import MLP, Activation
 from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.noisy_linear import linear_layer
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps, View
@@ -61,7 +65,8 @@ class Actor(Component, nn.Module):
             these statistics, which are saved with the weights.
         dueling: split action values into a state's value and advantages (Wang et al., arXiv 1511.06581).
         noisy: fully connected layers with noise that is learnt (Fortunato et al., arXiv 1706.10295).
-        layer_norm: normalise the features of each layer before its activation.
+        layer_norm: normalise the features of each row in each layer before its activation.
+        batch_norm: normalise each feature over the rows instead.
         dropout: share of each layer's features that is dropped while learning.
         initial_log_std: of a Gaussian policy, the logarithm of its standard deviation at first.
 
@@ -84,6 +89,7 @@ class Actor(Component, nn.Module):
     dueling: bool = False
     noisy: bool = False
     layer_norm: bool = False
+    batch_norm: bool = False
     dropout: UnitInterval = 0.0
     initial_log_std: float = 0.0
 
@@ -146,7 +152,7 @@ class Actor(Component, nn.Module):
             self._store_state_of(body)
         # A memory has seen the layers of the body already; one more joins what it makes with the action.
         sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
-        joint = MLP(body.output_size + size, sizes, self.activation, self.initialisation)
+        joint = MLP(body.output_size + size, sizes, self.activation, self.initialisation, **self._layers())
         return Network(body, head.build(joint.output_size, self), joint, codec)
 
     def _body_of_observations(self, acts: bool) -> AnyBody:
@@ -172,11 +178,38 @@ class Actor(Component, nn.Module):
             self.initialisation,
             extractor=self.feature_extractor,
             normalization=self.normalization,
+            **self._layers(),
         )
+
+    def _layers(self) -> dict[str, Any]:
+        """What fully connected layers are made with."""
+        return {
+            "layer_norm": self.layer_norm,
+            "batch_norm": self.batch_norm,
+            "dropout": self.dropout,
+            "noisy": self.noisy,
+            "generator": self.generator,
+        }
 
     def _recurrent_body(self) -> RecurrentBody:
         assert self.memory is not None
         return RecurrentBody(self._body(self.hidden_sizes), self.memory, self.memory_size)
+
+    def linear(self, inputs: int, outputs: int) -> nn.Module:
+        """A fully connected layer of a head, noisy where the user wants it."""
+        return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator)
+
+    @contextmanager
+    def noise(self, wanted: bool) -> Iterator[None]:
+        """Let noisy layers draw noise, or act by their means."""
+        if wanted or not self.noisy:
+            yield
+            return
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train()
 
     # What networks take
 

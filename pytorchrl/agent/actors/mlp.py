@@ -20,7 +20,7 @@ _ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": F.elu, "silu": F.
 
 
 class Dropout(UsesGenerator):
-    """Zeros in the place of some features, the others scaled up by as much; nothing in evaluation.
+    """Zeros in the place of some features, the others scaled up by as much; nothing in evaluation, nor in acting.
 
     Args:
         probability: of a zero.
@@ -38,7 +38,8 @@ class Dropout(UsesGenerator):
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, n) to (B, n)."""
-        if not self.training or not self.probability:
+        # Acting is in inference mode, which updates never are.
+        if not self.training or not self.probability or torch.is_inference_mode_enabled():
             return features
         kept = 1 - self.probability
         return features * torch.empty_like(features).bernoulli_(kept, generator=self.generator).div_(kept)

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.bodies import MLP
 from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.mlp import MLP
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.quick_module import QuickModule
 from pytorchrl.agent.actors.view import AnyBody, View

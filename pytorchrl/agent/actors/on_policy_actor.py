@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.bodies import Activation
 from pytorchrl.agent.actors.initialisation import Initialisation
+from pytorchrl.agent.actors.mlp import Activation
 from storages.hyper_parameters import Count
 
 

@@ -211,7 +211,7 @@ class Algorithm(Component, ABC):
             done: (E, 1) float32, 1 where ``obs`` is the first of an episode.
             exploration: what acting in these environments draws on; a deterministic one acts as well as it can.
         """
-        with torch.inference_mode():
+        with torch.inference_mode(), self.actor.noise(not exploration.deterministic):
             view = self.actor.view(obs, rhs, done)
             action, fields = self.act(view, exploration)
             rhs = view.rhs_after() if isinstance(view, ActingView) else rhs
