@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles
-from pytorchrl.scheme.reward_normalization import NormalizedKind, RewardNormalization
+from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from storages.factory import Factory
 from storages.storage import Storage
@@ -60,7 +60,7 @@ class Scheme:
         test_envs_factory: Factory[VecEnv] | None = None,
         *,
         sources: Mapping[str, Factory[Storage]] | None = None,
-        normalize_rewards: NormalizedKind | None = None,
+        normalize_rewards: Literal["returns", "rewards"] | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
         max_test_episode_steps: int = MAX_EPISODE_STEPS,

@@ -21,7 +21,7 @@ from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps, View
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.other_names import ACTOR_NAMES
-from storages.factory import Component
+from storages.factory import FieldComponent
 from storages.hyper_parameters import Count, UnitInterval
 from storages.transition import ACT, DONE, OBS, RHS
 
@@ -45,7 +45,7 @@ class Head(Protocol):
         """The module, from (N, features)."""
 
 
-class Actor(Component, nn.Module):
+class Actor(FieldComponent, nn.Module):
     """Networks that act and judge. Made without any; the algorithm that gets the actor makes those it needs.
 
     Args:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeAlias, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_NAMES
-from storages.factory import Component
+from storages.factory import FieldComponent
 from storages.hyper_parameters import Count, CountOrZero, UnitInterval
 from storages.schedule import Schedule, value_at
 from storages.storage import Storage
@@ -75,8 +75,7 @@ class Result:
         return self.metrics if self.errors is None else {**self.metrics, ERRORS: self.errors}
 
 
-@dataclass_transform(kw_only_default=True)
-class Algorithm(Component, ABC):
+class Algorithm(FieldComponent, ABC):
     """Learns from batches how to act.
 
     A subclass declares its hyper-parameters as annotated attributes with defaults, builds its networks in `build`, and

@@ -94,6 +94,29 @@ def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
             raise UnsupportedSpaceError(f"a data set cannot hold what is of the space {space}")
 
 
+def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
+    """The space that :func:`space_as_data` described.
+
+    Raises:
+        UnsupportedSpaceError: the data describe no such space.
+    """
+    match data.get("type"):
+        case "Box":
+            dtype = np.dtype(data["dtype"])
+            low, high = (np.asarray(data[bound], dtype).reshape(data["shape"]) for bound in ("low", "high"))
+            return spaces.Box(low, high, tuple(data["shape"]), dtype.type)
+        case "Discrete":
+            return spaces.Discrete(data["n"], start=data.get("start", 0))
+        case "MultiDiscrete":
+            return spaces.MultiDiscrete(np.asarray(data["nvec"]), np.int64, start=np.asarray(data["start"]))
+        case "MultiBinary":
+            return spaces.MultiBinary(data["n"])
+        case "Dict":
+            return spaces.Dict({name: space_from_data(part) for name, part in data["subspaces"].items()})
+        case _:
+            raise UnsupportedSpaceError(f"a data set describes no space that is known: {dict(data)}")
+
+
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
     """(E, 1) int64 or (E, *action): actions drawn uniformly, standard normal where a Box has no bounds.
 
