@@ -1,0 +1,22 @@
+"""Optimisers: hyper-parameters of algorithms that say how parameters move along their gradients."""
+
+from pytorchrl.agent.optimizers.flat_adam import Adam, AdamW
+from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
+from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
+from pytorchrl.agent.optimizers.optimizer import Optimizer, Stepper
+from pytorchrl.agent.optimizers.rmsprop import RMSprop
+from pytorchrl.agent.optimizers.sgd import SGD
+from pytorchrl.agent.optimizers.torch_optimizers import LBFGS, TorchOptimizer
+
+__all__ = [
+    "LBFGS",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "FlatParameters",
+    "FlatStepper",
+    "Optimizer",
+    "RMSprop",
+    "Stepper",
+    "TorchOptimizer",
+]

@@ -1,0 +1,180 @@
+"""Adam and AdamW over parameters that lie in one piece of memory."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
+from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
+from pytorchrl.agent.optimizers.optimizer import Optimizer
+from storages.hyper_parameters import NonNegative, Positive, UnitInterval
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Kingma and Ba, "Adam: A Method for Stochastic Optimization" (arXiv 1412.6980).
+
+    Args:
+        betas: how much of the means of gradients and of their squares stays at each step, in [0, 1).
+        eps: added to the root of the latter.
+    """
+
+    betas: tuple[UnitInterval, UnitInterval] = (0.9, 0.999)
+    eps: Positive = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.betas) != 2 or max(self.betas) == 1:
+            raise ValueError(f"{type(self).__name__}: betas must be two numbers in [0, 1), got {self.betas!r}")
+
+    def make(self, parameters: FlatParameters) -> FlatStepper:
+        """Make what steps these parameters."""
+        return FlatAdam(parameters, "Adam", self.betas, self.eps)
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (arXiv 1711.05101).
+
+    Args:
+        betas: how much of the means of gradients and of their squares stays at each step, in [0, 1).
+        eps: added to the root of the latter.
+        weight_decay: times the learning rate, the part of each parameter that is taken away at each step.
+    """
+
+    weight_decay: NonNegative = 0.01
+
+    def make(self, parameters: FlatParameters) -> FlatStepper:
+        """Make what steps these parameters."""
+        return FlatAdam(parameters, "AdamW", self.betas, self.eps, self.weight_decay)
+
+
+class FlatAdam(FlatStepper):
+    """Steps of Adam; a parameter that has no gradient keeps its number of steps, too.
+
+    Args:
+        parameters: what is trained.
+        name: of the optimiser, in its state.
+        betas: as in `Adam`.
+        eps: as in `Adam`.
+        weight_decay: as in `AdamW`.
+    """
+
+    def __init__(
+        self,
+        parameters: FlatParameters,
+        name: str = "Adam",
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(parameters, name, averages=("means", "squares"))
+        self._betas, self._eps, self._weight_decay = betas, eps, weight_decay
+        self._steps = torch.zeros((), device=parameters.vector.device)
+        """() as long as all of the parameters have made as many; (parameters,) otherwise."""
+
+    def _move(self, positions: Sequence[int] | None, divisor: Tensor | None) -> None:
+        if positions is not None and not self._steps.dim():
+            self._steps = self._steps.repeat(len(self.parameters.parameters))
+        if self._steps.dim():
+            positions = range(len(self._steps)) if positions is None else positions
+            steps = [self._steps[position] for position in positions]
+            torch._foreach_add_(steps, 1)
+        else:
+            steps = [self._steps.add_(1)]
+        _adamw_(
+            *self._tensors(positions),
+            [],
+            steps,
+            lr=self.learning_rate,
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            weight_decay=self._weight_decay,
+            eps=self._eps,
+            amsgrad=False,
+            maximize=False,
+            grad_scale=divisor,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next step depends on but the parameters and their gradients."""
+        return super().state_dict() | {"steps": self._steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        count, saved = len(self.parameters.parameters), state.get("steps")
+        if saved is not None and saved.shape not in ((), (count,)):
+            raise ValueError(
+                f"{self._name}: there are {count} parameters, the saved number of steps has shape "
+                f"{tuple(saved.shape)}; load a state of the same networks"
+            )
+        super().load_state_dict(state)
+        self._steps = state["steps"].to(self._steps.device, copy=True)
+
+
+@torch.no_grad()
+def _plain_adamw_(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    _: Sequence[Tensor],
+    steps: Sequence[Tensor],
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    grad_scale: Tensor | None,
+    **_others: Any,
+) -> None:
+    """Do what `torch._fused_adamw_` does, by public operations."""
+    for parameter, gradient, mean, square, step in zip(parameters, gradients, means, squares, steps, strict=True):
+        if grad_scale is not None:
+            gradient /= grad_scale
+        mean.lerp_(gradient, 1 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        # What is left of 1 after the power of a number near 1 needs double precision.
+        number = step.double()
+        root = (square / (1 - beta2**number)).sqrt_().add_(eps)
+        parameter *= 1 - lr * weight_decay
+        parameter -= lr / (1 - beta1**number) * mean / root
+
+
+def _fastest_adamw_() -> Callable[..., Any]:
+    """A private function of torch's, one operation where the public ones are nine, if it does what it did."""
+    fused: Callable[..., Any] | None = getattr(torch, "_fused_adamw_", None)
+    if fused is None:
+        return _plain_adamw_
+    results = []
+    for function in (_plain_adamw_, fused):
+        tensors = torch.tensor([1.0, -3.0, 0.5, 2.0, 2.0, 2.0], device="cpu")
+        parameter, gradient, mean, square, step, divisor = tensors
+        try:
+            function(
+                [parameter],
+                [gradient],
+                [mean],
+                [square],
+                [],
+                [step],
+                lr=0.1,
+                beta1=0.8,
+                beta2=0.9,
+                weight_decay=0.2,
+                eps=0.01,
+                amsgrad=False,
+                maximize=False,
+                grad_scale=divisor,
+            )
+        except (TypeError, RuntimeError):
+            return _plain_adamw_  # other arguments than those of the versions known
+        results.append(tensors[[0, 2, 3]])
+    return fused if torch.allclose(results[0], results[1]) else _plain_adamw_
+
+
+_adamw_ = _fastest_adamw_()

@@ -1,0 +1,68 @@
+"""Parameters that lie in one piece of memory."""
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_ALIGNMENT_NUMBERS = 16  # a cache line of float32: products of matrices that begin elsewhere are slower
+
+
+class FlatParameters:
+    """Parameters as views into one vector. They must not be moved to another device or replaced afterwards.
+
+    Args:
+        parameters: of one dtype and device; their values are kept. One that is given twice is there once.
+
+    Raises:
+        ValueError: there are none, or they differ in dtype or device.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self.parameters = list(dict.fromkeys(parameters))
+        kinds = {(parameter.dtype, parameter.device) for parameter in self.parameters}
+        if len(kinds) != 1:
+            found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds)) or "none"
+            raise ValueError(f"parameters trained together must be of one dtype and on one device, found {found}")
+        self.vector, views = self.empty_vector()
+        """(n,): all values, each parameter's from the beginning of a cache line on, zeros between."""
+        with torch.no_grad():
+            for parameter, view in zip(self.parameters, views, strict=True):
+                view.copy_(parameter)
+                parameter.data = view
+
+    def empty_vector(self) -> tuple[Tensor, list[Tensor]]:
+        """A vector of zeros of the same layout, and a view of it in the shape of each parameter."""
+        numbers = sum(_aligned(parameter.numel()) for parameter in self.parameters)
+        vector = torch.zeros(numbers, dtype=self.parameters[0].dtype, device=self.parameters[0].device)
+        return vector, self.views_of(vector)
+
+    def views_of(self, vector: Tensor) -> list[Tensor]:
+        """A view in the shape of each parameter, of a vector of the same layout."""
+        views, start = [], 0
+        for parameter in self.parameters:
+            views.append(vector[start : start + parameter.numel()].view(parameter.shape))
+            start += _aligned(parameter.numel())
+        return views
+
+    def check(self) -> None:
+        """Refuse to go on with parameters that do not lie in the vector any more.
+
+        Raises:
+            RuntimeError: they were moved.
+        """
+        if self.parameters[0].data_ptr() != self.vector.data_ptr():
+            raise RuntimeError(
+                "the parameters were moved after the algorithm was made (by .to(...) perhaps), so that it cannot train "
+                "them; choose the device when the factories are called"
+            )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FlatParameters":
+        # A copied parameter has memory of its own.
+        return FlatParameters(copy.deepcopy(self.parameters, memo))
+
+
+def _aligned(numbers: int) -> int:
+    return -(-numbers // _ALIGNMENT_NUMBERS) * _ALIGNMENT_NUMBERS

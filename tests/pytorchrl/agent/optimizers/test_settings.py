@@ -1,0 +1,63 @@
+"""Optimisers as hyper-parameters: compared, saved as plain data, checked when they are made."""
+
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop, TorchOptimizer
+
+ALL = [
+    Adam(eps=1),
+    AdamW(betas=(0.8, 0.9)),
+    RMSprop(momentum=0.5),
+    SGD(momentum=0.9, nesterov=True),
+    LBFGS(line_search="strong_wolfe"),
+    TorchOptimizer("Adagrad", {"lr_decay": 0.1}),
+    TorchOptimizer(torch.optim.RAdam),
+]
+
+
+@pytest.mark.parametrize("setting", ALL, ids=repr)
+def test_a_setting_is_made_again_from_its_plain_data(setting: Optimizer) -> None:
+    config = json.loads(json.dumps(setting.config))
+    assert config["name"] == type(setting).__name__
+    assert type(setting)(**config["hyper_parameters"]) == setting
+    assert pickle.loads(pickle.dumps(setting)) == setting
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: Adam(betas=(0.9, 1.0)), r"Adam: betas must be two numbers in \[0, 1\), got \(0\.9, 1\.0\)"),
+        (lambda: AdamW(betas=(0.9,)), "AdamW: betas must be two numbers"),  # type: ignore[arg-type]
+        (lambda: Adam(betas=(0.9, 1.1)), "Adam: betas holds a value that"),
+        (lambda: Adam(eps=0), "Adam: eps must be greater than 0, got 0"),
+        (lambda: AdamW(weight_decay=-1), "AdamW: weight_decay must be at least 0, got -1"),
+        (lambda: RMSprop(alpha=2), r"RMSprop: alpha must lie in \[0, 1\], got 2"),
+        (lambda: SGD(nesterov=True), "SGD: nesterov needs a momentum"),
+        (lambda: LBFGS(max_iter=0), "LBFGS: max_iter must be at least 1, got 0"),
+        (lambda: LBFGS(line_search="armijo"), "LBFGS: line_search must be"),  # type: ignore[arg-type]
+        (lambda: TorchOptimizer("Adagard"), "torch.optim has no optimiser 'Adagard'"),
+        (lambda: TorchOptimizer("lr_scheduler"), "torch.optim has no optimiser 'lr_scheduler'"),
+        (lambda: TorchOptimizer("SGD", {"lr": 1.0}), "lr is a hyper-parameter of the algorithm"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_where_it_is_written(make: Callable[[], Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        make()
+
+
+def test_one_optimiser_of_torch_is_one_setting_whether_named_or_given() -> None:
+    assert TorchOptimizer(torch.optim.Adagrad) == TorchOptimizer("Adagrad")
+    assert TorchOptimizer("Adagrad") != TorchOptimizer("Adagrad", {"lr_decay": 0.1})
+
+
+def test_a_setting_does_not_change_with_the_arguments_it_was_made_from() -> None:
+    arguments = {"lr_decay": 0.1}
+    setting = TorchOptimizer("Adagrad", arguments)
+    arguments["lr_decay"] = 0.2
+    assert setting.arguments == {"lr_decay": 0.1}
