@@ -176,7 +176,7 @@ def test_lbfgs_minimises_as_torchs_own(line_search: Any) -> None:
         return loss.item()
 
     for _ in range(12):
-        our_loss, their_loss = stepper.minimise(lambda: rosenbrock(*ours)), optimizer.step(closure)
+        our_loss, their_loss = stepper.minimise(lambda: rosenbrock(*ours)), optimizer.step(closure)  # type: ignore[no-untyped-call]
         assert our_loss.item() == pytest.approx(their_loss)
         assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
     if line_search:
