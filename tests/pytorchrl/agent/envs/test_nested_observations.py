@@ -7,12 +7,18 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.agent.envs import FlatObservation, Flattening, InvalidEnvironmentError, UnsupportedSpaceError
+from pytorchrl.agent.envs.flat_observation import is_nested
 from storages.transition import OBS, OBS2
 from tests.support.comparison import assert_equal
+from tests.support.profiles import examples
 from tests.support.training import saved_and_loaded, train
 
 NESTED = spaces.Dict(
@@ -116,6 +122,66 @@ def test_runs_with_nested_observations_train_and_resume(algorithm: str, mode: An
     for scheme_here in (one, other):
         train(scheme_here, 60).close()
     assert_equal(one.algorithm.get_weights(), other.algorithm.get_weights())
+
+
+class Grip(nn.Module):
+    """A user's network, of two of the parts."""
+
+    def __init__(self, space: spaces.Dict) -> None:
+        super().__init__()
+        self.linear = nn.Linear(1 + len(space["arm.grip.0"].nvec), 6)  # type: ignore[attr-defined]
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        features: Tensor = self.linear(torch.cat([observation["arm.position"], observation["arm.grip.0"]], dim=1))
+        return features
+
+
+def test_a_network_of_the_users_learns_from_the_parts_by_their_names() -> None:
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, mini_batch_size=8),
+        prl.OffPolicyActor.create_factory((8,), feature_extractor=Grip),
+        prl.PERBuffer.create_factory(size=50, alpha=0.6),
+        prl.VecEnv.create_factory(Robot),
+    )
+    (before,) = (module.linear.weight.clone() for module in scheme.actor.modules() if isinstance(module, Grip))
+    train(scheme, 30).close()
+    (after,) = (module.linear.weight for module in scheme.actor.modules() if isinstance(module, Grip))
+    assert not torch.equal(before, after)
+    assert scheme.actor.reads == "Grip"
+
+
+LEAVES = st.sampled_from(
+    [spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32), spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])]
+)
+NAMES = st.text("ab1.", min_size=1, max_size=3)
+STRUCTURES = st.recursive(
+    LEAVES,
+    lambda parts: st.one_of(
+        st.lists(parts, max_size=3).map(spaces.Tuple),
+        st.dictionaries(NAMES, parts, max_size=3).map(lambda named: spaces.Dict(list(named.items()))),
+    ),
+    max_leaves=6,
+)
+
+
+def leaves_of(value: Any) -> list[Any]:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else None
+    return [value] if parts is None else [leaf for part in parts for leaf in leaves_of(part)]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(STRUCTURES)
+def test_any_structure_loses_nothing_or_is_refused(space: gym.Space[Any]) -> None:
+    try:
+        flattening = Flattening(space, "Test")
+    except UnsupportedSpaceError as error:
+        assert "would both be named" in str(error) or "has no parts" in str(error)  # noqa: PT017
+        return
+    observation = space.sample()
+    flat = flattening(observation)
+    assert flat in flattening.space
+    assert [id(leaf) for leaf in leaves_of(flat)] == [id(leaf) for leaf in leaves_of(observation)]
+    assert not is_nested(flattening.space)
 
 
 def test_tuples_are_dicts_of_positions() -> None:
