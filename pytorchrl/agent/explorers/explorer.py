@@ -155,9 +155,9 @@ def best_action(output: Any) -> Tensor:
     return best()
 
 
-def has(output: Any, *names: str) -> bool:
-    """Whether an output is an object with all these attributes, and not a tensor of actions."""
-    return not isinstance(output, Tensor) and all(hasattr(output, name) for name in names)
+def has(output: Any, name: str) -> bool:
+    """Whether an output is an object with this attribute, and not a tensor of actions."""
+    return not isinstance(output, Tensor) and hasattr(output, name)
 
 
 def misfit(explorer: Explorer, needs: str, output: Any) -> TypeError:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,12 +38,13 @@ class EpsilonGreedy(Explorer):
     def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
         """(E, *action); the output is not computed where all environments explore."""
         explore = exploration.random.random((exploration.num_envs, 1)) < exploration.at(self.epsilon)
-        if explore.all():
+        exploring = np.count_nonzero(explore)
+        if exploring == exploration.num_envs:
             return exploration.uniform_actions()
         values = output()
         self.check_output(values)
         greedy: Tensor = values.greedy()
-        if not explore.any():
+        if not exploring:
             return greedy
         chosen = torch.from_numpy(explore).to(greedy.device).view(-1, *[1] * (greedy.ndim - 1))
         return torch.where(chosen, exploration.uniform_actions(), greedy)
