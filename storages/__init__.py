@@ -19,17 +19,21 @@ from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.on_policy.vtrace_buffer import VTraceBuffer
 from storages.persistent import DamageError, PersistenceError
 from storages.schedule import LinearSchedule, Schedule
+from storages.schedule_shapes import CosineSchedule, ExponentialSchedule, FunctionSchedule, PiecewiseSchedule
 from storages.sequences import Sequences
 from storages.storage import EmptyStorageError, Storage
 
 __all__ = [
     "Component",
+    "CosineSchedule",
     "DamageError",
     "DeviceMemoryError",
     "EREBuffer",
     "EmptyStorageError",
     "Episodes",
+    "ExponentialSchedule",
     "Factory",
+    "FunctionSchedule",
     "GAEBuffer",
     "HERBuffer",
     "LinearSchedule",
@@ -37,6 +41,7 @@ __all__ = [
     "PERBuffer",
     "PersistenceError",
     "PersistentEpisodicBuffer",
+    "PiecewiseSchedule",
     "ReplayBuffer",
     "SampleError",
     "Schedule",

@@ -49,7 +49,11 @@ class Dropout(UsesGenerator):
         return f"probability={self.probability}"
 
 
-class BatchNorm(nn.BatchNorm1d):
+class LayerNorm(QuickModule, nn.LayerNorm):
+    """torch's layer normalisation."""
+
+
+class BatchNorm(QuickModule, nn.BatchNorm1d):
     """torch's batch normalisation, by the statistics of a batch only where gradients are computed.
 
     Without gradients (acting, which may have one row, and the values of target networks) as in evaluation: by the
@@ -105,7 +109,7 @@ class MLP(QuickModule):
             for size, following in itertools.pairwise(sizes)
         ]
         self.layers = nn.ModuleList(self._layers)
-        norm = nn.LayerNorm if layer_norm else BatchNorm if batch_norm else None
+        norm = LayerNorm if layer_norm else BatchNorm if batch_norm else None
         self._norms: list[nn.Module] = [] if norm is None else [norm(size) for size in hidden_sizes]
         self.norms = nn.ModuleList(self._norms)
         self.dropout = Dropout(dropout, generator) if dropout else None

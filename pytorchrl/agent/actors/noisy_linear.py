@@ -39,7 +39,8 @@ class NoisyLinear(UsesGenerator):
         mean = F.linear(features, self.weight, self.bias)
         if not self.training:
             return mean
-        noise_in, noise_out = torch.split(self._noise(), [self.in_features, self.out_features])
+        noise = self._noise()
+        noise_in, noise_out = noise[: self.in_features], noise[self.in_features :]
         # The noise of a weight is a product, so that it can be applied before and after the multiplication: no matrix
         # of noisy weights is made.
         return mean + F.linear(features * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
@@ -53,7 +54,7 @@ class NoisyLinear(UsesGenerator):
         weight = self.weight
         size = self.in_features + self.out_features
         drawn = torch.empty(size, dtype=weight.dtype, device=weight.device).normal_(generator=self.generator)
-        return drawn.sign() * drawn.abs().sqrt()
+        return torch.copysign(drawn.abs().sqrt_(), drawn)
 
 
 def linear_layer(

@@ -1,6 +1,6 @@
 """Observations on a common scale: minus their running mean, divided by their running standard deviation."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium as gym
 import numpy as np
@@ -13,11 +13,26 @@ from pytorchrl.agent.actors.quick_module import QuickModule
 _LARGEST = 10.0
 _EPSILON = 1e-8
 
+Moments: TypeAlias = tuple[Any, Any, Any]
+"""Of tensors or arrays: how many there are, their mean, and the sum of their squared distances from it."""
+
+
+def add_to_moments(moments: Moments, values: Any) -> Moments:
+    """The moments with the values (B, *shape) counted in.
+
+    Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
+    """
+    count, mean, squares = moments
+    mean_of_values = values.mean(0)
+    difference = mean_of_values - mean
+    total = count + len(values)
+    squares_between = difference**2 * (count * len(values) / total)
+    squares_of_values = ((values - mean_of_values) ** 2).sum(0)
+    return total, mean + difference * (len(values) / total), squares + (squares_of_values + squares_between)
+
 
 class RunningNormalization(QuickModule):
     """The running mean and variance of arrays, and the normalisation in use, which follows them when asked to.
-
-    Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
 
     Args:
         shape: of one array.
@@ -40,13 +55,10 @@ class RunningNormalization(QuickModule):
     @torch.no_grad()
     def add(self, values: Tensor) -> None:
         """Count values (B, *shape) in."""
-        values = values.double()
-        mean = values.mean(0)
-        difference = mean - self.mean
-        total = self.count + len(values)
-        self.squares += (values - mean).square().sum(0) + difference.square() * (self.count * len(values) / total)
-        self.mean += difference * (len(values) / total)
-        self.count.copy_(total)
+        count, mean, squares = add_to_moments((self.count, self.mean, self.squares), values.double())
+        self.count.copy_(count)
+        self.mean.copy_(mean)
+        self.squares.copy_(squares)
 
     @torch.no_grad()
     def use_newest(self) -> None:

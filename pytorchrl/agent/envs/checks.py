@@ -9,6 +9,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from pytorchrl.agent.envs.flat_observation import SEPARATOR
+
 CHECKED_STEPS = 3
 """How many steps of each environment are checked, its first; later ones cost nothing."""
 
@@ -88,15 +90,25 @@ def check_step(result: Any, env: gym.Env[Any, Any]) -> None:
 
 
 def _check_observation(observation: Any, env: gym.Env[Any, Any], method: str) -> None:
-    where, space = f"VecEnv: {method} of {env} returned", env.observation_space
-    if not isinstance(space, spaces.Dict):
-        _check_part(observation, space, f"{where} an observation")
-        return
-    if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
-        keys = sorted(map(str, observation)) if isinstance(observation, Mapping) else _shown(observation)
-        raise InvalidEnvironmentError(f"{where} an observation of {keys}; its space has {sorted(space.spaces)}")
-    for name, part in space.spaces.items():
-        _check_part(observation[name], part, f"{where} an observation, {name!r} of it")
+    _check_value(observation, env.observation_space, f"VecEnv: {method} of {env} returned an observation", ())
+
+
+def _check_value(value: Any, space: gym.Space[Any], text: str, path: tuple[Any, ...]) -> None:
+    """Check an observation, or the part of it that keys and positions lead to."""
+    where = f"{text}, {SEPARATOR.join(map(str, path))!r} of it," if path else text
+    if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or set(value) != set(space.spaces):
+            keys = sorted(map(str, value)) if isinstance(value, Mapping) else _shown(value)
+            raise InvalidEnvironmentError(f"{where} of {keys}; its space has {sorted(space.spaces)}")
+        for name, part in space.spaces.items():
+            _check_value(value[name], part, text, (*path, name))
+    elif isinstance(space, spaces.Tuple):
+        if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+            raise InvalidEnvironmentError(f"{where} of {_shown(value)}; its space is a tuple of {len(space.spaces)}")
+        for position, part in enumerate(space.spaces):
+            _check_value(value[position], part, text, (*path, position))
+    else:
+        _check_part(value, space, where.removesuffix(","))
 
 
 def _check_part(value: Any, space: gym.Space[Any], text: str) -> None:

@@ -9,6 +9,7 @@ from gymnasium.wrappers import NormalizeObservation
 from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.checks import check_made
 from pytorchrl.agent.envs.episode_recorder import EpisodeRecorder
+from pytorchrl.agent.envs.flat_observation import FlatObservation, is_nested
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
@@ -27,8 +28,11 @@ def make_env(
 ) -> tuple[gym.Env[Any, Any], EpisodeRecorder]:
     """An environment with its wrappers, and what records its own episodes, below them.
 
+    Nested observations are flattened, above the wrappers.
+
     Raises:
         InvalidEnvironmentError: what was made is no environment, or breaks gymnasium's interface.
+        UnsupportedSpaceError: two parts of nested observations would have the same name.
         ValueError: it normalises observations by itself.
     """
     made = _made(env, arguments)
@@ -42,7 +46,7 @@ def make_env(
         if isinstance(layer, NormalizeObservation):
             raise ValueError(f"VecEnv: {_NO_NORMALIZE_OBSERVATION}")
         layer = layer.env
-    return made, recorder
+    return (FlatObservation(made) if is_nested(made.observation_space) else made), recorder
 
 
 def check_id(env: str, owner: str) -> None:

@@ -30,8 +30,8 @@ def check_observation_space(space: gym.Space[Any], owner: str) -> None:
         if not isinstance(part, Flat):
             where = f"key {name!r} of the observation space" if name else "the observation space"
             raise UnsupportedSpaceError(
-                f"{owner}: {where} is {part}; Box, Discrete, MultiBinary, MultiDiscrete, and one Dict of these are "
-                f"handled. gymnasium.wrappers.FlattenObservation turns most others into a Box"
+                f"{owner}: {where} is {part}; Box, Discrete, MultiBinary, MultiDiscrete, and Dicts and Tuples of "
+                f"these are handled. gymnasium.wrappers.FlattenObservation turns most others into a Box"
             )
 
 

@@ -56,6 +56,9 @@ class VecEnv(Component):
     ``state_dict()`` of an environment or wrapper that has one, and ``load_state_dict``). Where that does not lead to
     exactly the same observation and reward, a new episode begins.
 
+    Observations of nested Dict and Tuple spaces become one dict of arrays: a position in a Tuple or a key of a Dict is
+    joined to what it lies in by a dot (``camera.0``). Storages and actors know no other structure.
+
     Wrappers of rewards change what is learnt from, not what is reported: :attr:`finished_episodes` has the returns of
     the environment itself. ``NormalizeReward`` has statistics for each copy; ``NormalizeObservation`` is refused.
 
@@ -78,7 +81,8 @@ class VecEnv(Component):
     Raises:
         InvalidEnvironmentError: the environment breaks gymnasium's interface; what it returns is checked in its first
             reset and steps.
-        UnsupportedSpaceError: its observations or actions are no arrays.
+        UnsupportedSpaceError: its observations or actions are no arrays, or two parts of nested observations would have
+            the same name.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class TorchOptimizer(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = self.make_optimizer if isinstance(self.make_optimizer, str) else self.name
+        name = _name_of(self.make_optimizer)
         known = vars(torch.optim).get(name)
         if isinstance(self.make_optimizer, str):
             if not (isinstance(known, type) and issubclass(known, torch.optim.Optimizer)):
@@ -43,17 +43,15 @@ class TorchOptimizer(Optimizer):
         if "lr" in self.arguments:
             raise ValueError("TorchOptimizer: lr is a hyper-parameter of the algorithm, leave it out of the arguments")
 
-    @property
-    def name(self) -> str:
-        """The name of what is called."""
-        called = self.make_optimizer
-        return called if isinstance(called, str) else getattr(called, "__name__", type(called).__name__)
-
     def make(self, parameters: FlatParameters) -> "TorchStepper":
         """Make what steps these parameters."""
         called = self.make_optimizer
         function = getattr(torch.optim, called) if isinstance(called, str) else called
-        return TorchStepper(parameters, f"TorchOptimizer({self.name})", function, self.arguments)
+        return TorchStepper(parameters, f"TorchOptimizer({_name_of(called)})", function, self.arguments)
+
+
+def _name_of(called: str | Callable[..., Any]) -> str:
+    return called if isinstance(called, str) else getattr(called, "__name__", type(called).__name__)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from storages.persistent import DamageError, read_state, reading
+from storages.persistent import DamageError, blocks, read_state, reading
 from tests.support.directories import Pair, small_segments
 from tests.support.model import contents
 
@@ -70,6 +71,31 @@ def test_what_is_written_between_reading_errors_and_steps_is_no_damage(
     with small_segments(100):
         state = read_state(tmp_path)
     assert torch.equal(state["priorities"]["errors"], pair.kept._priorities.state_dict()["errors"])
+    pair.close()
+
+
+def test_a_commit_that_comes_while_errors_are_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = Pair("priority", tmp_path, commit_every=3)
+    pair.insert(9)
+    pair.update()
+    pair.kept.flush()
+    read, goes_on = blocks.read, [True]
+
+    def go_on_after_the_first_errors(path: Path, *given: Any) -> Iterator[Any]:
+        for found in read(path, *given):
+            if goes_on[0] and path.suffix == ".errors":
+                goes_on[0] = False
+                pair.insert(3)
+                pair.update()
+                pair.kept.flush()
+            yield found
+
+    monkeypatch.setattr(blocks, "read", go_on_after_the_first_errors)
+    assert read_state(tmp_path)["ring"]["steps"] >= 9
+    assert not goes_on[0]
+    assert read_state(tmp_path)["ring"]["steps"] == pair.kept.ring.steps
     pair.close()
 
 

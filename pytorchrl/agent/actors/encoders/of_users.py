@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.envs.spaces import with_trailing_axis
 
-UserExtractor: TypeAlias = Callable[[gym.Space[Any]], nn.Module]
+UserExtractor: TypeAlias = Callable[[Any], nn.Module]
 """Makes a module of the observation space; its forward takes observations (B, *obs), or a dict of such, to (B, n)."""
 
 _ROWS = 2

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pytorchrl.agent.actors.bodies import MLP, Body
-from pytorchrl.agent.actors.mlp import BatchNorm, Dropout
+from pytorchrl.agent.actors.mlp import BatchNorm, Dropout, LayerNorm
 from pytorchrl.agent.actors.noisy_linear import NoisyLinear
 
 EXTRAS: dict[str, dict[str, Any]] = {
@@ -129,6 +129,6 @@ def test_a_body_hands_everything_on() -> None:
     assert body(features(), torch.ones(6, 2)).shape == (6, 4)
     kinds = [type(module) for module in body.hidden.modules()]
     assert kinds.count(NoisyLinear) == 2
-    assert kinds.count(nn.LayerNorm) == 2
+    assert kinds.count(LayerNorm) == 2
     assert kinds.count(Dropout) == 1
     assert all(module.generator is generator for module in body.modules() if hasattr(module, "generator"))

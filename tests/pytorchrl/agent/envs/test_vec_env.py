@@ -158,8 +158,8 @@ class Unsupported(Counter):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"observation": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(2)])}, "FlattenObservation"),
-        ({"observation": spaces.Dict(a=spaces.Dict(b=spaces.Discrete(2)))}, "key 'a' of the observation space"),
+        ({"observation": spaces.Sequence(spaces.Discrete(2))}, "FlattenObservation"),
+        ({"observation": spaces.Dict(a=spaces.Text(2))}, "key 'a' of the observation space"),
         ({"action": spaces.Tuple([spaces.Discrete(2)])}, "MultiBinary and Box are handled.*TransformAction"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from pytorchrl.agent.optimizers import (
     RMSprop,
     Stepper,
     TorchOptimizer,
+    flat_adam,
 )
 
 FLAT: list[Optimizer] = [Adam(), AdamW(), RMSprop(momentum=0.9), RMSprop(eps_inside_root=False), SGD(momentum=0.9)]
@@ -122,7 +123,11 @@ def test_a_parameter_without_a_gradient_stays_where_it_is(setting: Optimizer) ->
 
 @pytest.mark.parametrize("setting", FLAT, ids=repr)
 @pytest.mark.parametrize("max_grad_norm", [None, 0.5])
-def test_no_step_reads_back_a_tensors_value(setting: Optimizer, max_grad_norm: float | None) -> None:
+@pytest.mark.parametrize("adamw", [flat_adam._adamw_, flat_adam._plain_adamw_], ids=["private", "public"])
+def test_no_step_reads_back_a_tensors_value(
+    monkeypatch: pytest.MonkeyPatch, adamw: Callable[..., Any], setting: Optimizer, max_grad_norm: float | None
+) -> None:
+    monkeypatch.setattr(flat_adam, "_adamw_", adamw)
     # Reading a value of a tensor on this device fails.
     net = network().to("meta")
     stepper = stepper_of(setting, net)

@@ -1,0 +1,171 @@
+"""What an explorer is, and what it draws on.
+
+An explorer is a value: it holds hyper-parameters alone. All that changes while actions are chosen (random generators,
+the state of a noise) is in an :class:`Exploration`, of which each set of environments has one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from storages.schedule import Schedule, value_at
+from storages.setting import Setting
+
+
+class ActionSet(Protocol):
+    """The actions of a space, in the units of networks."""
+
+    def uniform(self, random: np.random.Generator, num_envs: int) -> Tensor:
+        """(E, *action): actions drawn uniformly, one for each environment."""
+
+    def clip(self, action: Tensor) -> Tensor:
+        """The nearest actions within the bounds."""
+
+
+class Exploration:
+    """Random generators, progress and state that the choice of actions in one set of environments draws on.
+
+    Args:
+        codec: draws actions and keeps them within their bounds.
+        num_envs: E, the number of environments.
+        device: where the network's output is.
+        seed: of the random generators.
+        deterministic: take the best action of each output, without asking the explorer; for evaluations.
+    """
+
+    def __init__(
+        self,
+        codec: ActionSet,
+        num_envs: int,
+        device: torch.device | str,
+        seed: int | np.random.SeedSequence,
+        deterministic: bool = False,
+    ) -> None:
+        self.codec = codec
+        self.num_envs = num_envs
+        self.device = torch.device(device)
+        self.deterministic = deterministic
+        self.steps, self.target_steps = 0, 1
+        """How far the run has come; set before each choice, and not part of the state."""
+        self.starts: Tensor | None = None
+        """(E, 1) float32, 1 where an episode begins; set before each choice, and not part of the state."""
+        self.state: dict[str, Tensor] = {}
+        """(E, ...) each, by a name that the explorer chooses; replaced as a whole, never changed in place."""
+        self.seed(seed)
+
+    def seed(self, seed: int | np.random.SeedSequence) -> None:
+        """Start the random generators anew."""
+        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+        on_device, on_host = sequence.generate_state(2, np.uint64)
+        # There are no generators on the meta device, whose tensors have no numbers.
+        place = torch.device("cpu") if self.device.type == "meta" else self.device
+        self.generator = torch.Generator(place).manual_seed(int(on_device) >> 1)
+        self.random = np.random.default_rng(int(on_host))
+
+    def at(self, value: float | Schedule) -> float:
+        """The present value of a hyper-parameter that may be a schedule."""
+        return value_at(value, self.steps, self.target_steps)
+
+    def uniform_actions(self) -> Tensor:
+        """(E, *action): actions drawn uniformly, one for each environment."""
+        return self.codec.uniform(self.random, self.num_envs).to(self.device)
+
+    def clip(self, action: Tensor) -> Tensor:
+        """The nearest actions within the bounds."""
+        return self.codec.clip(action)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The random generators and the state per environment, as tensors and plain data."""
+        return {
+            "generator": self.generator.get_state(),
+            "random": self.random.bit_generator.state,
+            "state": dict(self.state),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`.
+
+        Raises:
+            ValueError: it is of another number of environments.
+        """
+        for name, tensor in state["state"].items():
+            if len(tensor) != self.num_envs:
+                raise ValueError(
+                    f"Exploration: the saved state {name!r} is of {len(tensor)} environments, there are {self.num_envs}"
+                )
+        generator = state["generator"].cpu()
+        if generator.shape == self.generator.get_state().shape:
+            # The state of a generator on another kind of device cannot be continued from.
+            self.generator.set_state(generator)
+        self.random.bit_generator.state = state["random"]
+        self.state = {name: tensor.to(self.device) for name, tensor in state["state"].items()}
+
+
+@dataclass(frozen=True)
+class Explorer(Setting, ABC):
+    """Chooses actions by a network's output, so that something new is tried too.
+
+    Random numbers come from the exploration's generators alone: the same seed gives the same actions.
+    """
+
+    @abstractmethod
+    def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
+        """(E, *action): one action for each environment, in the units of networks.
+
+        Args:
+            output: computes the network's output for the present observations: action values, a distribution, or
+                actions. An explorer that does not need it does not call it.
+            exploration: random generators, progress and state per environment.
+
+        Raises:
+            TypeError: the output is of a kind that the explorer cannot use.
+        """
+
+    def check_output(self, output: Any) -> None:
+        """Refuse an output of a kind that :meth:`act` cannot use, before there is anything to act on.
+
+        Args:
+            output: the network's, for any observations.
+
+        Raises:
+            TypeError: the message names an explorer that fits.
+        """
+
+
+def best_action(output: Any) -> Tensor:
+    """(B, *action): the greedy action of action values, the mode of a distribution, or the actions as they are.
+
+    Raises:
+        TypeError: the output is none of these.
+    """
+    # A tensor has attributes of nearly every name.
+    if isinstance(output, Tensor):
+        return output
+    best: Callable[[], Tensor] | None = getattr(output, "greedy", None) or getattr(output, "mode", None)
+    if best is None:
+        raise TypeError(
+            f"a {type(output).__name__} does not say which action is best: it is no tensor of actions and has neither "
+            f"greedy(), as action values have, nor mode(), as distributions have"
+        )
+    return best()
+
+
+def has(output: Any, name: str) -> bool:
+    """Whether an output is an object with this attribute, and not a tensor of actions."""
+    return not isinstance(output, Tensor) and hasattr(output, name)
+
+
+def misfit(explorer: Explorer, needs: str, output: Any) -> TypeError:
+    """The error of an explorer that cannot use an output; it names explorers that can."""
+    if isinstance(output, Tensor):
+        given = f"a tensor of {output.dtype}"
+        way_out = "GaussianNoise or OrnsteinUhlenbeck" if output.is_floating_point() else "Greedy"
+    else:
+        given = type(output).__name__
+        way_out = "Sample" if has(output, "sample") else "EpsilonGreedy" if has(output, "greedy") else "Greedy"
+    return TypeError(f"{type(explorer).__name__} needs {needs}, the network gives {given}; explore with {way_out}")

@@ -1,0 +1,33 @@
+"""Random actions at the beginning of a run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from pytorchrl.agent.explorers.explorer import Exploration, Explorer
+from storages.hyper_parameters import CountOrZero
+
+
+@dataclass(frozen=True)
+class UniformUntil(Explorer):
+    """Uniformly random actions until a number of environment transitions, and another explorer from there on.
+
+    Args:
+        steps: environment transitions, of all environments together.
+        then: the explorer from there on.
+    """
+
+    steps: CountOrZero
+    then: Explorer
+
+    def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
+        """(E, *action); the output is not computed for random actions."""
+        if exploration.steps < self.steps:
+            return exploration.uniform_actions()
+        return self.then.act(output, exploration)
+
+    def check_output(self, output: Any) -> None:
+        """Refuse what the other explorer cannot use."""
+        self.then.check_output(output)

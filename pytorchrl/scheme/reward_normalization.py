@@ -1,0 +1,103 @@
+"""Rewards on a common scale: divided by a running standard deviation on their way into the storage."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pytorchrl.agent.actors.normalization import Moments, add_to_moments
+from storages.hyper_parameters import Count, MisfitError, Positive, UnitInterval, conform
+
+_NO_SPREAD = 1e-12
+"""A variance of less than this part of the squared mean is that of equal values, and rounding."""
+
+
+class RewardNormalization:
+    """Rewards divided by a running standard deviation, of which there is one for all environments.
+
+    The mean is not subtracted, so that rewards keep their signs. As long as all values so far are equal there is no
+    standard deviation, and rewards are only clipped.
+
+    Args:
+        kind: ``"returns"`` divides by the standard deviation of discounted returns, the sums
+            ``R = gamma * R + reward`` that begin with each episode (the reward scaling of Engstrom et al.,
+            "Implementation Matters in Deep Policy Gradients", arXiv 2005.12729); ``"rewards"`` by that of the rewards
+            themselves.
+        gamma: discount factor of one step.
+        num_envs: E, the number of environments.
+        clip: normalised rewards stay within [-clip, clip].
+
+    Raises:
+        ValueError: a value is of a wrong type or outside its range.
+    """
+
+    def __init__(self, kind: Literal["rewards", "returns"], gamma: float, num_envs: int, clip: float = 10.0) -> None:
+        self.kind, self.gamma, self.num_envs, self.clip = kind, gamma, num_envs, clip
+        for name, annotation in _RANGES.items():
+            try:
+                setattr(self, name, conform(getattr(self, name), annotation))
+            except MisfitError as misfit:
+                raise ValueError(f"RewardNormalization: {name} {misfit}") from None
+        self._moments: Moments = (0, np.zeros(1), np.zeros(1))
+        self._returns = np.zeros((num_envs, 1))
+
+    def __call__(self, reward: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """(E, 1) float32: the rewards of a step, normalised by all steps up to this one.
+
+        Args:
+            reward: (E, 1), as the environments gave it; stays as it is.
+            ended: (E, 1), whether the episode ended with this step, in either way.
+
+        Raises:
+            ValueError: a reward is not finite.
+        """
+        finite = np.isfinite(reward)
+        if not finite.all():
+            env = int(np.flatnonzero(~finite)[0])
+            raise ValueError(
+                f"RewardNormalization: the reward of environment {env} is {reward[env, 0]}, which leaves no standard "
+                f"deviation; make the environment's rewards finite, or do not normalise them"
+            )
+        values = reward.astype(np.float64)
+        if self.kind == "returns":
+            values += self._returns * self.gamma
+            self._returns = np.where(ended, 0.0, values)
+        self._moments = add_to_moments(self._moments, values)
+        normalised: NDArray[np.float64] = reward / self._standard_deviation()
+        return normalised.clip(-self.clip, self.clip).astype(np.float32)
+
+    def _standard_deviation(self) -> Any:
+        count, mean, squares = self._moments
+        variance = squares / count
+        return 1.0 if variance <= _NO_SPREAD * mean**2 else np.sqrt(variance)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next normalised reward depends on, as tensors and plain data."""
+        count, mean, squares = self._moments
+        arrays = {"mean": mean, "squares": squares, "returns": self._returns}
+        return {"count": count, **{name: torch.from_numpy(array.copy()) for name, array in arrays.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`.
+
+        Raises:
+            ValueError: it is of another number of environments.
+        """
+        returns: Tensor = state["returns"]
+        if returns.shape != self._returns.shape:
+            raise ValueError(
+                f"RewardNormalization: the saved returns are of {len(returns)} environments, there are {self.num_envs}"
+            )
+        self._moments = (int(state["count"]), state["mean"].numpy().copy(), state["squares"].numpy().copy())
+        self._returns = returns.numpy().copy()
+
+
+_RANGES: Mapping[str, Any] = {
+    "kind": Literal["rewards", "returns"],
+    "gamma": UnitInterval,
+    "num_envs": Count,
+    "clip": Positive,
+}

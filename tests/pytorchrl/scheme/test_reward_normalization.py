@@ -1,0 +1,166 @@
+"""Rewards are divided by a running standard deviation, of returns or of themselves."""
+
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.wrappers import NormalizeReward
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pytorchrl.scheme.reward_normalization import RewardNormalization
+from tests.support.comparison import assert_equal
+from tests.support.profiles import examples
+
+Steps = tuple[NDArray[np.float32], NDArray[np.bool_]]
+
+
+def some_steps(seed: int, steps: int, num_envs: int, scale: float = 1.0, shift: float = 0.0) -> Steps:
+    """(T, E, 1) rewards and ends of episodes."""
+    random = np.random.default_rng(seed)
+    rewards = random.normal(shift, scale, (steps, num_envs, 1)).astype(np.float32)
+    return rewards, random.random((steps, num_envs, 1)) < 0.1
+
+
+def slow(kind: str, gamma: float, clip: float, rewards: Any, ended: Any) -> NDArray[np.float32]:
+    """The same from all values so far, at each step anew."""
+    returns, seen, normalised = np.zeros(rewards.shape[1:]), [], []
+    for reward, end in zip(rewards.astype(np.float64), ended, strict=True):
+        returns = gamma * returns + reward
+        seen.append(returns if kind == "returns" else reward)
+        values = np.concatenate(seen)
+        std = values.std() if np.ptp(values) > 0 else 1.0
+        normalised.append(np.clip(reward / std, -clip, clip))
+        returns = np.where(end, 0, returns)
+    return np.array(normalised, np.float32)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    kind=st.sampled_from(["rewards", "returns"]),
+    gamma=st.sampled_from([0.0, 0.9, 0.99, 1.0]),
+    num_envs=st.integers(1, 5),
+    seed=st.integers(0, 1000),
+    scale=st.sampled_from([1e-6, 1.0, 1e6]),
+    shift=st.sampled_from([0.0, -5.0]),
+)
+def test_rewards_are_divided_by_the_standard_deviation_of_all_values_so_far(
+    kind: Literal["rewards", "returns"], gamma: float, num_envs: int, seed: int, scale: float, shift: float
+) -> None:
+    rewards, ended = some_steps(seed, 20, num_envs, scale, shift * scale)
+    normalization = RewardNormalization(kind, gamma, num_envs, clip=3.0)
+    normalised = [normalization(*step) for step in zip(rewards, ended, strict=True)]
+    np.testing.assert_allclose(normalised, slow(kind, gamma, 3.0, rewards, ended), rtol=1e-4)
+    assert {(array.dtype.name, array.shape) for array in normalised} == {("float32", (num_envs, 1))}
+
+
+class Endless(gym.Env[Any, Any]):
+    """Pays given rewards."""
+
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, rewards: NDArray[np.float32]) -> None:
+        self.rewards = rewards.ravel().tolist()
+
+    def step(self, action: Any) -> Any:
+        return 0, self.rewards.pop(0), False, False, {}
+
+
+def test_returns_are_normalised_as_gymnasium_does_once_its_assumed_variance_no_longer_counts() -> None:
+    rewards, _ = some_steps(0, 2000, 1, 20.0, 3.0)
+    env = NormalizeReward(Endless(rewards), gamma=0.9)
+    normalization, never = RewardNormalization("returns", 0.9, 1), np.zeros((1, 1), np.bool_)
+    ours = [normalization(reward, never).item() for reward in rewards]
+    theirs = [float(env.step(0)[1]) for _ in rewards]
+    np.testing.assert_allclose(ours[500:], theirs[500:], rtol=1e-4)
+
+
+def test_normalised_returns_have_a_standard_deviation_of_one() -> None:
+    rewards, _ = some_steps(1, 4000, 4, 30.0)
+    normalization = RewardNormalization("returns", 0.95, 4, clip=100.0)
+    never = np.zeros((4, 1), np.bool_)
+    returns, seen = np.zeros((4, 1)), []
+    for reward in rewards:
+        returns = 0.95 * returns + normalization(reward, never)
+        seen.append(returns)
+    assert np.std(seen[1000:]) == pytest.approx(1.0, rel=0.05)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_the_unit_of_rewards_makes_no_difference(scale: float) -> None:
+    rewards, ended = some_steps(2, 50, 3)
+    one, other = (RewardNormalization("returns", 0.99, 3) for _ in range(2))
+    for reward, end in zip(rewards, ended, strict=True):
+        np.testing.assert_allclose(other(reward * np.float32(scale), end), one(reward, end), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["rewards", "returns"])
+@pytest.mark.parametrize("reward", [0.0, 0.1, -1e-7, 7.0, 1e7])
+def test_equal_rewards_are_clipped_alone(kind: Literal["rewards", "returns"], reward: float) -> None:
+    normalization = RewardNormalization(kind, 0.0, 3)
+    rewards, ended = np.full((3, 1), reward, np.float32), np.zeros((3, 1), np.bool_)
+    for _ in range(200):
+        np.testing.assert_array_equal(normalization(rewards, ended), np.clip(rewards, -10, 10))
+
+
+def test_the_environments_rewards_stay_as_they_are() -> None:
+    rewards, ended = some_steps(3, 5, 2)
+    before = rewards.copy()
+    rewards.flags.writeable = ended.flags.writeable = False
+    normalization = RewardNormalization("returns", 0.9, 2)
+    results = [normalization(*step) for step in zip(rewards, ended, strict=True)]
+    np.testing.assert_array_equal(rewards, before)
+    assert not any(np.shares_memory(result, rewards) for result in results)
+
+
+@pytest.mark.parametrize("kind", ["rewards", "returns"])
+def test_a_saved_normalisation_goes_on_as_the_one_that_went_on(kind: Literal["rewards", "returns"]) -> None:
+    rewards, ended = some_steps(4, 40, 3)
+    one = RewardNormalization(kind, 0.9, 3)
+    for step in zip(rewards[:20], ended[:20], strict=True):
+        one(*step)
+    state = one.state_dict()
+    expected = [one(*step) for step in zip(rewards[20:], ended[20:], strict=True)]
+    for _ in range(2):
+        other = RewardNormalization(kind, 0.9, 3)
+        other.load_state_dict(state)
+        found = [other(*step) for step in zip(rewards[20:], ended[20:], strict=True)]
+        np.testing.assert_array_equal(found, expected)
+    assert_equal(other.state_dict(), one.state_dict())
+    assert all(isinstance(value, int | torch.Tensor) for value in state.values())
+
+
+def test_a_state_of_another_number_of_environments_is_refused() -> None:
+    state = RewardNormalization("returns", 0.9, 3).state_dict()
+    with pytest.raises(ValueError, match="RewardNormalization: the saved returns are of 3 environments, there are 2"):
+        RewardNormalization("returns", 0.9, 2).load_state_dict(state)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_reward_that_is_no_number_is_refused_and_changes_nothing(value: float) -> None:
+    rewards, ended = some_steps(5, 3, 2)
+    normalization = RewardNormalization("returns", 0.9, 2)
+    normalization(rewards[0], ended[0])
+    before = normalization.state_dict()
+    rewards[1, 1] = value
+    with pytest.raises(ValueError, match=f"RewardNormalization: the reward of environment 1 is {value}"):
+        normalization(rewards[1], ended[1])
+    assert_equal(normalization.state_dict(), before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reward", 0.9, 1), "kind must be one of 'rewards', 'returns', got 'reward'"),
+        (("returns", 1.1, 1), r"gamma must lie in \[0, 1\], got 1.1"),
+        (("returns", 0.9, 0), "num_envs must be at least 1, got 0"),
+        (("returns", 0.9, 1, 0.0), "clip must be greater than 0, got 0.0"),
+    ],
+)
+def test_values_out_of_range_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"RewardNormalization: {message}"):
+        RewardNormalization(*arguments)
