@@ -1,1 +1,1 @@
-"""What networks return: distributions of actions."""
+"""What networks return: distributions of actions, and values of actions."""

@@ -1,0 +1,18 @@
+"""Values of actions: expected returns, or distributions of returns, as quantiles or as probabilities of atoms."""
+
+from pytorchrl.agent.actors.outputs.values.categorical import CategoricalValue, CategoricalValues
+from pytorchrl.agent.actors.outputs.values.quantile import QuantileValue, QuantileValues, quantile_midpoints
+from pytorchrl.agent.actors.outputs.values.scalar import ScalarValue, ScalarValues
+from pytorchrl.agent.actors.outputs.values.value import ActionValues, Value
+
+__all__ = [
+    "ActionValues",
+    "CategoricalValue",
+    "CategoricalValues",
+    "QuantileValue",
+    "QuantileValues",
+    "ScalarValue",
+    "ScalarValues",
+    "Value",
+    "quantile_midpoints",
+]

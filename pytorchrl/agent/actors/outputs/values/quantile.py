@@ -1,0 +1,113 @@
+"""Quantiles of returns: Dabney et al., "Distributional RL with Quantile Regression" (arXiv 1710.10044)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pytorchrl.agent.actors.outputs.values.value import ActionValues, Value
+
+
+def quantile_midpoints(num_quantiles: int) -> Tensor:
+    """Fractions of equally likely quantiles, (N,): the midpoints of N equal parts of [0, 1] (the paper's lemma 2)."""
+    return (torch.arange(num_quantiles) + 0.5) / num_quantiles
+
+
+class QuantileValue(Value):
+    """Quantiles of the return of each row.
+
+    Args:
+        quantiles: (B, N), in any order.
+        fractions: of each quantile, in (0, 1): (N,), as of :func:`quantile_midpoints`, or (B, N), as sampled by
+            implicit quantile networks (arXiv 1806.06923).
+        kappa: threshold of the quantile Huber loss; 0 for the quantile regression loss.
+    """
+
+    def __init__(self, quantiles: Tensor, fractions: Tensor, kappa: float = 1.0) -> None:
+        self.quantiles = quantiles
+        self.fractions = fractions
+        self.kappa = kappa
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected return, (B, 1)."""
+        return self.quantiles.mean(1, keepdim=True)
+
+    def backup(self, reward: Tensor, discount: Tensor) -> "QuantileValue":
+        """Value of ``reward + discount * return``, of (B, 1) each: every quantile, shifted."""
+        return QuantileValue(torch.addcmul(reward, discount, self.quantiles), self.fractions, self.kappa)
+
+    def loss(self, target: "QuantileValue") -> Tensor:
+        """Quantile Huber loss of each row, (B, 1): sum over quantiles, mean over those of the target (algorithm 1).
+
+        The target may have another number of quantiles.
+        """
+        loss: Tensor = _QuantileHuberLoss.apply(self.quantiles, target.quantiles, self.fractions, self.kappa)  # type: ignore[no-untyped-call]
+        return loss
+
+    def detach(self) -> "QuantileValue":
+        """Copy without gradients."""
+        return QuantileValue(self.quantiles.detach(), self.fractions, self.kappa)
+
+
+class QuantileValues(ActionValues):
+    """Quantiles of the return of each action.
+
+    Args:
+        quantiles: (B, n, N).
+        fractions: as of :class:`QuantileValue`.
+        kappa: as of :class:`QuantileValue`.
+    """
+
+    def __init__(self, quantiles: Tensor, fractions: Tensor, kappa: float = 1.0) -> None:
+        self.quantiles = quantiles
+        self.fractions = fractions
+        self.kappa = kappa
+
+    @property
+    def values(self) -> Tensor:
+        """Expected returns, (B, n)."""
+        return self.quantiles.mean(2)
+
+    def of(self, action: Tensor) -> QuantileValue:
+        """Values of actions (B, 1) int64."""
+        chosen = self.quantiles.take_along_dim(action.unsqueeze(2), dim=1).squeeze(1)
+        return QuantileValue(chosen, self.fractions, self.kappa)
+
+    def expectation(self, probabilities: Tensor) -> QuantileValue:
+        """Values of a policy that takes each action with its probability, (B, n).
+
+        Each quantile is the mean of the actions' (Vieillard et al., arXiv 2007.14430, appendix B.1), so that the mean
+        is exact.
+        """
+        mixed = (probabilities.unsqueeze(2) * self.quantiles).sum(1)
+        return QuantileValue(mixed, self.fractions, self.kappa)
+
+
+class _QuantileHuberLoss(torch.autograd.Function):
+    """Equation 10 of the paper, with the gradient computed beside the loss: autograd's takes twice as long."""
+
+    @staticmethod
+    def forward(ctx: Any, quantiles: Tensor, target: Tensor, fractions: Tensor, kappa: float) -> Tensor:
+        error = target.unsqueeze(1) - quantiles.unsqueeze(2)  # (B, N, M)
+        # The derivative of Huber's loss, of errors above and of those below the quantile.
+        if kappa:
+            above, below = error.clamp(0, kappa), error.clamp(-kappa, 0)
+        else:
+            above, below = error.clamp_min(0).sign_(), error.clamp_max(0).sign_()
+        share = 0.5 if kappa else 0.0
+        loss_above = torch.linalg.vecdot(above, torch.sub(error, above, alpha=share))  # (B, N)
+        loss_below = torch.linalg.vecdot(below, torch.sub(error, below, alpha=share))
+        count = target.shape[1]
+        of_target = None
+        if ctx.needs_input_grad[1]:
+            of_target = torch.lerp(below, above, fractions.unsqueeze(-1)).sum(1) / count
+        ctx.save_for_backward(torch.lerp(below.sum(2), above.sum(2), fractions) / -count, of_target)
+        return torch.lerp(loss_below, loss_above, fractions).sum(1, keepdim=True) / count
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        of_quantiles, of_target = ctx.saved_tensors
+        return gradient * of_quantiles, None if of_target is None else gradient * of_target, None, None

@@ -1,0 +1,71 @@
+"""The interfaces of values of one action and of all actions."""
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+class Value(ABC):
+    """Expected return, or distribution of returns, of each of ``B`` rows."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """Expected return, (B, 1)."""
+
+    @abstractmethod
+    def backup(self, reward: Tensor, discount: Tensor) -> Self:
+        """Value of ``reward + discount * return``, of (B, 1) each; ``discount`` is 0 after a terminal step.
+
+        Gradients pass through it; a target is computed under ``torch.no_grad()``.
+        """
+
+    @abstractmethod
+    def loss(self, target: Self) -> Tensor:
+        """Loss of each row, (B, 1)."""
+
+    def error(self, target: Self) -> Tensor:
+        """Magnitude of the error of each row, (B, 1), without a gradient; priorities follow from it."""
+        with torch.no_grad():
+            return self.loss(target)
+
+    def weighted_loss(self, weight: Tensor, target: Self) -> tuple[Tensor, Tensor]:
+        """Sum over rows of weight (B, 1) times loss, a scalar, and the errors of :meth:`error`, (B, 1)."""
+        loss = self.loss(target)
+        return (weight * loss).sum(), loss.detach()
+
+    @abstractmethod
+    def detach(self) -> Self:
+        """Copy without gradients."""
+
+
+class ActionValues(ABC):
+    """Values of ``n`` discrete actions of each of ``B`` rows."""
+
+    @property
+    @abstractmethod
+    def values(self) -> Tensor:
+        """Expected returns, (B, n)."""
+
+    def greedy(self) -> Tensor:
+        """Actions of the highest expected return, (B, 1) int64."""
+        return self.values.argmax(1, keepdim=True)
+
+    @abstractmethod
+    def of(self, action: Tensor) -> Value:
+        """Values of actions (B, 1) int64."""
+
+    def best(self) -> Value:
+        """Values of the greedy actions."""
+        return self.of(self.greedy())
+
+    @abstractmethod
+    def expectation(self, probabilities: Tensor) -> Value:
+        """Values of a policy that takes each action with its probability, (B, n)."""
+
+    def advantage(self, action: Tensor) -> Tensor:
+        """Expected returns of actions (B, 1) int64 less those of the greedy ones, (B, 1)."""
+        values = self.values
+        return values.gather(1, action) - values.max(1, keepdim=True).values
