@@ -184,7 +184,11 @@ class Learner:
             self.save_checkpoint()
             self._draw_curve()
         if not self.done() or self._evaluation_is_due:
-            at = "in the last evaluation" if self.done() else f"at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"
+            at = (
+                "in the last evaluation"
+                if self.done()
+                else f"at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"
+            )
             print(f"Stopped {at}; continue {self._how_to_continue()}")
         return self.done()
 

@@ -16,7 +16,8 @@ from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
-from pytorchrl.scheme.scheme import CompositionError, Scheme
+from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.scheme import Scheme
 from storages.factory import Component, Factory, make_factory
 from storages.setting import Setting
 

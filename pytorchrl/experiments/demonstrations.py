@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments.composition import load_agent
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.logging.bars import bar

@@ -12,7 +12,7 @@ from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.composition import class_named
 from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.scheme.scheme import CompositionError
+from pytorchrl.scheme.fitting import CompositionError
 from storages.core.episode_starts import EpisodeStarts
 from storages.core.episodes import EpisodeIndex
 from storages.core.priorities import Priorities

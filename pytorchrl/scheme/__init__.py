@@ -3,6 +3,7 @@
 from pytorchrl.agent.device import DeviceError
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
-from pytorchrl.scheme.scheme import CompositionError, Scheme
+from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.scheme import Scheme
 
 __all__ = ["CompositionError", "DeviceError", "Episode", "Evaluation", "EvaluationStoppedError", "Scheme", "evaluate"]

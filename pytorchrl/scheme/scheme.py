@@ -14,9 +14,9 @@ from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.dataset_factory import DatasetFactory
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles
 from pytorchrl.scheme.reward_normalization import RewardNormalization
-from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from storages.factory import Factory
 from storages.storage import Storage
 

@@ -53,9 +53,9 @@ class Actor(FieldComponent, nn.Module):
         activation: what follows each layer.
         initialisation: of the body's weights, "orthogonal" or torch's "uniform".
         shared_body: let networks of observations alone, such as policy and value function, share all but their heads.
-        memory: what follows the body, "gru" or "lstm"; None sees one observation at a time. Each network has one, unless
-            they share their body; what is stored with a transition (RHS) are the states of those that act. Other ones
-            begin each sequence with zeros, so that a burn-in of some steps helps them (Ni et al., arXiv 2110.05038).
+        memory: what follows the body, "gru" or "lstm"; None sees one observation at a time. Each network has one,
+            unless they share their body. What is stored with a transition (RHS) are the states of those that act; the
+            others begin each sequence with zeros, so that a burn-in helps them (Ni et al., arXiv 2110.05038).
         memory_size: features that a memory makes.
         feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "embedding", "identity", or a module
             class or function of the observation space; "auto" takes a CNN for images, the small one where they are too
@@ -98,9 +98,7 @@ class Actor(FieldComponent, nn.Module):
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
-        self.normalization = (
-            ObservationNormalization(self.observation_space) if self.normalize_observations else None
-        )
+        self.normalization = ObservationNormalization(self.observation_space) if self.normalize_observations else None
         """Of observations; None where networks get them as they are."""
         self.networks = nn.ModuleDict()
         """What the algorithm made, by name."""
@@ -144,10 +142,11 @@ class Actor(FieldComponent, nn.Module):
 
     def _network(self, head: Head, acts: bool, codec: ActionCodec | None, beside: int) -> Network:
         size = beside if codec is None else codec.size
+        body: AnyBody
         if not size:
             body = self._body_of_observations(acts)
             return Network(body, head.build(body.output_size, self))
-        body: AnyBody = self._body(()) if self.memory is None else self._recurrent_body()
+        body = self._body(()) if self.memory is None else self._recurrent_body()
         if acts:
             self._store_state_of(body)
         # A memory has seen the layers of the body already; one more joins what it makes with the action.

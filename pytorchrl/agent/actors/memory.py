@@ -143,7 +143,7 @@ class RecurrentBody(QuickModule):
             Features (N, size), and the state after each step (N, state_size).
         """
         shown, states = [], []
-        for features, begins in zip(self.body(obs).split(sizes), done.split(sizes), strict=True):
+        for features, begins in zip(torch.split(self.body(obs), sizes), torch.split(done, sizes), strict=True):
             output, state = self.memory(features, state[: len(features)], begins)
             shown.append(output)
             states.append(state)

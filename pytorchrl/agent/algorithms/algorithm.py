@@ -54,7 +54,7 @@ class Losses:
     """The loss of each group of parameters that is to be stepped. Each must leave gradients in its own group alone."""
     metrics: Metrics = field(default_factory=dict)
     errors: Tensor | None = None
-    """The error of each row, in the shape of the batch's rewards, which priorities follow; None where there are none."""
+    """The error of each row, in the shape of the batch's rewards, which priorities follow; None for no errors."""
     stop: bool = False
     """Learn nothing from this batch, and leave out the rest of the update phase."""
 
@@ -101,10 +101,6 @@ class Algorithm(FieldComponent, ABC):
     test_every: CountOrZero = 10_000
     num_test_episodes: Count = 10
 
-    num_epochs: ClassVar[int] = 1
-    num_mini_batch: ClassVar[int] = 1
-    mini_batch_size: ClassVar[int | None] = None
-
     def __init__(self, device: torch.device | str, actor: Actor, envs: VecEnv) -> None:
         self.check_spaces(envs)
         self.device = find_device(device)
@@ -147,6 +143,10 @@ class Algorithm(FieldComponent, ABC):
     @abstractmethod
     def update_plan(self) -> UpdatePlan:
         """When update phases are due while it collects."""
+
+    @abstractmethod
+    def batches(self, source: Storage) -> Iterator[Batch]:
+        """The batches of an update phase."""
 
     def losses(self, rows: Rows) -> Losses:
         """The losses of a batch; what was made by `target` takes no gradients."""
@@ -238,7 +238,7 @@ class Algorithm(FieldComponent, ABC):
         """Go through one update phase; yields what each update and the storage say of it."""
         main = sources["main"]
         main.before_gradients()
-        for batch in main.generate_batches(self.num_mini_batch, self.mini_batch_size, self.num_epochs):
+        for batch in self.batches(main):
             result = self.update(batch)
             yield main.after_gradients(batch, result.info)
             if result.stop:

@@ -1,7 +1,7 @@
 """What algorithms that learn from replayed transitions have in common."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
@@ -9,6 +9,8 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions, UpdatePlan
 from pytorchrl.agent.explorers import Explorer, UniformUntil
 from storages.hyper_parameters import Count, CountOrZero
+from storages.storage import Storage
+from storages.transition import Batch
 
 
 class OffPolicyAlgorithm(Algorithm):
@@ -27,8 +29,8 @@ class OffPolicyAlgorithm(Algorithm):
     explorer: Explorer | None = None
     start_steps: CountOrZero = 1_000
     update_every: Count = 1
-    num_mini_batch: Count = 1  # type: ignore[misc]
-    mini_batch_size: Count = 256  # type: ignore[misc]
+    num_mini_batch: Count = 1
+    mini_batch_size: Count = 256
 
     def make_explorer(self) -> Explorer:
         """Uniform actions until the first update, then those of the explorer."""
@@ -42,3 +44,7 @@ class OffPolicyAlgorithm(Algorithm):
     def update_plan(self) -> UpdatePlan:
         """Every so many environment transitions."""
         return EveryTransitions(self.update_every, self.start_steps)
+
+    def batches(self, source: Storage) -> Iterator[Batch]:
+        """As many as the hyper-parameters say."""
+        return source.generate_batches(self.num_mini_batch, self.mini_batch_size)

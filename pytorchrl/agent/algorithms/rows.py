@@ -1,7 +1,6 @@
 """A batch as rows of steps, whether its actor has a memory or not, and however its steps lie."""
 
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,15 +60,17 @@ class Rows:
     def weight(self) -> Tensor:
         """(N, 1): what each row counts in a loss, importance weights in it; without those it sums to 1."""
         batch = self.batch
+        weight: Tensor
         if self._is_packed:
-            return batch[WEIGHTS][batch[EPISODE][:, 0]] / len(batch[EPISODE])
-        if MASK in batch:
+            weight = batch[WEIGHTS][batch[EPISODE][:, 0]] / len(batch[EPISODE])
+        elif MASK in batch:
             mask = batch[MASK]
-            return (mask * batch[WEIGHTS] / mask.sum()).flatten(0, 1)
-        if WEIGHTS in batch:
-            return batch[WEIGHTS] / len(batch[WEIGHTS])
-        reward = self.reward
-        return torch.full_like(reward, 1 / len(reward))
+            weight = (mask * batch[WEIGHTS] / mask.sum()).flatten(0, 1)
+        elif WEIGHTS in batch:
+            weight = batch[WEIGHTS] / len(batch[WEIGHTS])
+        else:
+            weight = torch.full_like(self.reward, 1 / len(self.reward))
+        return weight
 
     def mean(self, values: Tensor) -> Tensor:
         """(): the mean of values (N, 1) over all rows that are not padding, without importance weights."""
@@ -83,16 +84,17 @@ class Rows:
 
     @cached_property
     def _share(self) -> Tensor:
-        mask = self.batch[MASK]
+        mask: Tensor = self.batch[MASK]
         return (mask / mask.sum()).flatten(0, 1)
 
     def per_row(self, errors: Tensor) -> Tensor:
         """Errors (N, 1) in the shape of the batch's rewards, for priorities."""
         return errors.view(self.batch[REW].shape)
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Tensor:
         """A field as rows (N, ...)."""
-        return self.batch[key] if self._is_flat else flat(self.batch[key])
+        field: Tensor = self.batch[key] if self._is_flat else flat(self.batch[key])
+        return field
 
     def __len__(self) -> int:
-        return self.batch[REW].shape[0] if self._is_flat else self.batch[REW].shape[:2].numel()
+        return len(self.reward)

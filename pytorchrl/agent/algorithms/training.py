@@ -63,9 +63,8 @@ class Target:
 
     Args:
         network: that it follows.
-        trained: the group of the network's parameters.
         polyak: name of the algorithm's hyper-parameter: how much of the copy stays at each update of it.
-        every: name of the algorithm's hyper-parameter: updates of the algorithm between updates of the copy; None for 1.
+        every: name of the algorithm's hyper-parameter: updates between updates of the copy; None for 1.
     """
 
     def __init__(self, network: nn.Module, polyak: str, every: str | None) -> None:
@@ -97,7 +96,7 @@ class Target:
         if self._vector is not None:
             self._flat.vector.lerp_(self._vector, 1 - polyak)
         else:
-            torch._foreach_lerp_([p.data for p in self._flat.parameters], self._source, 1 - polyak)
+            torch._foreach_lerp_([p.data for p in self._flat.parameters], [p.data for p in self._source], 1 - polyak)
         for ours, theirs in self._buffers:
             ours.copy_(theirs)
 
@@ -151,9 +150,9 @@ class TrainingState:
             ("variables", self.variables),
             ("counters", self.counters),
         ):
-            if state[kind].keys() != ours.keys():  # type: ignore[attr-defined]
+            if state[kind].keys() != ours.keys():
                 raise ValueError(
-                    f"the state has the {kind} {list(state[kind])}, the algorithm has {list(ours)}; load a state of "  # type: ignore[call-overload]
+                    f"the state has the {kind} {list(state[kind])}, the algorithm has {list(ours)}; load a state of "
                     f"the same algorithm"
                 )
         for name, group in self.groups.items():

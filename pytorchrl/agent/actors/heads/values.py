@@ -1,7 +1,6 @@
 """Heads that value: a state, one action, or each action of a Discrete space."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import torch
 from gymnasium import spaces
@@ -9,7 +8,13 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.initialisation import orthogonal
-from pytorchrl.agent.actors.outputs import CategoricalValues, QuantileValues, ScalarValue, ScalarValues
+from pytorchrl.agent.actors.outputs import (
+    CategoricalValues,
+    QuantileValues,
+    ScalarValue,
+    ScalarValues,
+    quantile_midpoints,
+)
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
 
@@ -36,14 +41,14 @@ class ActionValue:
     """Q(s, a) of one action, a :class:`ScalarValue`; for networks that take actions.
 
     Args:
-        loss: of its errors.
+        huber_threshold: error from which on the loss is linear; None for squares everywhere.
     """
 
-    loss: Literal["squared", "huber"] = "squared"
+    huber_threshold: float | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
-        return _ActionValue(actor.linear(features, 1), self.loss)
+        return _ActionValue(actor.linear(features, 1), self.huber_threshold)
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,14 @@ class Values:
     """Q(s, .) of each action of a Discrete space, :class:`ScalarValues`.
 
     Args:
-        loss: of their errors.
+        huber_threshold: error from which on the loss is linear; None for squares everywhere.
     """
 
-    loss: Literal["squared", "huber"] = "huber"
+    huber_threshold: float | None = 1.0
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
-        return _Values(_numbers_of_actions(features, 1, actor), self.loss)
+        return _Values(_numbers_of_actions(features, 1, actor), self.huber_threshold)
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ class DuelingStreams(QuickModule):
         """(N, features) to (N, actions * numbers)."""
         value = linear(self.value, torch.relu(linear(self.value_hidden, features)))
         advantage = linear(self.advantage, torch.relu(linear(self.advantage_hidden, features)))
-        advantage = advantage.unflatten(1, self._shape)
+        advantage = advantage.view(-1, *self._shape)
         return (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 
 
@@ -143,30 +148,34 @@ class _Numbers(QuickModule):
 
 
 class _ActionValue(QuickModule):
-    def __init__(self, layer: nn.Module, loss: Any) -> None:
+    def __init__(self, layer: nn.Module, huber_threshold: float | None) -> None:
         super().__init__()
-        self.layer, self._loss = layer, loss
+        self.layer, self._huber_threshold = layer, huber_threshold
 
     def forward(self, features: Tensor) -> ScalarValue:
-        return ScalarValue(linear(self.layer, features), self._loss)
+        return ScalarValue(linear(self.layer, features), self._huber_threshold)
 
 
 class _Values(QuickModule):
-    def __init__(self, numbers: nn.Module, loss: Any) -> None:
+    def __init__(self, numbers: nn.Module, huber_threshold: float | None) -> None:
         super().__init__()
-        self.numbers, self._loss = numbers, loss
+        self.numbers, self._huber_threshold = numbers, huber_threshold
 
     def forward(self, features: Tensor) -> ScalarValues:
-        return ScalarValues(self.numbers(features), self._loss)
+        return ScalarValues(self.numbers(features), self._huber_threshold)
 
 
 class _QuantileReturns(QuickModule):
+    fractions: Tensor
+
     def __init__(self, numbers: nn.Module, quantiles: int, kappa: float) -> None:
         super().__init__()
-        self.numbers, self._quantiles, self._kappa = numbers, quantiles, kappa
+        self.numbers, self._kappa = numbers, kappa
+        self.register_buffer("fractions", quantile_midpoints(quantiles), persistent=False)
 
     def forward(self, features: Tensor) -> QuantileValues:
-        return QuantileValues(self.numbers(features).unflatten(1, (-1, self._quantiles)), self._kappa)
+        quantiles = self.numbers(features).unflatten(1, (-1, len(self.fractions)))
+        return QuantileValues(quantiles, self.fractions, self._kappa)
 
 
 class _CategoricalReturns(QuickModule):
@@ -178,4 +187,4 @@ class _CategoricalReturns(QuickModule):
         self.register_buffer("support", support, persistent=False)
 
     def forward(self, features: Tensor) -> CategoricalValues:
-        return CategoricalValues(self.numbers(features).unflatten(1, (-1, len(self.support))), self.support)
+        return CategoricalValues(self.support, self.numbers(features).unflatten(1, (-1, len(self.support))))

@@ -1,1 +1,43 @@
 """What networks return: distributions of actions, and values of actions."""
+
+from pytorchrl.agent.actors.outputs.distributions import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Distribution,
+    GaussianMixture,
+    MultiCategorical,
+    SquashedGaussian,
+    TorchDistribution,
+)
+from pytorchrl.agent.actors.outputs.values import (
+    ActionValues,
+    CategoricalValue,
+    CategoricalValues,
+    QuantileValue,
+    QuantileValues,
+    ScalarValue,
+    ScalarValues,
+    Value,
+    quantile_midpoints,
+)
+
+__all__ = [
+    "ActionValues",
+    "Bernoulli",
+    "Categorical",
+    "CategoricalValue",
+    "CategoricalValues",
+    "DiagonalGaussian",
+    "Distribution",
+    "GaussianMixture",
+    "MultiCategorical",
+    "QuantileValue",
+    "QuantileValues",
+    "ScalarValue",
+    "ScalarValues",
+    "SquashedGaussian",
+    "TorchDistribution",
+    "Value",
+    "quantile_midpoints",
+]

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import ActionValue, SquashedGaussianPolicy
-from pytorchrl.agent.actors.outputs import SquashedGaussian, Value, smallest
+from pytorchrl.agent.actors.outputs import ScalarValue, SquashedGaussian
 from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics, smallest
 from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.rows import Rows
@@ -74,15 +75,13 @@ class SAC(OffPolicyAlgorithm):
         alpha = self.log_alpha.detach().exp()
         target = self._soft_target(rows, alpha)
         values = self.critics(rows.now, rows.action)
-        critic_losses = [value.loss(target) for value in values]
 
         action, log_prob = self.pi(rows.now).sample_with_log_prob(self.generator)
         # The policy's gradient passes through the critics and leaves none behind: half of their work saved.
         with self.critics.frozen():
-            q = smallest(self.critics(rows.now, action)).mean
+            q = smallest(self.critics(rows.now, action))
         policy_loss = rows.mean(alpha * log_prob - q)
-        critic_loss = sum(rows.weighted_mean(loss) for loss in critic_losses)
-        assert isinstance(critic_loss, Tensor)
+        critic_loss = loss_of_critics(values, target, rows)
 
         entropy = -rows.mean(log_prob.detach())
         losses = {self.train_critics: critic_loss, self.train_pi: policy_loss}
@@ -95,15 +94,14 @@ class SAC(OffPolicyAlgorithm):
             "entropy": entropy,
             "alpha": alpha[0],
         }
-        errors = torch.cat([value.error(target) for value in values], dim=1).mean(1, keepdim=True)
-        return Losses(losses, metrics, rows.per_row(errors))
+        return Losses(losses, metrics, errors_of_critics(values, target, rows))
 
     @torch.no_grad()
-    def _soft_target(self, rows: Rows, alpha: Tensor) -> Value:
+    def _soft_target(self, rows: Rows, alpha: Tensor) -> ScalarValue:
         """Equation 3, the smallest target critic standing for the value."""
         action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
-        following = smallest(self.target_critics(rows.next, action))
-        return following.shifted(-alpha * log_prob).backup(rows.reward, rows.discount)
+        soft = smallest(self.target_critics(rows.next, action)) - alpha * log_prob
+        return ScalarValue(soft).backup(rows.reward, rows.discount)
 
     def _entropy_aimed_at(self) -> float:
         return -float(self.codec.size) if self.target_entropy is None else self.target_entropy

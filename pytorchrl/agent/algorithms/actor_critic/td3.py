@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy
-from pytorchrl.agent.actors.outputs import Value, smallest
+from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics, smallest
 from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.rows import Rows
@@ -63,7 +64,7 @@ class TD3(OffPolicyAlgorithm):
         """The critics' errors (algorithm 1), and in every ``policy_delay``-th update the policy's."""
         target = self._clipped_double_target(rows)
         values = self.critics(rows.now, rows.action)
-        critic_loss = torch.stack([rows.weighted_mean(value.loss(target)) for value in values]).sum()
+        critic_loss = loss_of_critics(values, target, rows)
         losses = {self.train_critics: critic_loss}
         metrics = {"critic_loss": critic_loss.detach(), "q_value": rows.mean(values[0].mean.detach())}
         if (self.updates + 1) % self.policy_delay == 0:
@@ -71,13 +72,12 @@ class TD3(OffPolicyAlgorithm):
                 policy_loss = -rows.mean(self.critics[0](rows.now, self.pi(rows.now)).mean)
             losses[self.train_pi] = policy_loss
             metrics["policy_loss"] = policy_loss.detach()
-        errors = torch.cat([value.error(target) for value in values], dim=1).mean(1, keepdim=True)
-        return Losses(losses, metrics, rows.per_row(errors))
+        return Losses(losses, metrics, errors_of_critics(values, target, rows))
 
     @torch.no_grad()
-    def _clipped_double_target(self, rows: Rows) -> Value:
+    def _clipped_double_target(self, rows: Rows) -> ScalarValue:
         """The smallest target critic's value of the target policy's action, smoothed by noise (section 5.3)."""
         action = self.target_pi(rows.next)
         noise = torch.empty_like(action).normal_(0, self.target_noise, generator=self.generator)
         action = (action + noise.clamp(-self.target_noise_clip, self.target_noise_clip)).clamp(-1, 1)
-        return smallest(self.target_critics(rows.next, action)).backup(rows.reward, rows.discount)
+        return ScalarValue(smallest(self.target_critics(rows.next, action))).backup(rows.reward, rows.discount)

@@ -8,6 +8,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, GaussianPolicy
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
+from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics
 from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.rows import Rows
@@ -85,7 +86,7 @@ class BCQ(OffPolicyAlgorithm):
 
         target = self._target(rows)
         values = self.critics(rows.now, rows.action)
-        critic_loss = torch.stack([rows.weighted_mean(value.loss(target)) for value in values]).sum()
+        critic_loss = loss_of_critics(values, target, rows)
 
         with torch.no_grad():
             proposed = self._decoded(rows.now, self.generator, len(rows))
@@ -94,15 +95,14 @@ class BCQ(OffPolicyAlgorithm):
             policy_loss = -rows.mean(self.critics[0](rows.now, perturbed).mean)
 
         metrics = {"vae_loss": vae_loss, "critic_loss": critic_loss, "policy_loss": policy_loss}
-        errors = torch.cat([value.error(target) for value in values], dim=1).mean(1, keepdim=True)
         return Losses(
             {self.train_vae: vae_loss, self.train_critics: critic_loss, self.train_pi: policy_loss},
             {name: loss.detach() for name, loss in metrics.items()},
-            rows.per_row(errors),
+            errors_of_critics(values, target, rows),
         )
 
     @torch.no_grad()
-    def _target(self, rows: Rows) -> Any:
+    def _target(self, rows: Rows) -> ScalarValue:
         """The best of several proposed actions, the smaller critic counting more (equation 13)."""
         number = self.num_target_actions
         several = Repeated(rows.next, number)
@@ -122,7 +122,8 @@ class BCQ(OffPolicyAlgorithm):
 
     @staticmethod
     def _perturbed(perturbation: Any, view: View, action: Tensor) -> Tensor:
-        return (action + perturbation(view, action)).clamp(-1, 1)
+        perturbed: Tensor = (action + perturbation(view, action)).clamp(-1, 1)
+        return perturbed
 
 
 def _standard_normal(like: DiagonalGaussian) -> DiagonalGaussian:

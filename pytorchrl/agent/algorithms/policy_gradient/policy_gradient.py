@@ -1,7 +1,7 @@
 """What algorithms that learn from rollouts of the current policy have in common."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -14,7 +14,8 @@ from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
 from pytorchrl.agent.explorers import Exploration, Explorer, Sample
 from storages.hyper_parameters import Count
-from storages.transition import ADV, LOGP, VAL
+from storages.storage import Storage
+from storages.transition import ADV, LOGP, VAL, Batch
 
 
 class PolicyGradient(Algorithm):
@@ -28,8 +29,8 @@ class PolicyGradient(Algorithm):
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout")}
 
-    num_epochs: Count = 1  # type: ignore[misc]
-    num_mini_batch: Count = 1  # type: ignore[misc]
+    num_epochs: Count = 1
+    num_mini_batch: Count = 1
     normalize_advantages: bool = True
 
     def make_networks(self) -> None:
@@ -45,6 +46,10 @@ class PolicyGradient(Algorithm):
         """When the rollout is full."""
         return EveryRollout()
 
+    def batches(self, source: Storage) -> Iterator[Batch]:
+        """The whole rollout, as often as there are epochs."""
+        return source.generate_batches(self.num_mini_batch, None, self.num_epochs)
+
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """The distribution of actions."""
         policy: Distribution = self.pi(view)
@@ -58,7 +63,7 @@ class PolicyGradient(Algorithm):
         action = policy.sample(exploration.generator)
         return action, {VAL: self.value(view), LOGP: policy.log_prob(action)}
 
-    def advantages(self, rows: Rows) -> Any:
+    def advantages(self, rows: Rows) -> Tensor:
         """(N, 1): ADV, normalised where the hyper-parameter says so."""
         advantages = rows[ADV]
         if not self.normalize_advantages or len(advantages) == 1:

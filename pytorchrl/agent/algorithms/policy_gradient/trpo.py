@@ -67,7 +67,12 @@ class TRPO(PolicyGradient):
         direction = conjugate_gradient(fisher_times, gradient, self.cg_iterations)
         length = (2 * self.max_kl / (direction @ fisher_times(direction)).clamp(min=1e-12)).sqrt()
         fraction, kl = self._line_search(batch, before, advantages, surrogate.detach(), length * direction)
-        return {"policy_loss": -surrogate.detach(), "kl": kl, "step_fraction": fraction, "entropy": before.entropy().mean()}
+        return {
+            "policy_loss": -surrogate.detach(),
+            "kl": kl,
+            "step_fraction": fraction,
+            "entropy": before.entropy().mean(),
+        }
 
     @torch.no_grad()
     def _line_search(

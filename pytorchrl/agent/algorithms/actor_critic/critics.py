@@ -1,0 +1,32 @@
+"""What algorithms with several critics of one action make of them."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.algorithms.rows import Rows
+
+
+def smallest(values: Sequence[Value]) -> Tensor:
+    """(N, 1): the smallest of the critics' expected returns.
+
+    Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477), section 4.2.
+    """
+    smallest_value = values[0].mean
+    for value in values[1:]:
+        smallest_value = torch.minimum(smallest_value, value.mean)
+    return smallest_value
+
+
+def loss_of_critics(values: Sequence[Value], target: Value, rows: Rows) -> Tensor:
+    """(): the sum of the critics' losses, each a mean over rows with importance weights."""
+    losses = [value.loss(target) for value in values]
+    return rows.weighted_mean(losses[0] if len(losses) == 1 else torch.stack(losses).sum(0))
+
+
+def errors_of_critics(values: Sequence[Value], target: Value, rows: Rows) -> Tensor:
+    """The mean of the critics' errors, in the shape of the batch's rewards, for priorities."""
+    errors = [value.error(target) for value in values]
+    return rows.per_row(torch.stack(errors).mean(0))
