@@ -171,3 +171,39 @@ def test_what_is_named_is_for_the_parts_it_suits() -> None:
 def test_what_does_not_suit_a_space_is_refused(space: Any, extractor: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         made(space, extractor)
+
+
+EVERY_KIND = [
+    (IMAGE, "nature_cnn"),
+    (IMAGE, "impala_cnn"),
+    (spaces.MultiBinary((6, 7, 2)), "auto"),
+    (spaces.Discrete(5, start=2), "mlp"),
+    (spaces.Discrete(5, start=2), "embedding"),
+    (CHOICES, "mlp"),
+    (CHOICES, "embedding"),
+    (spaces.Box(-1, 1, (), np.float64), "identity"),
+    (spaces.Dict(view=IMAGE, gear=spaces.Discrete(5)), "small_cnn"),
+]
+
+
+def observations_of(space: Any, device: str) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {name: observations_of(part, device) for name, part in space.spaces.items()}
+    space.seed(0)
+    rows = np.stack([np.asarray(space.sample()).reshape(space.shape or (1,)) for _ in range(3)])
+    return torch.as_tensor(rows, device=device)
+
+
+@pytest.mark.parametrize(("space", "extractor"), EVERY_KIND)
+def test_no_value_is_read_back_from_the_device(space: Any, extractor: Any) -> None:
+    features = made(space, extractor).to("meta")
+    assert features(observations_of(space, "meta")).shape == (3, output_size_of(features))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+@pytest.mark.parametrize(("space", "extractor"), EVERY_KIND)
+def test_a_gpu_gives_the_features_that_the_processor_does(space: Any, extractor: Any) -> None:
+    features = made(space, extractor)
+    expected = features(observations_of(space, "cpu"))
+    out = features.to("cuda")(observations_of(space, "cuda"))
+    torch.testing.assert_close(out.cpu(), expected, atol=1e-2, rtol=1e-2)
