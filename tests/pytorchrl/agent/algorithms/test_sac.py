@@ -23,7 +23,7 @@ def linear_sac(**hyper_parameters: Any) -> prl.SAC:
     algorithm.seed(0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for parameter in algorithm._target_critics.parameters():
+        for parameter in algorithm.target_critics.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator))
     return algorithm
 
@@ -34,7 +34,7 @@ def linear(layer: Any, features: Any) -> Any:
 
 
 def layer_of(head: Any) -> list[Any]:
-    return [numpy(head.linear.weight), numpy(head.linear.bias)]
+    return [numpy(head.layer.weight), numpy(head.layer.bias)]
 
 
 class NumpySAC:
@@ -42,11 +42,11 @@ class NumpySAC:
 
     def __init__(self, algorithm: prl.SAC, batch: dict[str, Any]) -> None:
         generator = torch.Generator()
-        generator.set_state(algorithm._generator.get_state())
+        generator.set_state(algorithm.generator.get_state())
         self.noise2, self.noise = (numpy(torch.empty(5, 2).normal_(generator=generator)) for _ in range(2))
-        self.policy = layer_of(algorithm.actor.policy_head)
-        self.critics = [layer_of(critic.head) for critic in algorithm.actor.critics]  # type: ignore[union-attr]
-        self.targets = [layer_of(critic.head) for critic in algorithm._target_critics]  # type: ignore[union-attr]
+        self.policy = layer_of(algorithm.pi.head)
+        self.critics = [layer_of(critic.head) for critic in algorithm.critics]  # type: ignore[union-attr]
+        self.targets = [layer_of(critic.head) for critic in algorithm.target_critics]  # type: ignore[union-attr]
         self.batch = {key: numpy(value) for key, value in batch.items()}
         self.alpha = algorithm.alpha
 
@@ -87,15 +87,15 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version() -> None:
     policy_gradient = numeric_gradient(by_hand.policy_loss, by_hand.policy[0])
     critic_gradient = numeric_gradient(by_hand.critic_loss, by_hand.critics[1][0])
 
-    critic = algorithm.actor.critics[1]
-    policy_before, critic_before = numpy(algorithm.actor.policy_head.linear.weight), layer_of(critic.head)[0]
-    info = algorithm.update(batch)
+    critic = algorithm.critics[1]
+    policy_before, critic_before = numpy(algorithm.pi.head.layer.weight), layer_of(critic.head)[0]
+    info = algorithm.update(batch).info
     np.testing.assert_allclose(info["critic_loss"], by_hand.critic_loss(), rtol=1e-4)
     np.testing.assert_allclose(info["policy_loss"], by_hand.policy_loss(), rtol=1e-4)
     np.testing.assert_allclose(info["entropy"], -log_prob.mean(), rtol=1e-4)
     np.testing.assert_allclose(numpy(info[ERRORS]), np.abs(by_hand.errors()).mean(0), rtol=1e-4)
     np.testing.assert_allclose(
-        numpy(algorithm.actor.policy_head.linear.weight),
+        numpy(algorithm.pi.head.layer.weight),
         policy_before + first_adam_step(policy_gradient, 0.01),
         rtol=1e-3,
         atol=1e-4,
@@ -106,7 +106,7 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version() -> None:
     entropy_gap = -log_prob.mean() - (-2.0)
     np.testing.assert_allclose(algorithm.log_alpha.item(), np.log(0.5) - 0.03 * np.sign(entropy_gap), rtol=1e-4)
     np.testing.assert_allclose(
-        layer_of(algorithm._target_critics[1].head)[0],  # type: ignore[union-attr]
+        layer_of(algorithm.target_critics[1].head)[0],  # type: ignore[union-attr]
         0.9 * by_hand.targets[1][0] + 0.1 * layer_of(critic.head)[0],
         rtol=1e-4,
         atol=1e-5,
@@ -122,26 +122,26 @@ def test_gradients_equal_those_of_a_numpy_version() -> None:
     by_hand.target = lambda: target  # type: ignore[method-assign]
     gradients, _ = algorithm.compute_gradients(batch)
     policy = numeric_gradient(by_hand.policy_loss, by_hand.policy[0])
-    np.testing.assert_allclose(numpy(gradients["policy_head.linear.weight"]), policy, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(numpy(gradients["policy.head.layer.weight"]), policy, rtol=1e-3, atol=1e-4)
     for number, critic in enumerate(by_hand.critics):
         # The policy's loss passes through the critics without leaving a gradient.
         expected = numeric_gradient(by_hand.critic_loss, critic[0])
-        found = numpy(gradients[f"critics.{number}.head.linear.weight"])
+        found = numpy(gradients[f"critics.networks.{number}.head.layer.weight"])
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_targets_take_no_gradient_and_critics_can_learn_after_the_policy_did() -> None:
     algorithm = linear_sac()
     algorithm.update(replayed(ACTIONS))
-    assert all(parameter.grad is None for parameter in algorithm._target_critics.parameters())
-    assert all(parameter.requires_grad for parameter in algorithm.actor.critics.parameters())
+    assert all(parameter.grad is None for parameter in algorithm.target_critics.parameters())
+    assert all(parameter.requires_grad for parameter in algorithm.critics.parameters())
 
 
 @pytest.mark.parametrize("num_critics", [1, 2, 5])
 def test_any_number_of_critics(num_critics: int) -> None:
     algorithm = linear_sac(num_critics=num_critics)
     info = algorithm.update(replayed(ACTIONS))
-    assert len(algorithm.actor.critics) == num_critics
+    assert len(algorithm.critics) == num_critics
     assert info[ERRORS].shape == (5, 1)
 
 
@@ -163,10 +163,10 @@ def test_actions_stay_in_the_box_and_evaluation_draws_no_random_number() -> None
     obs, done = 100 * torch.randn(500, 3), torch.zeros(500, 1)
     step = algorithm.acting_step(obs, None, done)
     assert all(SPACE.contains(action) for action in step.env_action.numpy())
-    state = algorithm._generator.get_state()
+    state = algorithm.generator.get_state()
     one, two = (algorithm.acting_step(obs, None, done, deterministic=True).action for _ in range(2))
     assert torch.equal(one, two)
-    assert torch.equal(algorithm._generator.get_state(), state)
+    assert torch.equal(algorithm.generator.get_state(), state)
 
 
 def test_computing_and_applying_gradients_apart_is_an_update() -> None:
