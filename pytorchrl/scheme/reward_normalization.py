@@ -69,6 +69,10 @@ class RewardNormalization:
         normalised: NDArray[np.float64] = reward / self._standard_deviation()
         return normalised.clip(-self.clip, self.clip).astype(np.float32)
 
+    def begin_episodes(self, where: NDArray[np.bool_]) -> None:
+        """Begin the returns anew in some environments, (E, 1), whose episodes ended without a step that said so."""
+        self._returns = np.where(where, 0.0, self._returns)
+
     def _standard_deviation(self) -> Any:
         count, mean, squares = self._moments
         variance = squares / count
