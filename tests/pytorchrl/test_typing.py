@@ -13,10 +13,12 @@ import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.factory import Component, FieldComponent
 
+BASES = (FieldComponent, prl.Storage, VecEnv)
 COMPONENTS = sorted(
     cls.__name__
     for cls in map(prl.__dict__.get, prl.__all__)
-    if isinstance(cls, type) and issubclass(cls, FieldComponent | prl.Storage | VecEnv) and not inspect.isabstract(cls)
+    # An actor is one of the presets; the class that they extend has the __init__.
+    if isinstance(cls, type) and issubclass(cls, BASES) and not inspect.isabstract(cls) and cls is not prl.Actor
 )
 REQUIRED = {"size": 9, "directory": "here", "env": "CartPole-v1"}
 
