@@ -7,7 +7,7 @@ keep is :class:`Storage`.
 from storages.core.fields import SampleError
 from storages.core.on_device import DeviceMemoryError
 from storages.episodes import Episodes
-from storages.factory import Component, Factory
+from storages.factory import Component, Factory, FieldComponent
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
@@ -21,6 +21,7 @@ from storages.persistent import DamageError, PersistenceError
 from storages.schedule import LinearSchedule, Schedule
 from storages.schedule_shapes import CosineSchedule, ExponentialSchedule, FunctionSchedule, PiecewiseSchedule
 from storages.sequences import Sequences
+from storages.setting import Setting
 from storages.storage import EmptyStorageError, Storage
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Episodes",
     "ExponentialSchedule",
     "Factory",
+    "FieldComponent",
     "FunctionSchedule",
     "GAEBuffer",
     "HERBuffer",
@@ -46,6 +48,7 @@ __all__ = [
     "SampleError",
     "Schedule",
     "Sequences",
+    "Setting",
     "Storage",
     "VTraceBuffer",
     "VanillaOnPolicyBuffer",

@@ -1,10 +1,11 @@
 """The hyper-parameters that a component's class declares: as attributes, or in the signature of ``__init__``."""
 
+import functools
 import inspect
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any
 
@@ -70,7 +71,7 @@ def _parameters_of_init(cls: type[Any], classes: list[type[Any]]) -> Parameters:
     if "__init__" not in vars(first):
         return _with_other_defaults(first, _parameters_of_init(cls, extended))
     own = _own_parameters(cls, first)
-    kinds = {parameter.kind for parameter in _signature_of(first).values()}
+    kinds = {parameter.kind for parameter in _signature_of(first.__init__).values()}
     if Parameter.VAR_KEYWORD not in kinds:
         return own
     inherited = _parameters_of_init(cls, extended)
@@ -100,16 +101,20 @@ def _own_parameters(cls: type[Any], each: type[Any]) -> Parameters:
     """The hyper-parameters that a class's own ``__init__`` names."""
     if "__init__" not in vars(each):
         return {}
-    hints = typing.get_type_hints(each.__init__, include_extras=True)
     return {
-        name: parameter.replace(annotation=hints.get(name, Any))
-        for name, parameter in list(_signature_of(each).items())[1:]
+        name: parameter
+        for name, parameter in _signature_of(each.__init__).items()
         if name not in cls.context and parameter.kind not in _NOT_NAMED
     }
 
 
-def _signature_of(cls: type[Any]) -> Mapping[str, Parameter]:
-    return inspect.signature(cls.__init__).parameters
+# Reading a signature takes far longer than all else here, and bases are asked again and again.
+@functools.lru_cache(maxsize=256)
+def _signature_of(init: Callable[..., None]) -> Mapping[str, Parameter]:
+    """The parameters after ``self``, annotations resolved."""
+    hints = typing.get_type_hints(init, include_extras=True)
+    parameters = list(inspect.signature(init).parameters.items())[1:]
+    return {name: parameter.replace(annotation=hints.get(name, Any)) for name, parameter in parameters}
 
 
 def _is_class_variable(annotation: Any) -> bool:

@@ -127,8 +127,8 @@ def misfit_named(path: Path) -> Iterator[None]:
 
 
 def _refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
-    for envs in filter(None, (config["train_envs"], config["test_envs"])):
-        env = envs["hyper_parameters"].get("env")
+    for hyper_parameters in _described(config):
+        env = hyper_parameters.get("env")
         if isinstance(env, str) and ":" in env:
             raise CompositionError(f"env {env!r} would import a module named by a file; {way_out}")
         if isinstance(env, str):
@@ -136,10 +136,21 @@ def _refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
                 find_registered(env)
             except gym.error.Error as error:
                 raise CompositionError(f"env {env!r} is not registered here; {way_out}") from error
-        for wrapper in envs["hyper_parameters"].get("wrappers", ()):
+        for wrapper in hyper_parameters.get("wrappers", ()):
             name, *arguments = [wrapper] if isinstance(wrapper, str) else wrapper
             if name in WRITE_FILES:
                 raise CompositionError(f"the wrapper {name} would write where a file says: {arguments}; {way_out}")
+
+
+def _described(config: Any) -> Iterator[Mapping[str, Any]]:
+    """The hyper-parameters of everything that a configuration describes, nested ones included."""
+    if isinstance(config, Mapping):
+        if isinstance(config.get("hyper_parameters"), Mapping):
+            yield config["hyper_parameters"]
+        config = list(config.values())
+    if isinstance(config, list):
+        for item in config:
+            yield from _described(item)
 
 
 WRITE_FILES = frozenset({"RecordVideo"})

@@ -11,9 +11,6 @@ from torch import Tensor
 from pytorchrl.agent.actors.normalization import Moments, add_to_moments
 from storages.hyper_parameters import Count, MisfitError, Positive, UnitInterval, conform
 
-_NO_SPREAD = 1e-12
-"""A variance of less than this part of the squared mean is that of equal values, and rounding."""
-
 
 class RewardNormalization:
     """Rewards divided by a running standard deviation, of which there is one for all environments.
@@ -69,10 +66,14 @@ class RewardNormalization:
         normalised: NDArray[np.float64] = reward / self._standard_deviation()
         return normalised.clip(-self.clip, self.clip).astype(np.float32)
 
+    def begin_episodes(self, where: NDArray[np.bool_]) -> None:
+        """Begin the returns anew in some environments, (E, 1), whose episodes ended without a step that said so."""
+        self._returns = np.where(where, 0.0, self._returns)
+
     def _standard_deviation(self) -> Any:
-        count, mean, squares = self._moments
-        variance = squares / count
-        return 1.0 if variance <= _NO_SPREAD * mean**2 else np.sqrt(variance)
+        count, _, squares = self._moments
+        # Equal rewards of 32 bits are summed in 64 bits without rounding.
+        return np.sqrt(squares / count) if squares else 1.0
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next normalised reward depends on, as tensors and plain data."""

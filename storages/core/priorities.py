@@ -249,7 +249,8 @@ class Priorities:
 
     def _power(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
         """In place."""
-        magnitudes += self.epsilon
+        if self.epsilon:
+            magnitudes += self.epsilon
         return np.power(magnitudes, self.alpha, out=magnitudes)
 
     @property

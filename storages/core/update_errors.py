@@ -25,7 +25,7 @@ def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
     """
     errors = info.get(ERRORS)
     if type(errors) is torch.Tensor and errors.dtype is torch.float32:
-        as_stored: NDArray[np.floating] = errors.detach().cpu().numpy()
+        as_stored: NDArray[np.floating] = errors.numpy(force=True)
         if as_stored.shape == expected:
             return as_stored[..., 0]
     return _converted(info, expected, owner)
@@ -48,7 +48,7 @@ def _converted(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -
             raise ValueError(f"{owner}: {ERRORS} must be real numbers, got {errors.dtype}; no priority was changed")
         # NumPy has no bfloat16, compiled code no half precision.
         errors = errors.float()
-    array: NDArray[np.floating] = errors.detach().cpu().numpy()[..., 0]
+    array: NDArray[np.floating] = errors.numpy(force=True)[..., 0]
     return array
 
 

@@ -117,15 +117,15 @@ class PERBuffer(NStepReplayBuffer):
         """
         if self._priorities is None:
             return super().after_gradients(batch, info)
-        indices, owner = batch[INDICES].cpu().numpy(), type(self).__name__
+        indices, owner = batch[INDICES].numpy(force=True), type(self).__name__
         if self.sequences is None:
             errors = errors_of_update(info, indices.shape, owner)
         elif EPISODE in batch:
-            episodes = batch[EPISODE].cpu().numpy()
+            episodes = batch[EPISODE].numpy(force=True)
             errors = errors_of_update(info, episodes.shape, owner)
             errors = packed_sequence_errors(errors, episodes[:, 0], len(indices), self.sequences.eta)
         else:
-            mask = batch[MASK].cpu().numpy()
+            mask = batch[MASK].numpy(force=True)
             errors = sequence_errors(errors_of_update(info, mask.shape, owner), mask[..., 0], self.sequences.eta)
         self._priorities.update(indices[:, 0], errors)
         return {
@@ -133,7 +133,7 @@ class PERBuffer(NStepReplayBuffer):
             **self._ages(mean_of(indices)),
             "storage/mean_priority": self._priorities.mean,
             "storage/largest_priority": self._priorities.largest,
-            "storage/effective_sample_size": effective_sample_size(batch[WEIGHTS].cpu().numpy()),
+            "storage/effective_sample_size": effective_sample_size(batch[WEIGHTS].numpy(force=True)),
         }
 
     def reset(self) -> None:

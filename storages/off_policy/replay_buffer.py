@@ -155,7 +155,7 @@ class ReplayBuffer(JournalledStorage):
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
         indices = batch[INDICES]
         # A tensor's mean on another device is not waited for.
-        mean = indices.double().mean() if indices.is_cuda else mean_of(indices.cpu().numpy())
+        mean = indices.double().mean() if indices.is_cuda else mean_of(indices.numpy(force=True))
         return {**info, **self._ages(mean)}
 
     def _ages(self, mean_index: float | torch.Tensor) -> dict[str, Any]:

@@ -78,6 +78,15 @@ def test_no_value_lies_outside_the_extremes(schedule: Schedule, steps: int, targ
     assert low <= schedule.at(steps, target_steps) <= high
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [ExponentialSchedule(0.1, 0.1), CosineSchedule(0.1, 0.1), PiecewiseSchedule(((0.0, 0.1), (1.0, 0.1)))],
+    ids=lambda schedule: type(schedule).__name__,
+)
+def test_a_schedule_between_equal_values_is_that_value(schedule: Schedule) -> None:
+    assert {schedule.at(steps, 1000) for steps in range(1001)} == {0.1}
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(schedule=schedules)
 def test_a_schedule_is_made_again_of_its_plain_data(schedule: Any) -> None:

@@ -55,7 +55,7 @@ class Exploration:
         self.starts: Tensor | None = None
         """(E, 1) float32, 1 where an episode begins; set before each choice, and not part of the state."""
         self.state: dict[str, Tensor] = {}
-        """(E, ...) each, by a name that the explorer chooses; replaced as a whole, never changed in place."""
+        """(E, ...) each, by a name that the explorer chooses."""
         self.seed(seed)
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
@@ -84,7 +84,7 @@ class Exploration:
         return {
             "generator": self.generator.get_state(),
             "random": self.random.bit_generator.state,
-            "state": dict(self.state),
+            "state": {name: tensor.clone() for name, tensor in self.state.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -103,7 +103,7 @@ class Exploration:
             # The state of a generator on another kind of device cannot be continued from.
             self.generator.set_state(generator)
         self.random.bit_generator.state = state["random"]
-        self.state = {name: tensor.to(self.device) for name, tensor in state["state"].items()}
+        self.state = {name: tensor.to(self.device, copy=True) for name, tensor in state["state"].items()}
 
 
 @dataclass(frozen=True)

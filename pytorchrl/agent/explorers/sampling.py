@@ -46,12 +46,10 @@ class Boltzmann(Explorer):
         action_values = output()
         self.check_output(action_values)
         values: Tensor = action_values.values
-        # Drawn at a temperature of 0 too, so that random numbers do not depend on the schedule.
-        uniform = torch.empty_like(values, dtype=torch.float32).uniform_(generator=exploration.generator)
-        temperature = exploration.at(self.temperature)
-        if temperature == 0:
-            return values.argmax(1, keepdim=True)
-        return (values - temperature * uniform.log_().neg_().log_()).argmax(1, keepdim=True)
+        uniform = torch.empty_like(values, dtype=torch.float32)
+        # Not from 0, whose noise is infinite and, at a temperature of 0, no number.
+        uniform.uniform_(torch.finfo(torch.float32).tiny, 1, generator=exploration.generator)
+        return (values - exploration.at(self.temperature) * uniform.log_().neg_().log_()).argmax(1, keepdim=True)
 
     def check_output(self, output: Any) -> None:
         """Refuse what has no values of countable actions."""

@@ -14,6 +14,7 @@ from storages.core.kernels.compilation import inlined_kernel, kernel
 from storages.core.kernels.memory import (
     address_of,
     copy_bytes,
+    copy_row,
     load_byte,
     load_int32,
     load_int64,
@@ -102,9 +103,9 @@ def gather_fields(
                 for i in range(count):
                     number = load_int32(aside_address + last_rows[i] * aside_stride)
                     if number >= 0:
-                        copy_bytes(to, aside + (number & mask) * width, width)
+                        copy_row(to, aside + (number & mask) * width, width)
                     else:
-                        copy_bytes(to, address + following_rows[i] * stride, width)
+                        copy_row(to, address + following_rows[i] * stride, width)
                     to += width
             else:
                 width = 4
@@ -235,7 +236,7 @@ def _copy(address: int, stride: int, width: int, rows: NDArray[np.int64], count:
             store_byte(target + i, load_byte(address + rows[i] * stride))
     else:
         for i in range(count):
-            copy_bytes(target + i * width, address + rows[i] * stride, width)
+            copy_row(target + i * width, address + rows[i] * stride, width)
 
 
 @inlined_kernel

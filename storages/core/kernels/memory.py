@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from storages.core.kernels.compilation import inlined_kernel, kernel
 
 _READ, _KEEP_IN_ALL_CACHES, _OF_DATA = 0, 3, 1
+_LONGEST_SHORT_ROW_BYTES = 128
 
 ADDRESS, KIND, LENGTHS = range(3)
 """What is said of an array: where it begins, of which kind it is, and, from there on, how long its axes are."""
@@ -203,3 +204,15 @@ def flags_at(address: int, count: int) -> NDArray[np.bool_]:
     """As :func:`int64s_at`, of bool."""
     array: NDArray[np.bool_] = carray(_pointer(address), count, np.bool_)
     return array
+
+
+@inlined_kernel
+def copy_row(target: int, source: int, width: int) -> None:
+    """As :func:`copy_bytes`; without its call where a row is short, because that would take longer than the copy."""
+    if 8 <= width <= _LONGEST_SHORT_ROW_BYTES:
+        last = width - 8
+        for k in range(0, last, 8):
+            store_int64(target + k, load_int64(source + k))
+        store_int64(target + last, load_int64(source + last))
+    else:
+        copy_bytes(target, source, width)

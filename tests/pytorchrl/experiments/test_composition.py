@@ -2,7 +2,8 @@
 
 import copy
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import gymnasium as gym
 import pytest
@@ -10,6 +11,9 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.experiments.composition import differences, scheme_from_config
+from pytorchrl.experiments.continuation import classes_of_the_script, parts_of_the_script
+from storages.hyper_parameters import Within
+from storages.setting import Setting
 from tests.support.compositions import SCHEMES, dqn_scheme
 from tests.support.toys import Counter
 
@@ -66,3 +70,67 @@ def test_a_device_that_this_machine_lacks_is_named() -> None:
 def test_a_gymnasium_id_that_does_not_exist_is_refused_when_the_factory_is_made() -> None:
     with pytest.raises((gym.error.Error, ValueError), match="CartPoleX"):
         prl.VecEnv.create_factory("CartPoleX-v1")
+
+
+@dataclass(frozen=True)
+class Noise(Setting):
+    scales: tuple[float, ...] = (1.0,)
+    rate: Annotated[float | prl.Schedule, Within(0, 1)] = 1.0
+
+
+class Noisy(prl.DQN):
+    noise: Noise = Noise()
+    second: prl.Factory[prl.Storage] | None = None
+
+
+def noisy_scheme(**hyper_parameters: Any) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=Noisy.create_factory(**hyper_parameters),
+        actor_factory=prl.OffPolicyActor.create_factory(),
+        storage_factory=prl.ReplayBuffer.create_factory(size=50),
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
+    )
+
+
+def test_settings_and_factories_that_are_hyper_parameters_come_back_from_plain_data() -> None:
+    second = prl.PERBuffer.create_factory(9, sequences=prl.Sequences(3), alpha=prl.LinearSchedule(0.0, 1.0))
+    scheme = noisy_scheme(noise=Noise(scales=(1, 2), rate=prl.LinearSchedule(0.5, 0.1)), second=second)
+    config = through_json(scheme)
+    again = scheme_from_config(config)
+    assert again.factories[0] == scheme.factories[0]
+    assert again.factories[0].hyper_parameters["second"] == second
+    there = through_json(noisy_scheme(noise=Noise(rate=0.5), second=second))
+    assert differences(config, there) == [
+        "algorithm.noise.scales: [1.0, 2.0] here, [1.0] in the checkpoint",
+        "algorithm.noise.rate.name: LinearSchedule here, nothing in the checkpoint",
+        "algorithm.noise.rate.initial: 0.5 here, nothing in the checkpoint",
+        "algorithm.noise.rate.final: 0.1 here, nothing in the checkpoint",
+        "algorithm.noise.rate.fraction: 1.0 here, nothing in the checkpoint",
+        "algorithm.noise.rate: nothing here, 0.5 in the checkpoint",
+    ]
+
+
+def test_a_value_in_a_setting_of_a_file_is_held_to_its_range() -> None:
+    config = through_json(noisy_scheme())
+    config["algorithm"]["hyper_parameters"]["noise"]["hyper_parameters"]["rate"] = 2
+    with pytest.raises(ValueError, match=r"Noise: rate must lie in \[0, 1\], got 2"):
+        scheme_from_config(config)
+
+
+def test_classes_of_a_script_are_named_wherever_in_the_composition_they_are() -> None:
+    factories = noisy_scheme().factories
+    assert classes_of_the_script(factories) == ["Noise", "Noisy"]
+    assert set(parts_of_the_script(factories)) == {"Noise", "Noisy"}
+    config = through_json(noisy_scheme()) | {"own_classes": ["Noise", "Noisy"]}
+    assert scheme_from_config(config).factories == factories
+    with pytest.raises(prl.CompositionError, match="composed with the class Louder of a script"):
+        scheme_from_config(config | {"own_classes": ["Louder"]})
+
+
+def test_an_environment_id_that_would_import_a_module_is_refused_within_other_hyper_parameters() -> None:
+    config = through_json(noisy_scheme())
+    envs = copy.deepcopy(config["train_envs"])
+    envs["hyper_parameters"]["env"] = "evil:CartPole-v1"
+    config["algorithm"]["hyper_parameters"]["second"] = {"name": "VecEnv", "hyper_parameters": {"env_kwargs": [envs]}}
+    with pytest.raises(prl.CompositionError, match=r"'evil:CartPole-v1' would import a module named by a file"):
+        scheme_from_config(config)

@@ -134,6 +134,19 @@ def test_a_saved_normalisation_goes_on_as_the_one_that_went_on(kind: Literal["re
     assert all(isinstance(value, int | torch.Tensor) for value in state.values())
 
 
+def test_episodes_that_are_lost_leave_no_return_to_the_next() -> None:
+    rewards, ended = some_steps(6, 30, 2)
+    ended[10], ended[20] = True, [[True], [False]]
+    told, untold = RewardNormalization("returns", 0.9, 2), RewardNormalization("returns", 0.9, 2)
+    for number, (reward, end) in enumerate(zip(rewards, ended, strict=True)):
+        expected = told(reward, end)
+        found = untold(reward, np.zeros_like(end) if number in (10, 20) else end)
+        np.testing.assert_array_equal(found, expected)
+        if number in (10, 20):
+            untold.begin_episodes(end)
+    assert_equal(untold.state_dict(), told.state_dict())
+
+
 def test_a_state_of_another_number_of_environments_is_refused() -> None:
     state = RewardNormalization("returns", 0.9, 3).state_dict()
     with pytest.raises(ValueError, match="RewardNormalization: the saved returns are of 3 environments, there are 2"):

@@ -81,6 +81,16 @@ def test_a_state_is_tensors_and_plain_data(tmp_path: Any) -> None:
     assert_equal(other.state_dict(), exploration.state_dict())
 
 
+def test_a_saved_state_stays_as_it_was_where_an_explorer_changes_its_tensors_in_place() -> None:
+    exploration = exploration_of(Bounded(2), 3)
+    exploration.state["count"] = torch.zeros(3, 1)
+    state = exploration.state_dict()
+    exploration.state["count"] += 1
+    exploration.load_state_dict(state)
+    exploration.state["count"] += 1
+    assert state["state"]["count"].sum() == 0
+
+
 def test_seeding_starts_the_random_numbers_anew() -> None:
     exploration = exploration_of(Bounded(2), 3, seed=5)
     first = acted(prl.GaussianNoise(0.2), ACTIONS, exploration), exploration.uniform_actions()

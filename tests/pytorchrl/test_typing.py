@@ -1,0 +1,120 @@
+"""Type checkers know what ``create_factory`` of every component takes: a run of mypy over calls of all of them."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.agent.envs.vec_env import VecEnv
+from storages.factory import Component, FieldComponent
+
+BASES = (FieldComponent, prl.Storage, VecEnv)
+COMPONENTS = sorted(
+    cls.__name__
+    for cls in map(prl.__dict__.get, prl.__all__)
+    # An actor is one of the presets; the class that they extend has the __init__.
+    if isinstance(cls, type) and issubclass(cls, BASES) and not inspect.isabstract(cls) and cls is not prl.Actor
+)
+REQUIRED = {"size": 9, "directory": "here", "env": "CartPole-v1"}
+
+
+def hyper_parameters_of(name: str) -> dict[str, Any]:
+    """What a call may give, as Python reads it."""
+    cls: type[Component] = getattr(prl, name)
+    parameters = inspect.signature(cls.create_factory).parameters.values()
+    values = {p.name: REQUIRED.get(p.name, p.default) for p in parameters}
+    return {
+        name: value
+        for name, value in values.items()
+        if value is None or isinstance(value, bool | int | float | str | tuple)
+    }
+
+
+def script() -> str:
+    """Two calls of each component that are right, and three that are wrong."""
+    lines = ["import pytorchrl as prl"]
+    for name in COMPONENTS:
+        given = {key: value for key, value in REQUIRED.items() if key in hyper_parameters_of(name)}
+        right = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        everything = ", ".join(f"{key}={value!r}" for key, value in hyper_parameters_of(name).items())
+        separator = ", " if right else ""
+        lines += [
+            f"made_{name}: prl.Factory[prl.{name}] = prl.{name}.create_factory({right})",
+            f"prl.{name}.create_factory({everything})",
+            f"prl.{name}.create_factory({right}{separator}misspelt=1)  # wrong",
+            f"prl.{name}.create_factory({right}{separator}device='cpu')  # wrong",
+            f"prl.{name}.create_factory({right}{separator}actor=None)  # wrong",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+OWN = """
+from typing import ClassVar
+
+from storages.factory import FieldComponent
+from storages.hyper_parameters import NonNegativeOrSchedule, UnitInterval
+
+class Own(prl.PERBuffer):
+    def insert_transition(self, sample: object) -> None: ...
+
+Own.create_factory(9, alpha=0.5)
+Own.create_factory(9, alpa=0.5)  # wrong
+prl.PERBuffer.create_factory(9, alpha="much")  # wrong
+prl.PERBuffer.create_factory()  # wrong
+
+class Base(FieldComponent):
+    context = ("device", "envs")
+    gamma: UnitInterval = 0.99
+    on_policy: ClassVar[bool] = True
+
+    def __init__(self, device: str, envs: object) -> None: ...
+
+class Derived(Base):
+    lr: NonNegativeOrSchedule = 1e-3
+    sequences: prl.Sequences | None = None
+    storage: prl.Factory[prl.Storage] = prl.ReplayBuffer.create_factory(9)
+
+derived: prl.Factory[Derived] = Derived.create_factory(
+    gamma=1, lr=prl.LinearSchedule(1, 0), sequences=prl.Sequences(3), storage=prl.PERBuffer.create_factory(9)
+)
+Derived.create_factory(gama=1)  # wrong
+Derived.create_factory(device="cpu")  # wrong
+Derived.create_factory(on_policy=False)  # wrong
+Derived.create_factory(lr="much")  # wrong
+Derived.create_factory(storage=prl.VecEnv.create_factory("CartPole-v1"))  # wrong
+"""
+
+
+@pytest.mark.long
+def test_mypy_rejects_a_misspelt_hyper_parameter_of_every_component_and_accepts_the_right_ones(tmp_path: Path) -> None:
+    assert {"ReplayBuffer", "GAEBuffer", "PersistentEpisodicBuffer", "VecEnv"} <= set(COMPONENTS)
+    file = tmp_path / "script.py"
+    file.write_text(script() + OWN)
+    packages = Path(prl.__file__).parents[1]
+    command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--follow-imports=silent"]
+    run = subprocess.run(
+        [*command, "--cache-dir", str(tmp_path / "cache"), str(file)],
+        env=os.environ | {"MYPYPATH": str(packages)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    wrong = {number for number, line in enumerate(file.read_text().splitlines(), 1) if line.endswith("# wrong")}
+    errors = [line for line in run.stdout.splitlines() if ": error: " in line]
+    assert {int(line.split(":")[1]) for line in errors} == wrong, run.stdout + run.stderr
+    assert all("[call-arg]" in line or "[arg-type]" in line for line in errors), run.stdout
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_the_signature_of_create_factory_shows_no_context(name: str) -> None:
+    cls = getattr(prl, name)
+    signature = inspect.signature(cls.create_factory)
+    assert not {"self", "cls", "device", "actor", "algorithm", "envs", "args", "kwargs"} & signature.parameters.keys()
+    assert signature.return_annotation == prl.Factory[cls]
+    assert all(parameter.annotation is not parameter.empty for parameter in signature.parameters.values())

@@ -1,0 +1,80 @@
+"""Values of any number of bytes are kept, compared and checked whole, however compiled code goes through them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from storages import ReplayBuffer, SampleError
+from storages.transition import ACT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2
+from tests.support.model import ALGORITHM
+
+NUM_ENVS, SIZE, STEPS = 3, 6, 11
+WIDTHS = [*range(1, 26), *range(63, 66), *range(126, 131), 257]
+
+
+def filled(samples: Iterator[dict[str, Any]]) -> ReplayBuffer:
+    storage = ReplayBuffer.create_factory(size=SIZE)("cpu", None, ALGORITHM, None)
+    for sample in samples:
+        storage.insert_transition(sample)
+    return storage
+
+
+def samples_of(width: int, dtype: type[np.generic] = np.uint8) -> Iterator[dict[str, Any]]:
+    generator = np.random.default_rng(width)
+    ended, following = np.ones((NUM_ENVS, 1), np.bool_), np.zeros((NUM_ENVS, width), dtype)
+    for _ in range(STEPS):
+        begins = generator.integers(0, 256, (NUM_ENVS, width)).astype(dtype)
+        sample = {OBS: np.where(ended, begins, following), DONE: ended}
+        ended, following = generator.random((NUM_ENVS, 1)) < 0.3, begins[::-1].copy()
+        action = generator.integers(0, 256, (NUM_ENVS, width)).astype(dtype)
+        sample |= {ACT: action, REW: np.zeros((NUM_ENVS, 1), np.float32), OBS2: following}
+        yield sample | {DONE2: ended, TRUNC2: np.zeros_like(ended)}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_values_of_any_width_come_back_as_they_were_inserted(width: int) -> None:
+    samples = list(samples_of(width))
+    storage = filled(iter(samples))
+    (batch,) = storage.generate_batches(1, 200)
+    for key in (OBS, ACT, OBS2):
+        inserted = np.concatenate([sample[key] for sample in samples])
+        np.testing.assert_array_equal(batch[key].numpy(), inserted[batch[INDICES][:, 0].numpy()])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_step_that_begins_with_one_other_byte_does_not_change_what_the_step_before_it_led_to(width: int) -> None:
+    for env, position in np.ndindex(NUM_ENVS, width):
+        *_, last = samples_of(width)
+        last |= {DONE2: np.zeros((NUM_ENVS, 1), np.bool_)}
+        storage = filled(iter([last]))
+        begins = last[OBS2].copy()
+        begins[env, position] ^= 1
+        storage.insert_transition(last | {OBS: begins, DONE: last[DONE2]})
+        stored = storage.get_all_buffer_data()
+        np.testing.assert_array_equal(stored[OBS2][0].numpy(), last[OBS2])
+        np.testing.assert_array_equal(stored[OBS][1].numpy(), begins)
+
+
+@pytest.mark.parametrize("number", [np.nan, -np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+@pytest.mark.parametrize("key", [OBS2, ACT])
+def test_one_number_that_is_not_finite_is_seen_among_many_of_all_magnitudes(
+    key: str, dtype: Any, number: float
+) -> None:
+    width, limits = 67, np.finfo(dtype)
+    numbers: NDArray[Any] = np.array([0, -0.0, 1, limits.max, limits.min, limits.smallest_subnormal], dtype)
+    finite = np.resize(numbers, (NUM_ENVS, width))
+    *_, sample = samples_of(width, np.float32)
+    sample |= {OBS: finite, ACT: finite, OBS2: finite, DONE2: np.zeros((NUM_ENVS, 1), np.bool_)}
+    storage = filled(iter([sample]))
+    following = sample | {DONE: sample[DONE2]}
+    storage.insert_transition(following)
+    for where in np.ndindex(finite.shape):
+        wrong = finite.copy()
+        wrong[where] = number
+        with pytest.raises(SampleError, match=f"{key} of environment {where[0]} is"):
+            storage.insert_transition(following | {key: wrong})
+    assert len(storage) == 2 * NUM_ENVS
