@@ -7,7 +7,24 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 """
 
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
-from pytorchrl.agent.algorithms import DQN, PPO, SAC, ActingStep, Algorithm
+from pytorchrl.agent.algorithms import (
+    BCQ,
+    DQN,
+    GAIL,
+    PPO,
+    QRDQN,
+    REINFORCE,
+    SAC,
+    TD3,
+    TRPO,
+    ActingStep,
+    Algorithm,
+    BehaviourCloning,
+    Losses,
+    OffPolicyAlgorithm,
+    PolicyGradient,
+    Result,
+)
 from pytorchrl.agent.envs import (
     BitFlipping,
     BoundAction,
@@ -31,10 +48,11 @@ from pytorchrl.agent.explorers import (
     Sample,
     UniformUntil,
 )
+from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop, TorchOptimizer
 from pytorchrl.experiments import CheckpointError, RunInUseError
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
-from pytorchrl.scheme import CompositionError, DeviceError, Evaluation, EvaluationStoppedError, Scheme
+from pytorchrl.scheme import CompositionError, DeviceError, Evaluation, EvaluationStoppedError, Scheme, from_dataset
 from storages import (
     Component,
     CosineSchedule,
@@ -64,12 +82,23 @@ from storages import (
 )
 
 __all__ = [
+    "BCQ",
     "DQN",
+    "GAIL",
+    "LBFGS",
     "PPO",
+    "QRDQN",
+    "REINFORCE",
     "SAC",
+    "SGD",
+    "TD3",
+    "TRPO",
     "ActingStep",
     "Actor",
+    "Adam",
+    "AdamW",
     "Algorithm",
+    "BehaviourCloning",
     "BitFlipping",
     "Boltzmann",
     "BoundAction",
@@ -99,15 +128,21 @@ __all__ = [
     "InvalidEnvironmentError",
     "Learner",
     "LinearSchedule",
+    "Losses",
     "NStepReplayBuffer",
     "OffPolicyActor",
+    "OffPolicyAlgorithm",
     "OnPolicyActor",
+    "Optimizer",
     "OrnsteinUhlenbeck",
     "PERBuffer",
     "PersistenceError",
     "PersistentEpisodicBuffer",
     "PiecewiseSchedule",
+    "PolicyGradient",
+    "RMSprop",
     "ReplayBuffer",
+    "Result",
     "RoundAction",
     "RunInUseError",
     "Sample",
@@ -118,12 +153,14 @@ __all__ = [
     "SelectObservation",
     "Sequences",
     "Storage",
+    "TorchOptimizer",
     "UniformUntil",
     "UnsupportedSpaceError",
     "VTraceBuffer",
     "VanillaOnPolicyBuffer",
     "VecEnv",
     "VecStep",
+    "from_dataset",
     "plot_runs",
     "read_metrics",
 ]

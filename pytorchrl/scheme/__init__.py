@@ -2,8 +2,18 @@
 
 from pytorchrl.agent.device import DeviceError
 from pytorchrl.scheme.collector import Episode
+from pytorchrl.scheme.dataset_factory import from_dataset
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
 from pytorchrl.scheme.fitting import CompositionError
 from pytorchrl.scheme.scheme import Scheme
 
-__all__ = ["CompositionError", "DeviceError", "Episode", "Evaluation", "EvaluationStoppedError", "Scheme", "evaluate"]
+__all__ = [
+    "CompositionError",
+    "DeviceError",
+    "Episode",
+    "Evaluation",
+    "EvaluationStoppedError",
+    "Scheme",
+    "evaluate",
+    "from_dataset",
+]

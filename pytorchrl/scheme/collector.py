@@ -73,6 +73,8 @@ class Collector:
         self._observation = self.envs.reset(seed)
         self._rhs = self.algorithm.actor.initial_memory(self.envs.num_envs)
         self._done.fill(True)
+        if self._rewards is not None:
+            self._rewards.begin_episodes(self._done)
 
     def seed(self, seed: Seed) -> None:
         """Start the random generators of exploration anew."""
@@ -171,6 +173,8 @@ class Collector:
         self._rhs = self._on_device(state["rhs"])
         done = state["done"].numpy()
         self._done = done | ~came_back
+        if self._rewards is not None:
+            self._rewards.begin_episodes(~came_back)
         self._load_choice(state["choice"] if came_back.all() else None)
         return [int(env) for env in np.flatnonzero(~came_back & ~done)]
 

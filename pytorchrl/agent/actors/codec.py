@@ -139,6 +139,10 @@ class UnboundedCodec(_SameEverywhere):
         """Within the Box."""
         return self.to_env(action)
 
+    def uniform(self, random: np.random.Generator, num_envs: int) -> Tensor:
+        """Uniform where the Box is bounded, else standard normal; float32, as networks draw them."""
+        return super().uniform(random, num_envs).float()
+
     def features(self, action: Tensor) -> Tensor:
         """(B, A): flattened."""
         return action.flatten(1).float()

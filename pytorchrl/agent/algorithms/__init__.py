@@ -1,10 +1,34 @@
 """Algorithms: how a batch becomes an update, and how to act."""
 
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Losses, Result
+from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
+from pytorchrl.agent.algorithms.imitation.gail import GAIL
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.offline.bcq import BCQ
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
+from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
+from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
+from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 
-__all__ = ["DQN", "PPO", "SAC", "ActingStep", "Algorithm", "Losses", "OffPolicyAlgorithm", "PolicyGradient", "Result"]
+__all__ = [
+    "BCQ",
+    "DQN",
+    "GAIL",
+    "PPO",
+    "QRDQN",
+    "REINFORCE",
+    "SAC",
+    "TD3",
+    "TRPO",
+    "ActingStep",
+    "Algorithm",
+    "BehaviourCloning",
+    "Losses",
+    "OffPolicyAlgorithm",
+    "PolicyGradient",
+    "Result",
+]

@@ -19,6 +19,8 @@ from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule,
 class SAC(OffPolicyAlgorithm):
     """Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (arXiv 1812.05905).
 
+    Entropies are those of actions scaled to (-1, 1), whatever the bounds of the Box.
+
     Args:
         lr_pi: learning rate of the policy.
         lr_q: learning rate of the critics.
@@ -31,9 +33,10 @@ class SAC(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
+    unchangeable = frozenset({"num_critics", "initial_alpha"})
 
     lr_pi: NonNegativeOrSchedule = 3e-4
-    lr_q: NonNegativeOrSchedule = 3e-4
+    lr_q: NonNegativeOrSchedule = 1e-3
     lr_alpha: NonNegativeOrSchedule = 3e-4
     polyak: UnitInterval = 0.995
     num_critics: Count = 2

@@ -35,6 +35,7 @@ class BCQ(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
+    unchangeable = frozenset({"phi"})
 
     lr_vae: NonNegativeOrSchedule = 1e-3
     lr_pi: NonNegativeOrSchedule = 1e-3

@@ -20,13 +20,14 @@ class PPO(PolicyGradient):
         value_loss_coef: weight of the value function's loss.
         entropy_coef: weight of the policy's entropy, which is raised.
         max_grad_norm: gradients are scaled down to this norm; None leaves them.
-        use_clipped_value_loss: let values move by at most ``clip_param`` from those stored.
+        use_clipped_value_loss: keep new values within ``clip_param`` of those when acting; for rewards scaled so that
+            values change by about that much, else it holds the value function back.
         target_kl: an update phase ends when the policy has diverged by 1.5 times this; None never ends one.
         optimizer: of the weights; the paper's implementation has 1e-5 for Adam's epsilon.
     """
 
     lr: NonNegativeOrSchedule = 3e-4
-    num_epochs: Count = 10
+    num_epochs: Count = 4
     num_mini_batch: Count = 4
     clip_param: NonNegativeOrSchedule = 0.2
     value_loss_coef: NonNegative = 0.5

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.distributions as td
 
-from pytorchrl.agent.actors.distributions import (
+from pytorchrl.agent.actors.outputs import (
     Bernoulli,
     Categorical,
     DiagonalGaussian,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.distributions import Categorical, DiagonalGaussian, SquashedGaussian
+from pytorchrl.agent.actors.outputs import Categorical, DiagonalGaussian, SquashedGaussian
 from pytorchrl.agent.explorers import best_action
 from tests.support.exploring import Bounded, Countable, Counted, Peaks, Values, acted, exploration_of
 
