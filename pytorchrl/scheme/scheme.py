@@ -255,7 +255,9 @@ class Scheme:
     def _spaces_of_data(self, storage_factory: Factory[Storage]) -> Any:
         """The spaces of a scheme that collects nothing: of the test environments, else of the data."""
         if self._test_envs_factory is not None:
-            return self._made_test_envs()
+            envs = self._made_test_envs()
+            envs.reset(self._seed_of(_TEST_ENVS))
+            return envs
         if isinstance(storage_factory, DatasetFactory):
             return storage_factory.spaces()
         raise CompositionError(
