@@ -40,7 +40,7 @@ class DatasetFactory(Factory[Storage]):
                 f"test_envs_factory"
             )
         observation, action = (space_from_data(space) for space in (about.observation_space, about.action_space))
-        return SimpleNamespace(observation_space=observation, action_space=action, num_envs=1, stacked_frames=1)
+        return SimpleNamespace(observation_space=observation, action_space=action, num_envs=1, stacked_frames=0)
 
     @property
     def config(self) -> dict[str, Any]:
