@@ -21,7 +21,7 @@ class Network(QuickModule):
     Args:
         body: from observations to features.
         head: from features to an output.
-        joint: of networks that take actions, the layers behind features and action side by side.
+        joint: of networks that take actions or other numbers, the layers behind features and those side by side.
         codec: of networks that take actions, how those become numbers.
     """
 
@@ -37,14 +37,14 @@ class Network(QuickModule):
         self._parameters_behind: list[nn.Parameter] | None = None
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
-        """The head's output for each row of a view, and actions (N, *action) where it takes them."""
+        """The head's output for each row of a view, and actions (N, *action) or numbers (N, size) where it takes them."""
         features = view.features(self.body)
         if self._is_frozen:
             features = features.detach()
         if self.joint is not None:
-            assert self._codec is not None
             assert action is not None
-            features = self.joint(torch.cat([features, self._codec.features(action)], dim=1))
+            beside = action if self._codec is None else self._codec.features(action)
+            features = self.joint(torch.cat([features, beside], dim=1))
         return self.head(features)
 
     def target(self) -> "Network":
