@@ -8,8 +8,8 @@ from gymnasium import spaces
 
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 
-SEPARATOR = "."
-"""Joins the keys of Dicts and the positions in Tuples that lead to a part: ``camera.0``."""
+SEPARATOR = "/"
+"""Joins the keys of Dicts and the positions in Tuples that lead to a part: ``camera/0``, as in data sets."""
 
 Path: TypeAlias = tuple[Any, ...]
 

@@ -57,7 +57,7 @@ class VecEnv(Component):
     exactly the same observation and reward, a new episode begins.
 
     Observations of nested Dict and Tuple spaces become one dict of arrays: a position in a Tuple or a key of a Dict is
-    joined to what it lies in by a dot (``camera.0``). Storages and actors know no other structure.
+    joined to what it lies in by a slash (``camera/0``). Storages and actors know no other structure.
 
     Wrappers of rewards change what is learnt from, not what is reported: :attr:`finished_episodes` has the returns of
     the environment itself. ``NormalizeReward`` has statistics for each copy; ``NormalizeObservation`` is refused.

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 import pytorchrl as prl
 from pytorchrl.agent.envs import FlatObservation, Flattening, InvalidEnvironmentError, UnsupportedSpaceError
 from pytorchrl.agent.envs.flat_observation import is_nested
+from pytorchrl.agent.envs.spaces import space_as_data
+from storages.persistent.datasets.spaces import leaves_of as leaves_of_data
 from storages.transition import OBS, OBS2
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
@@ -30,7 +32,7 @@ NESTED = spaces.Dict(
         "flags": spaces.MultiBinary(3),
     }
 )
-SHAPES = {"camera.0": (10, 10, 2), "camera.1": (1,), "arm.position": (1,), "arm.grip.0": (2,), "flags": (3,)}
+SHAPES = {"camera/0": (10, 10, 2), "camera/1": (1,), "arm/position": (1,), "arm/grip/0": (2,), "flags": (3,)}
 
 
 class Robot(gym.Env[Any, Any]):
@@ -60,10 +62,10 @@ class Robot(gym.Env[Any, Any]):
 
 def assert_shows(flat: Any, nested: Any, row: int = 0) -> None:
     assert set(flat) == set(SHAPES)
-    assert np.array_equal(flat["camera.0"][row], nested["camera"][0])
-    assert flat["camera.1"][row, 0] == nested["camera"][1]
-    assert flat["arm.position"][row, 0] == nested["arm"]["position"]
-    assert np.array_equal(flat["arm.grip.0"][row], nested["arm"]["grip"][0])
+    assert np.array_equal(flat["camera/0"][row], nested["camera"][0])
+    assert flat["camera/1"][row, 0] == nested["camera"][1]
+    assert flat["arm/position"][row, 0] == nested["arm"]["position"]
+    assert np.array_equal(flat["arm/grip/0"][row], nested["arm"]["grip"][0])
     assert np.array_equal(flat["flags"][row], nested["flags"])
 
 
@@ -77,7 +79,7 @@ def test_the_parts_have_the_names_of_what_they_lie_in() -> None:
     envs = prl.VecEnv.create_factory(make)()
     assert isinstance(envs.observation_space, spaces.Dict)
     assert set(envs.observation_space.spaces) == set(SHAPES)
-    assert envs.observation_space["camera.1"] == spaces.Discrete(3, start=1)
+    assert envs.observation_space["camera/1"] == spaces.Discrete(3, start=1)
     observation = envs.reset(seed=0)
     assert_shows(observation, made[0].shown[-1])
     for name, shape in SHAPES.items():
@@ -117,11 +119,21 @@ def test_runs_with_nested_observations_train_and_resume(algorithm: str, mode: An
     for field in (OBS, OBS2):
         assert {name: tuple(part.shape[2:]) for name, part in data[field].items()} == SHAPES
     assert one.evaluate(2).mean_return == 5
-    assert "'camera.0': SmallCNN of 10 x 10 pixels in 2 channels" in one.actor.reads
+    assert "'camera/0': SmallCNN of 10 x 10 pixels in 2 channels" in one.actor.reads
     assert other.load_state_dict(saved_and_loaded(one.state_dict())) == []
     for scheme_here in (one, other):
         train(scheme_here, 60).close()
     assert_equal(one.algorithm.get_weights(), other.algorithm.get_weights())
+
+
+def test_parts_have_the_names_that_they_have_in_data_sets() -> None:
+    subspaces = {
+        "camera": {"type": "Tuple", "subspaces": [space_as_data(part) for part in NESTED["camera"]]},  # type: ignore[attr-defined]
+        "flags": space_as_data(NESTED["flags"]),
+    }
+    named = [leaf.name for leaf in leaves_of_data({"type": "Dict", "subspaces": subspaces}, "test")]
+    assert named == ["camera/0", "camera/1", "flags"]
+    assert set(named) < set(SHAPES)
 
 
 class Grip(nn.Module):
@@ -129,10 +141,10 @@ class Grip(nn.Module):
 
     def __init__(self, space: spaces.Dict) -> None:
         super().__init__()
-        self.linear = nn.Linear(1 + len(space["arm.grip.0"].nvec), 6)  # type: ignore[attr-defined]
+        self.linear = nn.Linear(1 + len(space["arm/grip/0"].nvec), 6)  # type: ignore[attr-defined]
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        features: Tensor = self.linear(torch.cat([observation["arm.position"], observation["arm.grip.0"]], dim=1))
+        features: Tensor = self.linear(torch.cat([observation["arm/position"], observation["arm/grip/0"]], dim=1))
         return features
 
 
@@ -153,7 +165,7 @@ def test_a_network_of_the_users_learns_from_the_parts_by_their_names() -> None:
 LEAVES = st.sampled_from(
     [spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32), spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3])]
 )
-NAMES = st.text("ab1.", min_size=1, max_size=3)
+NAMES = st.text("ab1/", min_size=1, max_size=3)
 STRUCTURES = st.recursive(
     LEAVES,
     lambda parts: st.one_of(
@@ -187,12 +199,12 @@ def test_any_structure_loses_nothing_or_is_refused(space: gym.Space[Any]) -> Non
 def test_tuples_are_dicts_of_positions() -> None:
     space = spaces.Tuple([spaces.Discrete(2), spaces.Tuple([spaces.Box(-1, 1, (2,), np.float32)])])
     flattening = Flattening(space, "Test")
-    assert flattening.space == spaces.Dict({"0": space[0], "1.0": space[1][0]})
+    assert flattening.space == spaces.Dict({"0": space[0], "1/0": space[1][0]})
     observation = space.sample()
-    assert flattening(observation)["1.0"] is observation[1][0]
+    assert flattening(observation)["1/0"] is observation[1][0]
 
 
-@pytest.mark.parametrize("space", [spaces.Discrete(2), spaces.Dict({"a.b": spaces.Discrete(2)})])
+@pytest.mark.parametrize("space", [spaces.Discrete(2), spaces.Dict({"a/b": spaces.Discrete(2)})])
 def test_observations_that_are_not_nested_stay_as_they_are(space: Any) -> None:
     flattening = Flattening(space, "Test")
     observation = space.sample()
@@ -207,11 +219,11 @@ def test_observations_that_are_not_nested_stay_as_they_are(space: Any) -> None:
     ("space", "message"),
     [
         (
-            {"a.b": spaces.Discrete(2), "a": spaces.Dict(b=spaces.Discrete(2))},
-            r"two parts .* would both be named 'a\.b': \['a'\]\['b'\] and \['a\.b'\]; rename",
+            {"a/b": spaces.Discrete(2), "a": spaces.Dict(b=spaces.Discrete(2))},
+            r"two parts .* would both be named 'a/b': \['a'\]\['b'\] and \['a/b'\]; rename",
         ),
         ({"a": spaces.Tuple([])}, "has no parts"),
-        ({"a": spaces.Tuple([spaces.Text(3)])}, r"key 'a\.0' of the observation space is Text"),
+        ({"a": spaces.Tuple([spaces.Text(3)])}, r"key 'a/0' of the observation space is Text"),
     ],
 )
 def test_what_cannot_be_named_or_stored_is_refused(space: Any, message: str) -> None:
@@ -223,9 +235,9 @@ def test_what_cannot_be_named_or_stored_is_refused(space: Any, message: str) -> 
     ("part", "value", "message"),
     [
         ("camera", (np.zeros((10, 10, 2), np.uint8),), "'camera' of it, of a tuple of 1; its space is a tuple of 2"),
-        ("camera", (np.zeros((9, 9, 2), np.uint8), 1), r"'camera\.0' of it of shape \(9, 9, 2\)"),
+        ("camera", (np.zeros((9, 9, 2), np.uint8), 1), r"'camera/0' of it of shape \(9, 9, 2\)"),
         ("arm", {"position": 0.0}, r"'arm' of it, of \['position'\]; its space has \['grip', 'position'\]"),
-        ("camera", (np.zeros((10, 10, 2), np.uint8), 0), r"'camera\.1' of it outside its space Discrete"),
+        ("camera", (np.zeros((10, 10, 2), np.uint8), 0), r"'camera/1' of it outside its space Discrete"),
     ],
 )
 def test_what_a_nested_observation_lacks_is_named(part: str, value: Any, message: str) -> None:
@@ -245,7 +257,7 @@ def test_wrappers_see_what_is_nested() -> None:
 
     envs = prl.VecEnv.create_factory(Robot, wrappers=[without_camera])()
     assert isinstance(envs.observation_space, spaces.Dict)
-    assert set(envs.observation_space.spaces) == {"arm.position", "arm.grip.0", "flags"}
+    assert set(envs.observation_space.spaces) == {"arm/position", "arm/grip/0", "flags"}
     flat = prl.VecEnv.create_factory(Robot, wrappers=["FlattenObservation"])()
     assert isinstance(flat.observation_space, spaces.Box)
     envs.close()
@@ -255,7 +267,7 @@ def test_wrappers_see_what_is_nested() -> None:
 def test_frames_are_stacked_in_every_part() -> None:
     envs = prl.VecEnv.create_factory(Robot, wrappers=[("FrameStackObservation", {"stack_size": 3})])()
     assert envs.stacked_frames == 3
-    assert envs.reset(seed=0)["camera.0"].shape == (1, 3, 10, 10, 2)
+    assert envs.reset(seed=0)["camera/0"].shape == (1, 3, 10, 10, 2)
     envs.close()
 
 
