@@ -49,7 +49,7 @@ from pytorchrl.agent.explorers import (
     UniformUntil,
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop, TorchOptimizer
-from pytorchrl.experiments import CheckpointError, RunInUseError
+from pytorchrl.experiments import CheckpointError, RunInUseError, TrainedPolicy, load_policy
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
 from pytorchrl.scheme import CompositionError, DeviceError, Evaluation, EvaluationStoppedError, Scheme, from_dataset
@@ -154,6 +154,7 @@ __all__ = [
     "Sequences",
     "Storage",
     "TorchOptimizer",
+    "TrainedPolicy",
     "UniformUntil",
     "UnsupportedSpaceError",
     "VTraceBuffer",
@@ -161,6 +162,7 @@ __all__ = [
     "VecEnv",
     "VecStep",
     "from_dataset",
+    "load_policy",
     "plot_runs",
     "read_metrics",
 ]

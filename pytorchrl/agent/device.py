@@ -28,6 +28,11 @@ def find_device(device: torch.device | str) -> torch.device:
     return found
 
 
+def make_generator(device: torch.device) -> torch.Generator:
+    """A random generator for tensors of a device; those of the meta device, which hold no numbers, take the CPU's."""
+    return torch.Generator("cpu" if device.type == "meta" else device)
+
+
 def _why_no_gpu(index: int) -> str | None:
     if torch.version.cuda is None and torch.version.hip is None:
         return f"torch {torch.__version__} was built without CUDA"

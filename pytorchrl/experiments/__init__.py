@@ -5,5 +5,14 @@ from pytorchrl.experiments.demonstrations import collect_demonstrations
 from pytorchrl.experiments.memory_of_episodes import with_memory
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunInUseError
+from pytorchrl.experiments.trained_policy import TrainedPolicy, load_policy
 
-__all__ = ["CheckpointError", "RunFolder", "RunInUseError", "collect_demonstrations", "with_memory"]
+__all__ = [
+    "CheckpointError",
+    "RunFolder",
+    "RunInUseError",
+    "TrainedPolicy",
+    "collect_demonstrations",
+    "load_policy",
+    "with_memory",
+]

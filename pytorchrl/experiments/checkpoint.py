@@ -12,7 +12,7 @@ import torch
 
 from storages.persistent.files import create
 
-FORMAT = 3
+FORMAT = 4
 _MOST_SHARED = 8
 """How many times as much as the file all tensors may have, some of which may share what is in it."""
 _MADE_OF_A_NUMBER = (b"builtin__\nbytearray\n", b"builtins\nbytearray\n", b"torch\nTensor\n")

@@ -44,18 +44,18 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
         CompositionError: it names a class that is not there, or holds a function, which has no plain form.
     """
     _refuse_to_import(config, _WAY_OUT)
-    _refuse_classes_of_a_script(config, _WAY_OUT)
+    refuse_classes_of_a_script(config, _WAY_OUT)
     try:
         device = find_device(config["device"])
     except DeviceError as error:
         raise CompositionError(f"the run goes on where it was begun, on {config['device']}: {error}") from error
     return Scheme(
-        algo_factory=_made(config["algorithm"]),
-        actor_factory=_made(config["actor"]),
-        storage_factory=_made(config["storage"]),
-        train_envs_factory=_made(config["train_envs"]),
-        test_envs_factory=_made(config["test_envs"]),
-        sources=_made(config.get("sources", {})),
+        algo_factory=made_of(config["algorithm"]),
+        actor_factory=made_of(config["actor"]),
+        storage_factory=made_of(config["storage"]),
+        train_envs_factory=made_of(config["train_envs"]),
+        test_envs_factory=made_of(config["test_envs"]),
+        sources=made_of(config.get("sources", {})),
         normalize_rewards=config.get("normalize_rewards"),
         device=device,
         seed=config["seed"],
@@ -76,12 +76,12 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     """
     folder = RunFolder(run)
     config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
-    for refuse in (_refuse_to_import, _refuse_classes_of_a_script):
+    for refuse in (_refuse_to_import, refuse_classes_of_a_script):
         refuse(config, "only a scheme that is made in a script can use it")
     with misfit_named(folder.config_file):
-        algo_factory, actor_factory = _made(config["algorithm"]), _made(config["actor"])
+        algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
         if envs_factory is None:
-            envs_factory = _made(config["test_envs"] or config["train_envs"])
+            envs_factory = made_of(config["test_envs"] or config["train_envs"])
             alone = envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"}
             envs_factory = VecEnv.create_factory(**alone)
     envs = envs_factory()
@@ -158,17 +158,17 @@ WRITE_FILES = frozenset({"RecordVideo"})
 _WAY_OUT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
 
 
-def _refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
+def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
     """Refuse a class that only a script defines, although one of the toolkit's may have its name."""
     for name in config.get("own_classes", ()):
         if not any(cls.__name__ == name and not is_ours(cls) for cls in _composable()):
             raise CompositionError(f"the run was composed with the class {name} of a script; {way_out}")
 
 
-def _made(config: Any) -> Any:
+def made_of(config: Any) -> Any:
     """What a part of a configuration describes: a factory, a setting, or plain data as it is."""
     if isinstance(config, list):
-        return [_made(item) for item in config]
+        return [made_of(item) for item in config]
     if not isinstance(config, Mapping):
         return config
     if set(config) == {"callable"}:
@@ -176,8 +176,8 @@ def _made(config: Any) -> Any:
     if set(config) == {"name", "hyper_parameters", "dataset"}:
         raise CompositionError(f"the run learns from the data set {config['dataset']}; {_WAY_OUT}")
     if set(config) != {"name", "hyper_parameters"}:
-        return {key: _made(value) for key, value in config.items()}
-    hyper_parameters = {name: _made(value) for name, value in config["hyper_parameters"].items()}
+        return {key: made_of(value) for key, value in config.items()}
+    hyper_parameters = {name: made_of(value) for name, value in config["hyper_parameters"].items()}
     cls = class_named(config["name"])
     if issubclass(cls, Component):
         return make_factory(cls, (), hyper_parameters)

@@ -11,7 +11,8 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm, Metrics
 from pytorchrl.agent.algorithms.update_plan import Collected
 from pytorchrl.agent.device import find_device
-from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.spaces import compact, space_as_data
+from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
@@ -89,7 +90,7 @@ class Scheme:
             "max_test_episode_steps": max_test_episode_steps,
         }
         """The composition as plain data."""
-        self._test_envs_factory = test_envs_factory or _one_copy(train_envs_factory)
+        self._test_envs_factory = test_envs_factory or (one_copy(train_envs_factory) if train_envs_factory else None)
         self._test_envs: VecEnv | None = None
         self._test_envs_to_come: dict[str, Any] | None = None
         """State of the test environments that are not made yet."""
@@ -113,6 +114,10 @@ class Scheme:
             if self.envs is not None:
                 self.envs.close()
             raise
+        self.config["spaces"] = {
+            "observation": compact(space_as_data(self.actor.observation_space)),
+            "action": compact(space_as_data(self.actor.action_space)),
+        }
         self.storage = self.sources["main"]
         """What the environments' steps are inserted into."""
         self.algorithm.seed(self._seed_of(_ALGORITHM))
@@ -296,8 +301,3 @@ def _config_of(factory: Factory[VecEnv] | None) -> dict[str, Any] | None:
     return None if factory is None else factory.config
 
 
-def _one_copy(factory: Factory[VecEnv] | None) -> Factory[VecEnv] | None:
-    """One of some environments, in this process."""
-    if factory is None:
-        return None
-    return VecEnv.create_factory(**(factory.hyper_parameters | {"num_envs": 1, "mode": "sync"}))

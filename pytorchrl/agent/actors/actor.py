@@ -19,7 +19,7 @@ from pytorchrl.agent.actors.noisy_linear import linear_layer
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps, View
-from pytorchrl.agent.device import find_device
+from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import FieldComponent
 from storages.hyper_parameters import Count, UnitInterval
@@ -102,7 +102,7 @@ class Actor(FieldComponent, nn.Module):
         """Of observations; None where networks get them as they are."""
         self.networks = nn.ModuleDict()
         """What the algorithm made, by name."""
-        self.generator = torch.Generator(self.device)
+        self.generator = make_generator(self.device)
         """Of the noise inside networks."""
         self._shared: AnyBody | None = None
         self._stored_states = 0

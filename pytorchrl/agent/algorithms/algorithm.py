@@ -18,7 +18,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Target, Trained, TrainingState, parameters_of
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
-from pytorchrl.agent.device import find_device
+from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
@@ -110,7 +110,7 @@ class Algorithm(FieldComponent, ABC):
         """How actions are represented."""
         self.steps, self.target_steps = 0, 1
         self.training = TrainingState()
-        self.generator = torch.Generator(self.device)
+        self.generator = make_generator(self.device)
         """Of the random numbers of updates."""
         self.build()
         self._explorer = self.make_explorer()

@@ -1,6 +1,6 @@
 """Observations of nested Dict and Tuple spaces as one dict of arrays, which is what storages and actors take."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import gymnasium as gym
@@ -19,6 +19,22 @@ def is_nested(space: gym.Space[Any]) -> bool:
     if isinstance(space, spaces.Dict):
         return any(isinstance(part, spaces.Dict | spaces.Tuple) for part in space.spaces.values())
     return isinstance(space, spaces.Tuple)
+
+
+def flattened(observation: Any) -> Any:
+    """An observation of a nested space as one dict of arrays; any other as it is."""
+    if isinstance(observation, tuple):
+        observation = dict(enumerate(observation))
+    if not isinstance(observation, Mapping):
+        return observation
+    flat: dict[str, Any] = {}
+    for key, value in observation.items():
+        part = flattened(value)
+        if isinstance(part, Mapping):
+            flat |= {f"{key}{SEPARATOR}{name}": leaf for name, leaf in part.items()}
+        else:
+            flat[str(key)] = part
+    return flat
 
 
 class Flattening:

@@ -3,6 +3,7 @@
 Scalars keep a trailing axis of one, so a Discrete observation or action is (E, 1) here and (E,) in gymnasium.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 class UnsupportedSpaceError(ValueError):
     """A space that the environments, the actor or the algorithm cannot handle."""
 
+
+_MOST_NUMBERS = 10_000_000
+"""Of an observation that a file describes."""
 
 Flat = spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
 
@@ -94,17 +98,30 @@ def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
             raise UnsupportedSpaceError(f"a data set cannot hold what is of the space {space}")
 
 
+def compact(data: dict[str, Any]) -> dict[str, Any]:
+    """What :func:`space_as_data` says, with bounds that are all alike said once."""
+    if data["type"] == "Dict":
+        return data | {"subspaces": {name: compact(part) for name, part in data["subspaces"].items()}}
+    if data["type"] != "Box":
+        return data
+    bounds = {name: np.unique(np.asarray(data[name])) for name in ("low", "high")}
+    return data | {name: values.item() for name, values in bounds.items() if values.size == 1}
+
+
 def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
-    """The space that :func:`space_as_data` described.
+    """The space that :func:`space_as_data` described, compact or not.
 
     Raises:
-        UnsupportedSpaceError: the data describe no such space.
+        UnsupportedSpaceError: the data describe no such space, or one of too many numbers.
     """
+    shape = tuple(data.get("shape", ()))
+    if math.prod(shape) > _MOST_NUMBERS:
+        raise UnsupportedSpaceError(f"a space of shape {shape} has more than {_MOST_NUMBERS:,} numbers")
     match data.get("type"):
         case "Box":
             dtype = np.dtype(data["dtype"])
-            low, high = (np.asarray(data[bound], dtype).reshape(data["shape"]) for bound in ("low", "high"))
-            return spaces.Box(low, high, tuple(data["shape"]), dtype.type)
+            low, high = (np.broadcast_to(np.asarray(data[bound], dtype), shape) for bound in ("low", "high"))
+            return spaces.Box(low, high, shape, dtype.type)
         case "Discrete":
             return spaces.Discrete(data["n"], start=data.get("start", 0))
         case "MultiDiscrete":

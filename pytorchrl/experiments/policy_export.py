@@ -1,0 +1,93 @@
+"""The network that acts as a file that other programs run: ONNX, or torch's own format."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.view import ActingView
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.explorers import Exploration, best_action
+
+_ROWS = 2
+"""Of the observations that a network is followed with; one would be taken for a constant."""
+
+
+class ActingNetwork(nn.Module):
+    """From observations to the actions that environments take.
+
+    Args:
+        algorithm: whose actor was trained.
+    """
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        super().__init__()
+        self.actor = algorithm.actor
+        self._algorithm = algorithm
+        space = algorithm.actor.observation_space
+        self._names = list(space.spaces) if isinstance(space, spaces.Dict) else None
+        self._exploration = Exploration(algorithm.codec, _ROWS, algorithm.device, seed=0, deterministic=True)
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Observations (B, *obs), or the parts of a dict in their order, and with a memory its states (B, hidden).
+
+        Returns:
+            Actions (B, *action), and with a memory its states after them.
+        """
+        parts = inputs if self.actor.memory is None else inputs[:-1]
+        obs: Any = parts[0] if self._names is None else dict(zip(self._names, parts, strict=True))
+        if self.actor.memory is None:
+            return self._actions(self.actor.view(obs))
+        # A caller begins an episode with states of zeros.
+        view = ActingView(obs, inputs[-1], torch.zeros_like(inputs[-1][:, :1]))
+        return self._actions(view), view.rhs_after()
+
+    def _actions(self, view: Any) -> Tensor:
+        algorithm = self._algorithm
+        return algorithm.codec.to_env(best_action(algorithm.policy(view, self._exploration)))
+
+
+def export_policy(algorithm: Algorithm, path: Path) -> Path:
+    """Write the network that acts; see :meth:`TrainedPolicy.export`."""
+    if path.suffix not in (".onnx", ".pt2"):
+        raise ValueError(f"a policy is exported to a file that ends in .onnx or .pt2, got {path}")
+    if path.suffix == ".onnx":
+        for package in ("onnx", "onnxscript"):
+            if find_spec(package) is None:
+                raise ImportError(f"writing {path} needs the package {package}: pip install onnx onnxscript")
+    network = ActingNetwork(algorithm).eval()
+    inputs, names = _inputs(algorithm)
+    rows = torch.export.Dim("rows")
+    shapes = {"inputs": tuple({0: rows} for _ in inputs)}
+    with torch.no_grad():
+        program = torch.export.export(network, inputs, dynamic_shapes=shapes)
+        if path.suffix == ".pt2":
+            torch.export.save(program, path)
+        else:
+            outputs = ["action"] if algorithm.actor.memory is None else ["action", "states_after"]
+            torch.onnx.export(program, (), str(path), input_names=names, output_names=outputs, dynamo=True)
+    return path
+
+
+def _inputs(algorithm: Algorithm) -> tuple[tuple[Tensor, ...], list[str]]:
+    """Observations of the right shapes and dtypes, and what each input is called."""
+    space = algorithm.actor.observation_space
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"observation": space}
+    inputs = [
+        torch.zeros((_ROWS, *(part.shape or (1,))), dtype=_dtype(part), device=algorithm.device)
+        for part in parts.values()
+    ]
+    names = [str(name) for name in parts]
+    states = algorithm.actor.initial_memory(_ROWS)
+    if states is not None:
+        inputs.append(states)
+        names.append("states")
+    return tuple(inputs), names
+
+
+def _dtype(space: Any) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, str(space.dtype))
+    return dtype

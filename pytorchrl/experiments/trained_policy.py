@@ -1,0 +1,204 @@
+"""A trained policy in use: from an observation to an action, without environments, storages or logs."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.flat_observation import flattened
+from pytorchrl.agent.envs.spaces import space_from_data, with_trailing_axis
+from pytorchrl.agent.explorers import Exploration
+from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.composition import made_of, misfit_named, refuse_classes_of_a_script
+from pytorchrl.experiments.policy_export import export_policy
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.scheme.collector import to_device
+from storages.factory import Factory
+
+
+class TrainedPolicy:
+    """Acts as an algorithm's evaluation does, with its normalisation of observations and its memory.
+
+    Args:
+        algorithm: whose actor was trained; its random numbers are not used.
+    """
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.observation_space = algorithm.actor.observation_space
+        """Of one environment, nested spaces as one dict."""
+        self.action_space = algorithm.action_space
+        """Of one environment."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin new episodes: forget what a memory has seen. A policy without a memory needs no reset."""
+        self._rhs: Any = None
+        self._exploration: Exploration | None = None
+
+    def __call__(self, observation: Any, *, starts: Any = None, deterministic: bool = True, seed: int = 0) -> Any:
+        """The action for an observation of one environment, or the actions (E, ...) for those of E environments.
+
+        Args:
+            observation: as gymnasium's environments give it.
+            starts: (E,) booleans, in which of the environments an episode begins, where a memory forgets what it has
+                seen; None for those after `reset` alone.
+            deterministic: act as well as possible, as evaluations do; False explores as training did at its end.
+            seed: of the random numbers of exploring, from the last `reset` on.
+
+        Returns:
+            What `env.step` takes.
+
+        Raises:
+            ValueError: the observation is not of the policy's space, or of another number of environments than before.
+        """
+        batch, is_single = self._as_batch(flattened(observation))
+        envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
+        if self._exploration is None or self._exploration.deterministic != deterministic:
+            codec, device = self.algorithm.codec, self.algorithm.device
+            self._exploration = Exploration(codec, envs, device, seed, deterministic=deterministic)
+            # It explores as it did at the end of the run.
+            self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
+        if self._exploration.num_envs != envs:
+            raise ValueError(
+                f"TrainedPolicy: got observations of {envs} environments, the ones before were of "
+                f"{self._exploration.num_envs}; call reset() where episodes begin"
+            )
+        begins = np.full(envs, self._rhs is None) if starts is None else np.asarray(starts, bool).reshape(envs)
+        done = torch.from_numpy(begins.astype(np.float32)[:, None]).to(self.algorithm.device)
+        self._exploration.starts = done
+        rhs = self.algorithm.actor.initial_memory(envs) if self._rhs is None else self._rhs
+        acting = self.algorithm.acting_step(to_device(batch, self.algorithm.device), rhs, done, self._exploration)
+        self._rhs = acting.rhs
+        actions = self._as_in_gymnasium(acting.env_action.cpu().numpy())
+        return actions[0] if is_single else actions
+
+    def export(self, path: str | os.PathLike[str]) -> Path:
+        """Write the network that acts, observations in and actions out, for use without this toolkit.
+
+        Args:
+            path: ends in ".onnx", or in ".pt2" for `torch.export.load`. The network takes a batch of observations, and
+                with a memory also its states (B, hidden), zeros at first, which it returns after the actions.
+
+        Raises:
+            ImportError: ".onnx" needs the packages onnx and onnxscript.
+            ValueError: the path ends otherwise.
+        """
+        return export_policy(self.algorithm, Path(path))
+
+    def _as_batch(self, observation: Any) -> tuple[Any, bool]:
+        """Observations as the algorithm takes them, and whether there was one alone."""
+        space = self.observation_space
+        if isinstance(space, spaces.Dict):
+            if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):
+                raise ValueError(
+                    f"TrainedPolicy: the observation must have the parts {list(space.spaces)}, got "
+                    f"{list(observation) if isinstance(observation, Mapping) else type(observation).__name__}"
+                )
+            parts = {name: _batched(observation[name], part, name) for name, part in space.spaces.items()}
+            singles = {is_single for _, is_single in parts.values()}
+            if len(singles) > 1:
+                raise ValueError("TrainedPolicy: some parts of the observation are of one environment, others are not")
+            return with_trailing_axis({name: batch for name, (batch, _) in parts.items()}, space), singles.pop()
+        batch, is_single = _batched(observation, space, "the observation")
+        return with_trailing_axis(batch, space), is_single
+
+    def _as_in_gymnasium(self, actions: Any) -> Any:
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            return actions[:, 0] + int(space.start)
+        if isinstance(space, spaces.MultiDiscrete):
+            return (actions + space.start).astype(space.dtype)
+        return (actions if space.shape else actions[:, 0]).astype(space.dtype)
+
+
+def load_policy(
+    path: str | os.PathLike[str],
+    *,
+    algo_factory: Factory[Algorithm] | None = None,
+    actor_factory: Factory[Actor] | None = None,
+    device: torch.device | str = "cpu",
+) -> TrainedPolicy:
+    """The policy of a run, ready to act: ``action = policy(observation)``.
+
+    No environment is made, no storage opened, and no file of the run is changed. Wrappers that change observations
+    belong to the environment that the policy acts in.
+
+    Args:
+        path: a run folder, of whose newest checkpoint the weights are taken, or a file of weights such as
+            ``best_weights.pt``.
+        algo_factory: as it was in training; None makes it of what the file says, which cannot describe a class or a
+            function of a script.
+        actor_factory: as ``algo_factory``.
+        device: where to compute.
+
+    Raises:
+        CheckpointError: there are no weights, or they are damaged.
+        CompositionError: the algorithm or the actor cannot be made of what the file says alone.
+    """
+    file = Path(path)
+    if file.is_dir():
+        folder = RunFolder(file)
+        folder.read_config()
+        file = folder.checkpoint_file
+    state = checkpoint.load(file)
+    with misfit_named(file):
+        config = state["config"]
+        if "spaces" not in config:
+            raise CheckpointError(f"{file} does not say which spaces its policy acts in; load it with load_agent")
+        weights = state["weights"] if "weights" in state else state["scheme"]["algorithm"]["actor"]
+        if algo_factory is None or actor_factory is None:
+            refuse_classes_of_a_script(config, "pass algo_factory and actor_factory to load_policy")
+        algo_factory = algo_factory or made_of(config["algorithm"])
+        actor_factory = actor_factory or made_of(config["actor"])
+        with torch.device("meta"):
+            # Without memory: what the file says is not yet known to be true.
+            described = _built(config, algo_factory, actor_factory, "meta")
+        _refuse_other_shapes(described, weights)
+        algorithm = _built(config, algo_factory, actor_factory, device)
+        algorithm.set_weights(weights)
+        algorithm.actor.requires_grad_(False)
+        if "scheme" in state:
+            algorithm.set_progress(state["scheme"]["collector"]["steps"], state["scheme"]["collector"]["steps"])
+    return TrainedPolicy(algorithm)
+
+
+def _built(
+    config: Mapping[str, Any],
+    algo_factory: Factory[Algorithm],
+    actor_factory: Factory[Actor],
+    device: torch.device | str,
+) -> Algorithm:
+    observation, action = (space_from_data(config["spaces"][name]) for name in ("observation", "action"))
+    envs = SimpleNamespace(observation_space=observation, action_space=action, num_envs=1, stacked_frames=0)
+    return algo_factory(device, actor_factory(device, envs), envs)
+
+
+def _refuse_other_shapes(described: Algorithm, weights: Mapping[str, torch.Tensor]) -> None:
+    """Refuse weights of another composition, which could take more memory than the file justifies."""
+    expected = {name: tensor.shape for name, tensor in described.actor.state_dict().items()}
+    found = {name: tensor.shape for name, tensor in weights.items()}
+    if expected != found:
+        differing = next(name for name in {**expected, **found} if expected.get(name) != found.get(name))
+        raise ValueError(f"the weights {differing!r} are not those of its composition")
+
+
+def _batched(values: Any, space: Any, name: str) -> tuple[Any, bool]:
+    """(E, *shape) of the space's dtype, and whether there was no E."""
+    array = np.asarray(values, space.dtype)
+    if array.shape == space.shape:
+        return array[None], True
+    if array.shape[1:] == space.shape and array.ndim == len(space.shape) + 1:
+        return array, False
+    raise ValueError(
+        f"TrainedPolicy: {name} must have the shape {space.shape}, or (E, {', '.join(map(str, space.shape))}) for E "
+        f"environments, got {array.shape}"
+    )

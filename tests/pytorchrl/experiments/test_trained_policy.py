@@ -1,0 +1,249 @@
+"""A trained policy acts in a plain gymnasium loop as the evaluation of its run did."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.experiments.trained_policy import TrainedPolicy
+from tests.support.toys import Counter
+
+RUNS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "dqn": (
+        prl.DQN.create_factory(start_steps=50, test_every=100, num_test_episodes=2),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(16,), normalize_observations=True),
+        prl.ReplayBuffer.create_factory(size=500),
+        "CartPole-v1",
+    ),
+    "dqn with memory": (
+        prl.DQN.create_factory(start_steps=50, mini_batch_size=8, test_every=100, num_test_episodes=2),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(16,), memory="lstm", memory_size=8),
+        prl.ReplayBuffer.create_factory(size=500, sequences=prl.Sequences(5)),
+        "CartPole-v1",
+    ),
+    "sac": (
+        prl.SAC.create_factory(start_steps=50, mini_batch_size=8, test_every=100, num_test_episodes=2),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
+        prl.ReplayBuffer.create_factory(size=500),
+        "Pendulum-v1",
+    ),
+    "ppo with memory": (
+        prl.PPO.create_factory(num_mini_batch=1, test_every=100, num_test_episodes=2),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(16,), memory="gru", memory_size=8, normalize_observations=True),
+        prl.GAEBuffer.create_factory(size=50),
+        "Pendulum-v1",
+    ),
+}
+
+
+def trained(name: str, folder: Path) -> prl.Learner:
+    algorithm, actor, storage, env = RUNS[name]
+    scheme = prl.Scheme(algorithm, actor, storage, prl.VecEnv.create_factory(env), seed=1)
+    learner = prl.Learner(scheme, target_steps=150, log_dir=folder)
+    learner.run()
+    return learner
+
+
+def returns_of(policy: TrainedPolicy, env: gym.Env[Any, Any], seeds: list[int]) -> list[float]:
+    returns = []
+    for seed in seeds:
+        policy.reset()
+        observation, _ = env.reset(seed=seed)
+        total, over = 0.0, False
+        while not over:
+            observation, reward, terminated, truncated, _ = env.step(policy(observation))
+            total, over = total + float(reward), terminated or truncated
+        returns.append(total)
+    return returns
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_it_acts_as_the_evaluation_does(name: str, tmp_path: Path) -> None:
+    learner = trained(name, tmp_path / "run")
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    policy = prl.load_policy(tmp_path / "run")
+    scheme = learner.scheme
+    exploration = prl.Exploration(scheme.algorithm.codec, 1, "cpu", seed=0, deterministic=True)
+    envs = prl.VecEnv.create_factory(RUNS[name][3])()
+    observation, rhs, done = envs.reset(3), scheme.actor.initial_memory(1), torch.ones(1, 1)
+    for _ in range(60):
+        acting = scheme.algorithm.acting_step(torch.from_numpy(observation), rhs, done, exploration)
+        action = policy(observation, starts=done[:, 0].numpy() > 0)
+        np.testing.assert_array_equal(action.reshape(-1), acting.env_action.numpy().reshape(-1))
+        step = envs.step(acting.env_action.numpy())
+        observation, rhs = step.observation, acting.rhs
+        done = torch.from_numpy((step.terminated | step.truncated).astype(np.float32))
+    envs.close()
+    learner.close()
+    assert before == {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+
+
+def test_its_returns_are_those_of_an_evaluation(tmp_path: Path) -> None:
+    learner = trained("dqn", tmp_path / "run")
+    env = gym.make("CartPole-v1")
+    policy = prl.load_policy(tmp_path / "run")
+    returns = returns_of(policy, env, [5, 6])
+    acted_by_hand = []
+    for seed in (5, 6):
+        observation, _ = env.reset(seed=seed)
+        total, over = 0.0, False
+        while not over:
+            with torch.no_grad():
+                values = learner.scheme.algorithm.q(learner.scheme.actor.view(torch.tensor(observation)[None])).values
+            observation, reward, terminated, truncated, _ = env.step(int(values.argmax()))
+            total, over = total + float(reward), terminated or truncated
+        acted_by_hand.append(total)
+    assert returns == acted_by_hand
+    learner.close()
+
+
+def test_the_best_weights_are_a_policy_too(tmp_path: Path) -> None:
+    learner = trained("sac", tmp_path / "run")
+    policy = prl.load_policy(tmp_path / "run" / "best_weights.pt")
+    learner.use_best_weights()
+    for name, weight in learner.scheme.algorithm.get_weights().items():
+        assert torch.equal(weight, policy.algorithm.get_weights()[name])
+    action = policy(np.zeros(3, np.float32))
+    assert spaces.Box(-2, 2, (1,), np.float32).contains(action)
+    learner.close()
+
+
+def test_it_acts_for_several_environments_and_forgets_where_episodes_begin(tmp_path: Path) -> None:
+    trained("dqn with memory", tmp_path / "run").close()
+    policy, alone = prl.load_policy(tmp_path / "run"), prl.load_policy(tmp_path / "run")
+    seen = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
+    starts = np.zeros((6, 3), bool)
+    starts[0], starts[3, 1] = True, True
+    together = [policy(step, starts=start) for step, start in zip(seen, starts, strict=True)]
+    expected = []
+    for t in range(6):
+        if t == 3:
+            alone.reset()
+        expected.append(alone(seen[t, 1]))
+    assert [actions[1] for actions in together] == expected
+
+
+def test_exploring_follows_its_seed(tmp_path: Path) -> None:
+    trained("sac", tmp_path / "run").close()
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    drawn = []
+    for seed in (0, 0, 1):
+        policy = prl.load_policy(tmp_path / "run")
+        drawn.append(np.array([policy(one, deterministic=False, seed=seed) for one in observations]))
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize(
+    "actions", [spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2), spaces.Box(-1, 1)]
+)
+@pytest.mark.parametrize("kind", ["vector", "dict", "discrete"])
+def test_it_gives_what_environments_of_any_space_take(actions: spaces.Space[Any], kind: str, tmp_path: Path) -> None:
+    env = Counter(kind, length=5, actions=actions)
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.GAEBuffer.create_factory(size=20),
+        prl.VecEnv.create_factory(lambda: Counter(kind, length=5, actions=actions)),
+    )
+    learner = prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run")
+    learner.run()
+    learner.close()
+    policy = prl.load_policy(tmp_path / "run")
+    observation, _ = env.reset()
+    for _ in range(3):
+        action = policy(observation)
+        assert actions.contains(action), action
+        observation, *_ = env.step(action)
+
+
+@pytest.mark.parametrize(
+    ("observation", "message"),
+    [
+        (np.zeros(3), r"must have the shape \(4,\), or \(E, 4\)"),
+        (np.zeros((2, 2, 4)), "got"),
+        ({"a": np.zeros(4)}, "must have the shape|could not|float"),
+    ],
+)
+def test_observations_of_another_space_are_refused(observation: Any, message: str, tmp_path: Path) -> None:
+    trained("dqn", tmp_path / "run").close()
+    policy = prl.load_policy(tmp_path / "run")
+    with pytest.raises((ValueError, TypeError), match=message):
+        policy(observation)
+
+
+def test_another_number_of_environments_needs_a_reset(tmp_path: Path) -> None:
+    trained("dqn", tmp_path / "run").close()
+    policy = prl.load_policy(tmp_path / "run")
+    policy(np.zeros((2, 4), np.float32))
+    with pytest.raises(ValueError, match=r"observations of 3 environments, the ones before were of 2; call reset\(\)"):
+        policy(np.zeros((3, 4), np.float32))
+
+
+class OwnDQN(prl.DQN):
+    """Of a script."""
+
+
+def test_a_class_of_a_script_is_passed(tmp_path: Path) -> None:
+    algorithm = OwnDQN.create_factory(start_steps=10, test_every=0)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
+    scheme = prl.Scheme(
+        algorithm, actor, prl.ReplayBuffer.create_factory(size=100), prl.VecEnv.create_factory("CartPole-v1")
+    )
+    learner = prl.Learner(scheme, target_steps=20, log_dir=tmp_path / "run")
+    learner.run()
+    learner.close()
+    policy = prl.load_policy(tmp_path / "run", algo_factory=algorithm, actor_factory=actor)
+    assert policy(np.zeros(4, np.float32)) in (0, 1)
+
+
+def test_weights_of_other_networks_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    trained("dqn", tmp_path / "run").close()
+    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    state["config"]["actor"]["hyper_parameters"]["hidden_sizes"] = [10**9, 10**9]
+    torch.save(state, tmp_path / "large.pt")
+    with pytest.raises(prl.CheckpointError, match="large.pt does not fit its own composition: the weights"):
+        prl.load_policy(tmp_path / "large.pt")
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "suffix", [pytest.param(".pt2", marks=pytest.mark.long), pytest.param(".onnx", marks=pytest.mark.long)]
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_an_exported_policy_acts_alike(name: str, suffix: str, tmp_path: Path) -> None:
+    if suffix == ".onnx":
+        pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
+        runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files")
+    trained(name, tmp_path / "run").close()
+    policy = prl.load_policy(tmp_path / "run")
+    path = policy.export(tmp_path / f"policy{suffix}")
+    size = policy.observation_space.shape
+    generator = np.random.default_rng(0)
+    remembers = policy.algorithm.actor.memory is not None
+    states = policy.algorithm.actor.initial_memory(5)
+    session = runtime.InferenceSession(str(path)) if suffix == ".onnx" else None
+    exported = torch.export.load(path).module() if suffix == ".pt2" else None
+    for _ in range(4):
+        seen = generator.normal(size=(5, *size)).astype(np.float32)
+        inputs = [torch.from_numpy(seen)] + ([states] if remembers else [])
+        if session is not None:
+            outputs = session.run(None, {i.name: v.numpy() for i, v in zip(session.get_inputs(), inputs, strict=True)})
+        else:
+            assert exported is not None
+            found = exported(*inputs)
+            outputs = [part.numpy() for part in (found if isinstance(found, tuple) else (found,))]
+        if remembers:
+            states = torch.from_numpy(np.array(outputs[1]))
+        np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(seen).reshape(5, -1), rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_is_exported_to_known_formats_alone(tmp_path: Path) -> None:
+    trained("dqn", tmp_path / "run").close()
+    with pytest.raises(ValueError, match=r"ends in \.onnx or \.pt2, got .*policy\.h5"):
+        prl.load_policy(tmp_path / "run").export(tmp_path / "policy.h5")
