@@ -69,7 +69,7 @@ def _repaired(folder: Path) -> tuple[list[str], int]:
             shutil.rmtree(folder / _RUNNING)
         if errors:
             (folder / ERRORS_NAME).unlink(missing_ok=True)
-        remove_note(folder)
+        remove_note(folder, durable=True)
         archive = Archive(folder, manifest, durable=True)
         archive.tidy()
         archive.close()
