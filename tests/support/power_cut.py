@@ -55,6 +55,25 @@ class FileSystem:
         self._open: dict[int, int] = {}
         """Numbers of files, by the inodes that they had."""
 
+    @classmethod
+    def of(cls, root: Path) -> "FileSystem":
+        """What is in a directory now, all of it safe."""
+        found = cls(root)
+        found._nodes[1] = found._read(root)
+        found.go_on_in(root)
+        return found
+
+    def _read(self, path: Path) -> "_File | _Directory":
+        if path.is_file():
+            content = path.read_bytes()
+            return _File(bytearray(content), content)
+        entries = {}
+        for entry in sorted(path.iterdir()):
+            entries[entry.name] = number = len(self._nodes) + 1
+            self._nodes[number] = _Directory()
+            self._nodes[number] = self._read(entry)
+        return _Directory(entries, dict(entries))
+
     def do(self, events: Sequence[Event]) -> None:
         for event in events:
             self._do(event)
