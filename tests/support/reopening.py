@@ -189,6 +189,7 @@ def _go_back(
     done.bounds = before = [*before, between]
     storage.load_state_dict(state)
     history.assert_holds(storage, operation, operation, True)
+    first = history.operations.index("insert", operation)
     last = min(operation + _GOING_ON, len(history.operations))
     # Until something is committed, it may still be what it was, and says so where it cannot be changed.
     note(before)
@@ -197,7 +198,9 @@ def _go_back(
             continue
         done.bounds = [*before, Bounds(operation, number + 1, False, latest)]
         history.apply(storage, number)
-        if history.operations[number] == "flush":
+        # Soon, too, when nothing else than that it went back has been written.
+        if number == first or history.operations[number] == "flush":
+            storage.flush()
             operation, before, latest = number + 1, [], 0
         note([*before, Bounds(operation, number + 1, False, latest)])
     storage.flush()
