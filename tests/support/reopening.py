@@ -200,6 +200,7 @@ def _go_back(
         history.apply(storage, number)
         # Soon, too, when nothing else than that it went back has been written.
         if number == first or history.operations[number] == "flush":
+            note([*before, Bounds(operation, number + 1, False, latest)])
             storage.flush()
             operation, before, latest = number + 1, [], 0
         note([*before, Bounds(operation, number + 1, False, latest)])
