@@ -136,21 +136,21 @@ def _some(found: list[Any], most: int | None, number: int) -> list[Any]:
 
 @pytest.mark.parametrize("kind", ["ring of stacks with priorities", "episodes of stacks with priorities"])
 def test_a_repair_that_fails_is_done_by_another(kind: str, tmp_path: Path) -> None:
-    interrupt_each(kind, 4, 3, tmp_path)
+    interrupt_each(kind, 3, 2, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["ring of stacks with priorities", "episodes of stacks with priorities"])
 def test_a_repair_survives_a_power_cut(kind: str, tmp_path: Path) -> None:
-    cut_each(kind, 3, 1, tmp_path)
+    cut_each(kind, 2, 1, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repair_that_fails_at_any_call_is_done_by_another(kind: str, tmp_path: Path) -> None:
-    interrupt_each(kind, 30, None if PROFILE == "nightly" else 8, tmp_path)
+    interrupt_each(kind, 20, None if PROFILE == "nightly" else 6, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repair_survives_a_power_cut_at_any_instant(kind: str, tmp_path: Path) -> None:
-    cut_each(kind, 30, None if PROFILE == "nightly" else 3, tmp_path)
+    cut_each(kind, 20, None if PROFILE == "nightly" else 2, tmp_path)
