@@ -87,7 +87,7 @@ def _with_other_defaults(cls: type[Any], parameters: Parameters) -> Parameters:
     for name in parameters.keys() & annotations.keys() & vars(cls).keys():
         annotation = _resolved(cls, annotations[name])
         changed[name] = parameters[name].replace(default=vars(cls)[name], annotation=annotation)
-    # None without a default may follow one that has got one, unless it has to be named.
+    # Python allows a parameter without a default after one with a default only if it is keyword-only.
     has_default, keyword_only = False, False
     for name, parameter in changed.items():
         keyword_only = keyword_only or (has_default and parameter.default is Parameter.empty)

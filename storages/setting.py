@@ -33,8 +33,9 @@ class Setting(Configured):
     """Base of frozen dataclasses that are values of hyper-parameters, such as schedules.
 
     A subclass is decorated with ``@dataclass(frozen=True)``. Its fields are annotated like hyper-parameters and checked
-    when it is made: ``epsilon: Annotated[float, Within(0, 1)] = 0.1``. They may be other settings, or factories. A run
-    that is resumed from its folder finds the class by its name.
+    when it is made: ``epsilon: Annotated[float, Within(0, 1)] = 0.1``. They may be other settings, or factories. Checks
+    of several fields belong into ``__post_init__``, after ``super().__post_init__()``. A run that is resumed from its
+    folder finds the class by its name.
 
     Raises:
         ValueError: a field is of a wrong type or outside its range.

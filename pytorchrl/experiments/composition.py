@@ -11,7 +11,7 @@ import gymnasium as gym
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
-from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
@@ -81,9 +81,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     with misfit_named(folder.config_file):
         algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
         if envs_factory is None:
-            envs_factory = made_of(config["test_envs"] or config["train_envs"])
-            alone = envs_factory.hyper_parameters | {"num_envs": 1, "mode": "sync"}
-            envs_factory = VecEnv.create_factory(**alone)
+            envs_factory = one_copy(made_of(config["test_envs"] or config["train_envs"]))
     envs = envs_factory()
     try:
         with misfit_named(folder.checkpoint_file):

@@ -40,10 +40,11 @@ def parts_of_the_script(factories: Iterable[Factory[Any]]) -> Iterator[str]:
         yield from _of_the_script(factory)
         if not issubclass(factory.cls, VecEnv):
             continue
-        env = factory.hyper_parameters["env"]
+        env = factory.hyper_parameters.get("env")
         if isinstance(env, str) and _is_registered_by_the_script(env):
             yield f"the environment {env}"
-        names = [name[0] if isinstance(name, list | tuple) else name for name in factory.hyper_parameters["wrappers"]]
+        wrappers = factory.hyper_parameters.get("wrappers", ())
+        names = [name[0] if isinstance(name, list | tuple) else name for name in wrappers]
         yield from (f"the wrapper {name}" for name in names if name in WRITE_FILES)
 
 

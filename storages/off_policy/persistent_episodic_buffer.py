@@ -18,9 +18,10 @@ from storages.off_policy.episodic_replay import EpisodicReplay
 from storages.off_policy.per_buffer import PERBuffer
 from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.episode import Episode
-from storages.persistent.episode_directory import EpisodeDirectory, nothing_on_disk
+from storages.persistent.episode_directory import EpisodeDirectory
 from storages.persistent.errors import DamageError, PersistenceError
 from storages.persistent.facts import damage_told
+from storages.persistent.going_back import nothing_on_disk
 from storages.persistent.journal import Position
 from storages.persistent.journalled_storage import close_at_exit
 from storages.persistent.known_errors import KnownErrors

@@ -254,7 +254,7 @@ class ReplayBuffer(JournalledStorage):
 
     def _choose_uniformly(self, batch_size: int, first: int) -> Rows:
         sequences = self.sequences
-        if isinstance(sequences, Episodes):
+        if sequences is not None and isinstance(sequences, Episodes):
             assert self._starts is not None
             transitions = self._starts.uniform(self._generator, first, batch_size)
         elif sequences is None or sequences.stride == 1:
@@ -312,7 +312,8 @@ class ReplayBuffer(JournalledStorage):
     @property
     def _knows_episodes(self) -> bool:
         """Whether episodes are followed from the first insertion on."""
-        return isinstance(self.sequences, Episodes)
+        # Whether something is of an abstract class takes a tenth of an insertion to find out, which None need not pay.
+        return self.sequences is not None and isinstance(self.sequences, Episodes)
 
     def _index_episodes(self, begun: NDArray[np.int64] | None = None) -> None:
         """Follow the episodes of what is stored, and of what comes."""

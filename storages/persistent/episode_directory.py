@@ -2,14 +2,13 @@
 
 import bisect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from storages.core.fields import Layout
-from storages.core.ring import Ring
 from storages.persistent.archive import Archive
 from storages.persistent.archive_manifest import ArchiveManifest
 from storages.persistent.closed_directory import Closed, closed_of
@@ -18,17 +17,16 @@ from storages.persistent.episode import Episode
 from storages.persistent.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.files import refuse_links_in
 from storages.persistent.going_back import read_note, remove_note, write_note
-from storages.persistent.journal import Position
 from storages.persistent.known_errors import KnownErrors
 from storages.persistent.ledger import Ledger
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.memory_plan import MemoryPlan
 from storages.persistent.opening import manifest_to_read, manifest_to_write
-from storages.persistent.recording import Recording
-from storages.persistent.running import Finished, Running
+from storages.persistent.recording import Recording, episodes_since
+from storages.persistent.running import Finished, Running, marks_of
 from storages.persistent.shelving import Shelving
-from storages.persistent.volume import Record, Volume
+from storages.persistent.volume import Volume
 
 RUNNING = "running"
 """The folder of the journal."""
@@ -157,11 +155,22 @@ class EpisodeDirectory:
         # Who wrote here last was killed while it went back.
         gone_back_to = read_note(self.folder)
         if gone_back_to is not None:
+            self._refuse_unless_there(gone_back_to)
             return self._go_back(gone_back_to)
         closed = closed_of(state)
         if closed is not None:
             self._refuse_what_was_not_closed(closed)
         return state
+
+    def _refuse_unless_there(self, state: Mapping[str, Any]) -> None:
+        try:
+            self._shelves.archive.refuse_unless_there(state["archive"])
+            self.writable().journal.refuse_unless_there(state["position"])
+        except DamageError:
+            raise
+        except PersistenceError:
+            remove_note(self.folder, self._durable)
+            raise
 
     def _refuse_what_was_not_closed(self, closed: Closed) -> None:
         there = self._shelves.archive.record
@@ -186,7 +195,8 @@ class EpisodeDirectory:
         """Count what the archive holds, and the journal, of which ``state`` is what was committed beside the steps."""
         shelving, ledger = self._shelves, self.ledger
         archive = shelving.archive
-        live = archive.live if state is None else max(archive.live, state["live"])
+        # What the journal says of it may already leave out what episodes have replaced that no process lived to write.
+        live = archive.live
         ledger.begin(live, archive.end if state is None else max(archive.end, state["unwritten"], live))
         for volume in archive.volumes:
             ledger.count(volume.first, volume.lengths.tolist())
@@ -336,24 +346,43 @@ class EpisodeDirectory:
         """Be as of a pinned state; everything must be settled. Returns what was committed beside it.
 
         Raises:
-            PersistenceError: the directory does not have it; nothing was changed.
+            PersistenceError: the directory does not have it, and nothing was changed; or it cannot be written, and goes
+                back when it is opened again.
         """
+        running = self.writable()
         self._shelves.archive.refuse_unless_there(state["archive"])
-        self.writable()
-        self._written(lambda: write_note(self.folder, state, self._durable))
+        running.journal.refuse_unless_there(state["position"])
+        try:
+            write_note(self.folder, state, self._durable)
+        except OSError as error:
+            with self._or_let_go():
+                remove_note(self.folder, self._durable)
+            raise PersistenceError(
+                f"{self._owner}: {self.folder} cannot be written: {error}; it is as it was"
+            ) from error
         return self._go_back(state)
 
     def _go_back(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
-        running, archive = self.writable(), self._shelves.archive
-        try:
-            said = running.roll_back(state["position"])
-        except PersistenceError:
-            remove_note(self.folder)
-            raise
-        archive.roll_back(state["archive"])
-        self._shelves.begin_anew()
-        remove_note(self.folder)
+        with self._or_let_go():
+            said = self.writable().roll_back(state["position"])
+            self._shelves.archive.roll_back(state["archive"])
+            self._shelves.begin_anew()
+            remove_note(self.folder, self._durable)
         return said
+
+    @contextmanager
+    def _or_let_go(self) -> Iterator[None]:
+        """Write no more after an error: what is written then is dropped when the directory goes back."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, OSError):
+                raise
+            raise PersistenceError(
+                f"{self._owner}: {self.folder} was going back to a checkpoint and cannot go on: {error}. Nothing more "
+                f"is written there until the buffer is made again, which does the rest"
+            ) from error
 
     def refresh(self) -> tuple[list[Volume], int] | None:
         """Read what another process has written since the last call.
@@ -372,7 +401,8 @@ class EpisodeDirectory:
         known, archive = dict(shelving.volumes), Archive.beside_a_writer(self.folder, shelving.archive.manifest)
         shelving.begin_anew(archive)
         now = shelving.volumes
-        if any(volume.end > archive.live and not _among(now, volume) for volume in known.values()):
+        same = {first for first, volume in known.items() if first in now and now[first].is_same_as(volume)}
+        if any(volume.end > archive.live and first not in same for first, volume in known.items()):
             return None
         new = [volume for first, volume in sorted(now.items()) if first not in known]
         for volume in new:
@@ -456,43 +486,16 @@ class EpisodeDirectory:
     def close(self) -> None:
         """Let others have the directory; what was not written stays unwritten."""
         self._closed = True
-        if self.shelving is not None:
-            self.shelving.close()
-        if self.running is not None:
-            self.running.journal.close()
-        if self._lock is not None:
-            self._lock.release()
+        try:
+            if self.shelving is not None:
+                self.shelving.close()
+            if self.running is not None:
+                self.running.journal.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
 
     @property
     def _shelves(self) -> Shelving:
         assert self.shelving is not None
         return self.shelving
-
-
-def _among(volumes: Mapping[int, Volume], volume: Volume) -> bool:
-    found = volumes.get(volume.first)
-    return found is not None and found.is_same_as(volume)
-
-
-def marks_of(state: Mapping[str, Any], archive: Archive, journalled: Ring) -> list[int]:
-    """Of each environment, how many of its journalled steps are in the archive, or gone."""
-    envs, steps = journalled.envs, journalled.steps
-    said, recorded = ([*marks, *[0] * envs][:envs] for marks in (state["marks"], archive.marks))
-    return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
-
-
-def episodes_since(
-    live: int, first: int, recording: Recording, layout: Layout, *, whole: bool = False
-) -> Iterator[Episode]:
-    """Those of a recording, whose first transition has the number ``first``, that begin with transition ``live``."""
-    _, left = recording.since(first, live)
-    for chosen, episode in zip(left.whole, left.episodes(layout), strict=True):
-        if chosen or not whole:
-            yield episode
-
-
-def nothing_on_disk() -> dict[str, Any]:
-    """Where in a directory nothing is."""
-    record: Record = {"record": 0, "checksum": 0}
-    position: Position = {"commit": 0, "checksum": 0}
-    return {"position": position, "archive": record}

@@ -10,6 +10,9 @@ from typing import Any
 from storages.persistent.blocks import FORMAT
 from storages.persistent.errors import DamageError
 from storages.persistent.facts import checked_facts, write_facts
+from storages.persistent.journal import Position
+from storages.persistent.segments import sync_directory
+from storages.persistent.volume import Record
 
 NAME = "going-back.json"
 _WHAT = "where this directory was going back to when its process ended"
@@ -19,7 +22,7 @@ def write_note(folder: Path, state: Mapping[str, Any], durable: bool) -> None:
     """Say that a directory goes back to a pinned state.
 
     Raises:
-        OSError: it cannot be written; the directory does not go back.
+        OSError: it cannot be written; it may be there all the same.
     """
     facts = {"what": _WHAT, "format": FORMAT, "position": dict(state["position"]), "archive": dict(state["archive"])}
     write_facts(folder / NAME, facts, durable)
@@ -41,6 +44,22 @@ def read_note(folder: Path) -> Mapping[str, Any] | None:
         ) from None
 
 
-def remove_note(folder: Path) -> None:
-    """It has gone back, or stays where it is."""
-    (folder / NAME).unlink(missing_ok=True)
+def remove_note(folder: Path, durable: bool) -> None:
+    """Remove the note, once the directory has gone back or is to stay as it is.
+
+    Raises:
+        OSError: it cannot be removed, or may be there again after a power cut.
+    """
+    path = folder / NAME
+    if path.exists():
+        path.unlink()
+    if durable:
+        # Also where another call removed it and failed then: a note that comes back undoes what is committed later.
+        sync_directory(folder)
+
+
+def nothing_on_disk() -> dict[str, Any]:
+    """Where in a directory nothing is."""
+    record: Record = {"record": 0, "checksum": 0}
+    position: Position = {"commit": 0, "checksum": 0}
+    return {"position": position, "archive": record}

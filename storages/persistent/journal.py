@@ -127,13 +127,8 @@ class Journal:
             raise PersistenceError(f"{self._owner}: {self.directory} cannot be written: {error}") from error
         return state
 
-    def roll_back(self, ring: Ring, position: Position) -> dict[str, Any] | None:
-        """Be as of a commit; what was written later is dropped.
-
-        Raises:
-            PersistenceError: the directory does not have it; nothing was dropped.
-            DamageError: something is not what was written; the text names file and steps.
-        """
+    def refuse_unless_there(self, position: Position) -> None:
+        """See that :meth:`roll_back` is possible; raises what that raises before it changes anything."""
         self._refuse_unless_held()
         self._settle()
         if position["commit"]:
@@ -141,6 +136,16 @@ class Journal:
             for _ in self._errors.read():
                 # Damage is found before anything is changed.
                 pass
+
+    def roll_back(self, ring: Ring, position: Position, at_once: bool = False) -> dict[str, Any] | None:
+        """Be as of a commit; what was written later is dropped, on disk ``at_once`` or before the next commit.
+
+        Raises:
+            PersistenceError: the directory does not have it; nothing was dropped.
+            DamageError: something is not what was written; the text names file and steps.
+            OSError: not everything could be dropped ``at_once``.
+        """
+        self.refuse_unless_there(position)
         try:
             remove_note(self.directory, self._durable)
         except OSError as error:
@@ -154,6 +159,8 @@ class Journal:
         except OSError:
             # It is tried again, and said, before anything else is written.
             self._failed = True
+            if at_once:
+                raise
         return state
 
     def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:

@@ -302,3 +302,13 @@ def columns_of(episode: Episode) -> dict[Path, Array]:
     if (RHS,) in columns and (RHS2,) in columns:
         columns[(RHS,)] = np.concatenate([columns[(RHS,)], columns.pop((RHS2,))[-1:]])
     return columns
+
+
+def episodes_since(
+    live: int, first: int, recording: Recording, layout: Layout, *, whole: bool = False
+) -> Iterator[Episode]:
+    """Those of a recording, whose first transition has the number ``first``, that begin with transition ``live``."""
+    _, left = recording.since(first, live)
+    for chosen, episode in zip(left.whole, left.episodes(layout), strict=True):
+        if chosen or not whole:
+            yield episode

@@ -20,11 +20,12 @@ from storages.persistent.known_errors import KnownErrors
 from storages.persistent.lock import Lock
 from storages.persistent.manifest import Manifest
 from storages.persistent.recovery import recover
-from storages.persistent.segments import Segments
+from storages.persistent.segments import Segments, sync_directory
 from storages.persistent.volume import Record, Volume, block_of, flaw_of, read_volume, volume_of
 
 _RUNNING = "running"
 _REPAIRED = "repaired"
+_DROPPED = "running.dropped"
 
 
 def is_archive(folder: Path) -> bool:
@@ -47,6 +48,9 @@ def repair_archive(folder: Path) -> tuple[list[str], int]:
 
 
 def _repaired(folder: Path) -> tuple[list[str], int]:
+    if (folder / _DROPPED).exists():
+        # Of a repair that was interrupted.
+        shutil.rmtree(folder / _DROPPED)
     log = Segments(folder, SUFFIX, durable=True)
     manifest, dropped = _manifest(folder, log)
     blocks, flaws, last = _blocks(log)
@@ -61,15 +65,20 @@ def _repaired(folder: Path) -> tuple[list[str], int]:
     dropped += lost + flaws_of_zarr + journal + behind + errors + _unfinished_going_back(folder)
     if dropped:
         manifest.write(folder, durable=True)
+        if errors:
+            # First, as after another record they are not those that the directory was closed with.
+            (folder / ERRORS_NAME).unlink(missing_ok=True)
+            sync_directory(folder)
         if flaws or lost or journal or behind or errors:
             # After another record, what it was closed with does not count any more.
             number = closed["archive"]["record"] if closed is not None else 0
             _write_log(folder, manifest, log, blocks, volumes, number, with_journal=not journal)
         if journal:
-            shutil.rmtree(folder / _RUNNING)
-        if errors:
-            (folder / ERRORS_NAME).unlink(missing_ok=True)
-        remove_note(folder)
+            # In one instant, as some of its files may look like the whole of it.
+            (folder / _RUNNING).rename(folder / _DROPPED)
+            sync_directory(folder)
+            shutil.rmtree(folder / _DROPPED)
+        remove_note(folder, durable=True)
         archive = Archive(folder, manifest, durable=True)
         archive.tidy()
         archive.close()
@@ -217,7 +226,7 @@ def _write_log(
         "next_row": _row_after_all(folder, manifest, blocks),
     }
     repaired = Segments(folder, _REPAIRED, durable=True)
-    repaired.drop_before(number + 1)
+    repaired.delete_before(number + 1)
     recorded: Sequence[Volume | None] = volumes or [None]
     for place, volume in enumerate(recorded):
         begins = {"archive": manifest.facts()} if place == 0 else {}
@@ -225,7 +234,7 @@ def _write_log(
         repaired.append(replace(block, steps=end if place == len(recorded) - 1 else block.steps), anew=place == 0)
     repaired.close()
     repaired.path(number).replace(log.path(number))
-    log.drop_before(number)
+    log.delete_before(number)
 
 
 def _row_after_all(folder: Path, manifest: ArchiveManifest, blocks: Sequence[Block]) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.ring import Ring
+from storages.persistent.archive import Archive
 from storages.persistent.journal import Journal, Position
 from storages.persistent.manifest import Manifest
 from storages.persistent.recording import Recording
@@ -78,8 +79,12 @@ class Running:
         return self.journal.recover(self.ring)
 
     def roll_back(self, position: Position) -> dict[str, Any] | None:
-        """As :meth:`recover`, as of a commit."""
-        state = self.journal.roll_back(self.ring, position)
+        """As :meth:`recover`, as of a commit; what was written later is dropped.
+
+        Raises:
+            OSError: not everything could be dropped.
+        """
+        state = self.journal.roll_back(self.ring, position, at_once=True)
         self._begun, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
         return state
 
@@ -174,6 +179,13 @@ class Running:
     def begun(self) -> NDArray[np.int64]:
         """(E,): the first row of what each environment is at; empty before the first step."""
         return self._begun
+
+
+def marks_of(state: Mapping[str, Any], archive: Archive, journalled: Ring) -> list[int]:
+    """Of each environment, how many of its journalled steps are in the archive, or gone."""
+    envs, steps = journalled.envs, journalled.steps
+    said, recorded = ([*marks, *[0] * envs][:envs] for marks in (state["marks"], archive.marks))
+    return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
 
 
 def finished_since(

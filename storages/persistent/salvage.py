@@ -53,15 +53,23 @@ def repair(directory: str | Path) -> Repair:
 
     Of a directory of whole episodes, those volumes of episodes are dropped that are damaged.
 
+    One that is interrupted can be done again, and does the rest.
+
     Raises:
-        PersistenceError: the directory is in use, or holds no storage of a format that is known; nothing was changed.
+        PersistenceError: the directory is in use, or holds no storage of a format that is known, and nothing was
+            changed; or it cannot be read or written.
     """
     folder = Path(directory).absolute()
     if not folder.is_dir():
         raise PersistenceError(f"{folder} is no directory")
-    refuse_links_in(folder)
-    with damage_told(folder):
-        return _repaired(folder)
+    try:
+        refuse_links_in(folder)
+        with damage_told(folder):
+            return _repaired(folder)
+    except OSError as error:
+        raise PersistenceError(
+            f"{folder} cannot be read or written: {error}; not all that is damaged was dropped, repair it again"
+        ) from error
 
 
 def _repaired(folder: Path) -> Repair:
@@ -86,10 +94,6 @@ def _repaired(folder: Path) -> Repair:
             rest.write(*logs)
         if dropped:
             manifest.write(folder, durable=True)
-    except OSError as error:
-        raise PersistenceError(
-            f"{folder} cannot be read or written: {error}; what is damaged was not dropped"
-        ) from error
     finally:
         for log in logs:
             log.close()
@@ -304,8 +308,8 @@ class _Rest:
                 block = Block(number, part.first, part.steps, {"start": ring.start}, {Name(ERRORS): (live,)})
                 facts["errors"] = errors.append(block, anew=True)
             steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew=True)
-        steps.drop_before(number)
-        errors.drop_before(number)
+        steps.delete_before(number)
+        errors.delete_before(number)
 
 
 class _Apart:

@@ -246,15 +246,21 @@ class Segments:
 
     def drop_before(self, segment: int) -> None:
         """Delete the files before one, the oldest first; what cannot be deleted stays for the next time."""
-        try:
-            for number in self.numbers():
-                if number < segment:
-                    self.path(number).unlink()
-                    if self._durable:
-                        # One after the other, so that a power cut brings none back without those after it.
-                        sync_directory(self._directory)
-        except OSError:
-            pass
+        with suppress(OSError):
+            self.delete_before(segment)
+
+    def delete_before(self, segment: int) -> None:
+        """Delete the files before one, the oldest first.
+
+        Raises:
+            OSError: not all of them could be deleted.
+        """
+        for number in self.numbers():
+            if number < segment:
+                self.path(number).unlink()
+                if self._durable:
+                    # One after the other, so that a power cut brings none back without those after it.
+                    sync_directory(self._directory)
 
     def close(self) -> None:
         """Close the file."""

@@ -236,6 +236,16 @@ def test_a_subclass_of_a_storage_adds_a_hyper_parameter_without_repeating_any(cl
         cls.create_factory()
 
 
+def test_an_init_that_passes_keywords_on_adds_a_hyper_parameter_to_attributes() -> None:
+    class More(Q):
+        def __init__(self, *context: Any, more: Count = 2, **others: Any) -> None:
+            super().__init__(*context, **others)
+            self.more = more
+
+    made = More.create_factory(more=3, lr=0.5)("cpu", "envs")
+    assert (made.more, made.lr, made.device) == (3, 0.5, "cpu")
+
+
 def test_a_required_hyper_parameter_may_get_a_default_from_a_subclass() -> None:
     class Small(GAEBuffer):
         size: Count = 7

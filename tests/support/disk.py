@@ -92,6 +92,11 @@ class Disk:
         known = self._files.get(file)
         return known if known is not None and _inode(file) == known[1] else None
 
+    def whole(self, path: Any, folder: int | None) -> Any:
+        """A path that is told beside an open folder, where that is known."""
+        known = None if folder is None else self.path_of(folder)
+        return path if known is None else known[0] / path
+
     def fails(self, call: str, target: Any) -> str | None:
         """Count a call; returns how it is to go wrong, if it is."""
         self.calls.append(call)
@@ -110,6 +115,7 @@ class Disk:
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         with self._lock:
+            path, dir_fd = self.whole(path, dir_fd), None if self.path_of(dir_fd or -1) else dir_fd
             below = dir_fd is None and self.is_below(path)
             makes = below and bool(flags & os.O_CREAT) and not os.path.lexists(path)
             if makes:
@@ -167,6 +173,7 @@ class Disk:
     def _of_path(self, call: str, noted: str) -> Callable[..., None]:
         def stand_in(path: Any, *arguments: Any, dir_fd: int | None = None) -> None:
             with self._lock:
+                path, dir_fd = self.whole(path, dir_fd), None if self.path_of(dir_fd or -1) else dir_fd
                 # Nothing is to be done where it is as it is to be.
                 done = os.path.lexists(path) == (call == "mkdir")
                 if dir_fd is not None or not self.is_below(path) or done:

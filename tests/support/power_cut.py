@@ -18,6 +18,7 @@ SYNCED, PREFIXES, NAMES_FIRST, LENGTHS_FIRST = MODELS = (
     "all names, and of files what was synced",
     "all names and lengths, and zeros where nothing was synced",
 )
+KILLED = "all that was done, as no power was cut"
 
 
 @dataclass
@@ -54,9 +55,41 @@ class FileSystem:
         self._open: dict[int, int] = {}
         """Numbers of files, by the inodes that they had."""
 
+    @classmethod
+    def of(cls, root: Path) -> "FileSystem":
+        """What is in a directory now, all of it safe."""
+        found = cls(root)
+        found._nodes[1] = found._read(root)
+        found.go_on_in(root)
+        return found
+
+    def _read(self, path: Path) -> "_File | _Directory":
+        if path.is_file():
+            content = path.read_bytes()
+            return _File(bytearray(content), content)
+        entries = {}
+        for entry in sorted(path.iterdir()):
+            entries[entry.name] = number = len(self._nodes) + 1
+            self._nodes[number] = _Directory()
+            self._nodes[number] = self._read(entry)
+        return _Directory(entries, dict(entries))
+
     def do(self, events: Sequence[Event]) -> None:
         for event in events:
             self._do(event)
+
+    def go_on_in(self, root: Path) -> None:
+        """Let what was restored as after :data:`KILLED` be what is here, so that more can be done to it."""
+        self._root, self._open = root, {}
+        self._find(1, root)
+
+    def _find(self, number: int, path: Path) -> None:
+        node = self._nodes[number]
+        if isinstance(node, _File):
+            self._open[path.stat().st_ino] = number
+            return
+        for name, child in node.entries.items():
+            self._find(child, path / name)
 
     def _do(self, event: Event) -> None:
         match event.call:
@@ -120,6 +153,8 @@ class FileSystem:
 
 
 def _left_of_file(file: _File, model: str, random: np.random.Generator) -> bytes:
+    if model == KILLED:
+        return bytes(file.content)
     if model == LENGTHS_FIRST:
         known = file.synced[: len(file.content)]
         return known + bytes(len(file.content) - len(known))
@@ -135,7 +170,7 @@ def _left_of_file(file: _File, model: str, random: np.random.Generator) -> bytes
 
 
 def _left_of_directory(directory: _Directory, model: str, random: np.random.Generator) -> dict[str, int]:
-    if model in (NAMES_FIRST, LENGTHS_FIRST):
+    if model in (NAMES_FIRST, LENGTHS_FIRST, KILLED):
         return directory.entries
     entries = dict(directory.synced)
     if model == PREFIXES:

@@ -18,7 +18,7 @@ from pytorchrl.agent.envs.making import check_id, check_wrapper, make_env
 from pytorchrl.agent.envs.replayable import Replayable
 from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
 from pytorchrl.agent.envs.worker_signals import worker_signals
-from storages.factory import Component
+from storages.factory import Component, Factory, make_factory
 from storages.hyper_parameters import Count
 
 
@@ -256,6 +256,16 @@ class VecEnv(Component):
     def close(self) -> None:
         """Free what the environments hold; a second call does nothing."""
         self._envs.close()
+
+
+def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:
+    """A factory of the same environments, one copy in this process, to be evaluated in."""
+    hyper_parameters = factory.hyper_parameters
+    changed = {name: value for name, value in _ONE_COPY.items() if name in hyper_parameters}
+    return make_factory(factory.cls, (), hyper_parameters | changed)
+
+
+_ONE_COPY = {"num_envs": 1, "mode": "sync"}
 
 
 def _records(finished: NDArray[Any]) -> list[EpisodeRecord]:

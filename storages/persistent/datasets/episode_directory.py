@@ -10,13 +10,13 @@ from storages.persistent.archive import Archive
 from storages.persistent.archive_manifest import NAME, ArchiveManifest
 from storages.persistent.datasets.dataset import About, Dataset
 from storages.persistent.episode import Episode
-from storages.persistent.episode_directory import RUNNING, episodes_since, marks_of
+from storages.persistent.episode_directory import RUNNING
 from storages.persistent.errors import DatasetError
 from storages.persistent.files import refuse_links_in
 from storages.persistent.manifest import Manifest
 from storages.persistent.reading import read_ring
-from storages.persistent.recording import Recording
-from storages.persistent.running import finished_since
+from storages.persistent.recording import Recording, episodes_since
+from storages.persistent.running import finished_since, marks_of
 
 
 class EpisodeDirectoryDataset(Dataset):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from storages.persistent import PersistenceError
+from tests.support.added_episodes import AddedHistory
 from tests.support.disk import FAILURES, SHORT, TORN, WRITES, Fault, watched
 from tests.support.histories import EpisodicHistory, History, RingHistory, small_files
 from tests.support.profiles import PROFILE
@@ -18,6 +19,7 @@ HISTORIES: dict[str, Callable[[bool, bool], History]] = {
     "ring of stacks with priorities": lambda saves, durable: RingHistory("priority", "frames", saves, durable),
     "episodes": lambda saves, durable: EpisodicHistory("vector", saves, durable),
     "episodes with priorities": lambda saves, durable: EpisodicHistory("vector", saves, durable, **PRIORITIES),
+    "whole episodes": lambda saves, durable: AddedHistory("vector", saves, durable, **PRIORITIES),
 }
 _MOST = {"some": 12, "most": 110}
 CALLS_IN_A_ROW = 3

@@ -1,0 +1,86 @@
+"""Calls that fail while a directory is opened again: the next opening finds all that was acknowledged."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storages.persistent import PersistenceError
+from tests.storages.persistent.test_faults_of_each_call import HISTORIES, KINDS
+from tests.support.disk import FAILURES, WRITES, Fault, watched
+from tests.support.histories import EpisodicHistory, History, small_files
+from tests.support.profiles import PROFILE
+from tests.support.reopening import Left, assert_left, left_at, left_while_going_back, reopen
+
+
+def faults(calls: list[str], way: str) -> list[Fault]:
+    """One kind of fault for each call in turn, or all kinds; of a single call or of some in a row."""
+    found = []
+    for number, call in enumerate(calls):
+        kinds = [kind for kind in KINDS if kind in FAILURES or call in WRITES]
+        chosen = kinds if way == "all" else [kinds[number % len(kinds)]]
+        found += [Fault(kind, number, 1 if number % 2 else 3) for kind in chosen]
+    return found
+
+
+def states_left(history: History, directory: Path, count: int) -> list[Left]:
+    """Of processes that were killed while they wrote, or closed, and of some that were killed while they went back."""
+    random = np.random.default_rng(0)
+    found = left_at(history, directory / "first", count, random)
+    back = [left for left in found if left.saved]
+    for number, left in enumerate(back[-2:]):
+        found += left_while_going_back(history, left, directory / f"back {number}", count, random)
+    return found
+
+
+def looked_at(history: History, left: Left, back: bool, fault: Fault | None, root: Path) -> tuple[list[str], bool]:
+    """Let a fault meet a process that opens a directory; returns the calls of it, and whether it was noticed."""
+    left.put(root)
+    with watched(root, fault) as disk:
+        done = reopen(history, left, root, back)
+    assert fault is not None or (done.closed and not done.said), done.said
+    saved = left.saved[:1] if back else left.saved
+    assert_left(history, root, done.bounds, None if back else done.seen, [] if back and not done.closed else saved)
+    return disk.calls, bool(done.said)
+
+
+def sweep(name: str, durable: bool, count: int, way: str, directory: Path, most: int | None = None) -> None:
+    """Try faults, ``most`` at most, on directories that were left at ``count`` instants."""
+    found, wrong = Counter[str](), []
+    with small_files():
+        history = HISTORIES[name](True, durable)
+        if isinstance(history, EpisodicHistory):
+            history.learned(directory / "learned")
+        openings = [
+            (left, back)
+            for left in states_left(history, directory, count)
+            for back in ((False, True) if left.saved else (False,))
+        ]
+        if most is not None and most < 4 * len(openings):
+            openings = openings[:: max(1, 4 * len(openings) // most)]
+        cases = []
+        for number, (left, back) in enumerate(openings):
+            calls, _ = looked_at(history, left, back, None, directory / f"whole {number}")
+            cases += [(left, back, fault, calls[fault.first]) for fault in faults(calls, way)]
+        for number, (left, back, fault, call) in enumerate(cases[:: 1 if most is None else max(1, len(cases) // most)]):
+            try:
+                _, noticed = looked_at(history, left, back, fault, directory / str(number))
+                found["said" if noticed else "not said"] += 1
+            except (AssertionError, PersistenceError, OSError) as error:
+                wrong.append(f"{left.why}, back={back}, {call} {fault}: {type(error).__name__} {error}"[:600])
+    print(f"{name}, durable={durable}: {dict(found)}, {len(wrong)} wrong")  # noqa: T201
+    assert not wrong, f"{name}: {len(wrong)}:\n" + "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("name", ["ring of stacks with priorities", "episodes with priorities", "whole episodes"])
+def test_a_directory_survives_a_call_that_fails_while_it_is_opened(name: str, tmp_path: Path) -> None:
+    sweep(name, True, 2, "one", tmp_path, 8)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_a_directory_survives_each_call_that_fails_while_it_is_opened(name: str, durable: bool, tmp_path: Path) -> None:
+    each = PROFILE == "nightly"
+    sweep(name, durable, 8 if each else 4, "all" if each else "one", tmp_path, None if each else 200)
