@@ -299,5 +299,3 @@ def _seeded(seed: np.random.SeedSequence) -> Iterator[None]:
 
 def _config_of(factory: Factory[VecEnv] | None) -> dict[str, Any] | None:
     return None if factory is None else factory.config
-
-
