@@ -9,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytorchrl.agent.actors.outputs import Categorical, SquashedGaussian
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.outputs import Categorical, SquashedGaussian
 from tests.support.comparison import assert_equal
 from tests.support.exploring import Bounded, Countable, Peaks, Values, acted, exploration_of
 from tests.support.profiles import examples
