@@ -8,6 +8,8 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
 
 OBSERVATION_SIZE = 3
@@ -46,6 +48,30 @@ def numpy(tensor: torch.Tensor) -> NDArray[np.float64]:
 def first_adam_step(gradient: NDArray[np.float64], lr: float, eps: float = 1e-8) -> NDArray[np.float64]:
     """By how much Adam moves a parameter in its first step: its moments are the gradient and its square."""
     return -lr * gradient / (np.abs(gradient) + eps)
+
+
+def layer_of(module: Any) -> list[NDArray[np.float64]]:
+    """Weight and bias of a head's layer."""
+    return [numpy(module.layer.weight), numpy(module.layer.bias)]
+
+
+def linear(layer: list[NDArray[np.float64]], features: Any) -> Any:
+    """What a layer, as :func:`layer_of` gives it, makes of features (B, n)."""
+    weight, bias = layer
+    return features @ weight.T + bias
+
+
+def perturb(network: torch.nn.Module, seed: int, scale: float = 1.0) -> None:
+    """Move all parameters by normal noise."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(scale * torch.randn(parameter.shape, generator=generator))
+
+
+def exploring(algorithm: Algorithm, num_envs: int, seed: int = 0, *, deterministic: bool = False) -> Exploration:
+    """What the algorithm draws on when it acts in so many environments."""
+    return Exploration(algorithm.codec, num_envs, algorithm.device, seed, deterministic)
 
 
 def copies(batch: dict[str, Any]) -> dict[str, Any]:

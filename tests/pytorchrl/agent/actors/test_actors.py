@@ -11,9 +11,11 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.bodies import MLP
+from pytorchrl.agent.actors.action_scale import ActionScale
+from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.encoders import NatureCNN, features_of
-from pytorchrl.agent.actors.heads import ActionScale, GaussianHead
+from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, Policy, SquashedGaussianPolicy, StateValue
+from pytorchrl.agent.actors.mlp import MLP
 from tests.support.toys import Counter, continuous
 
 
@@ -45,20 +47,21 @@ OBSERVATIONS = {
 def test_every_observation_space_reaches_the_heads(name: str) -> None:
     space = OBSERVATIONS[name]
     obs = batch_of(space, 3)
-    on_policy = prl.OnPolicyActor.create_factory((8,))("cpu", spaces_of(space, spaces.Discrete(4)))
-    on_policy.create_policy()
-    on_policy.create_value_function()
-    policy, value = on_policy.policy_and_value(obs)
-    assert policy.mode().shape == (3, 1)
-    assert value.shape == (3, 1)
-    torch.testing.assert_close(on_policy.value(obs, None, torch.zeros(3, 1)), value)
+    on_policy = prl.OnPolicyActor.create_factory(hidden_sizes=(8,))("cpu", spaces_of(space, spaces.Discrete(4)))
+    policy, value = on_policy.make("policy", Policy()), on_policy.make("value", StateValue())
+    view = on_policy.view(obs)
+    assert policy(view).mode().shape == (3, 1)
+    assert value(view).shape == (3, 1)
+    torch.testing.assert_close(on_policy.value(obs, None, torch.zeros(3, 1)), value(view))
 
-    off_policy = prl.OffPolicyActor.create_factory((8,))("cpu", spaces_of(space, continuous(size=2)))
-    off_policy.create_policy()
-    off_policy.create_critics(3)
-    action = off_policy.policy(obs).mode()  # type: ignore[union-attr]
+    box = continuous(size=2)
+    off_policy = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))("cpu", spaces_of(space, box))
+    codec = make_codec(box, off_policy.device, scaled=True)
+    view = off_policy.view(obs)
+    action = off_policy.make("policy", SquashedGaussianPolicy())(view).mode()
     assert action.shape == (3, 2)
-    assert [critic(obs, action).shape for critic in off_policy.critics] == [(3, 1)] * 3
+    critics = off_policy.make_ensemble("critics", ActionValue(), 3, codec=codec)
+    assert [value.mean.shape for value in critics(view, action)] == [(3, 1)] * 3
 
 
 def test_images_are_scaled_to_one_and_their_channels_found() -> None:
@@ -96,33 +99,27 @@ def test_every_activation_works(activation: Any) -> None:
 
 def test_a_policy_is_almost_indifferent_at_first() -> None:
     actor = prl.OnPolicyActor.create_factory()("cpu", spaces_of(OBSERVATIONS["vector"], spaces.Discrete(4)))
-    actor.create_policy()
-    probabilities = actor.policy(torch.randn(100, 5)).log_probs.exp()  # type: ignore[union-attr]
+    probabilities = actor.make("policy", Policy())(actor.view(torch.randn(100, 5))).log_probs.exp()
     assert (probabilities - 0.25).abs().max() < 0.05
 
 
-def test_a_shared_body_is_one_body() -> None:
-    factory = prl.OnPolicyActor.create_factory((8,), shared_body=True)
-    actor = factory("cpu", spaces_of(OBSERVATIONS["vector"], spaces.Discrete(4)))
-    actor.create_policy()
-    actor.create_value_function()
-    assert actor.value_body is actor.policy_body
-    assert actor.policy_and_value(torch.randn(3, 5))[1].shape == (3, 1)
-
-
 def test_a_gaussian_begins_with_the_deviation_asked_for() -> None:
-    head = GaussianHead(4, (2, 3), initial_log_std=-1.0)
-    assert torch.all(head(torch.zeros(5, 4)).log_std == -1)
-    assert head(torch.zeros(5, 4)).mean.shape == (5, 2, 3)
+    factory = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), initial_log_std=-1.0)
+    actor = factory("cpu", spaces_of(OBSERVATIONS["vector"], spaces.Box(-1, 1, (2, 3), np.float32)))
+    policy = actor.make("policy", Policy())(actor.view(torch.zeros(5, 5)))
+    assert torch.all(policy.log_std == -1)
+    assert policy.mean.shape == (5, 2, 3)
 
 
-def test_a_deterministic_policy_gives_one_action_within_bounds() -> None:
-    actor = prl.OffPolicyActor.create_factory((8,))("cpu", spaces_of(OBSERVATIONS["vector"], continuous(size=3)))
-    actor.create_policy(deterministic=True)
-    action = actor.policy(100 * torch.randn(6, 5))
+@pytest.mark.parametrize("scale", [1.0, 0.05])
+def test_a_deterministic_policy_gives_one_action_within_bounds(scale: float) -> None:
+    factory = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
+    actor = factory("cpu", spaces_of(OBSERVATIONS["vector"], continuous(size=3)))
+    action = actor.make("policy", DeterministicPolicy(scale))(actor.view(100 * torch.randn(6, 5)))
     assert isinstance(action, torch.Tensor)
     assert action.shape == (6, 3)
-    assert action.abs().max() <= 1
+    assert action.abs().max() <= scale
+    assert action.abs().max() > 0.5 * scale
 
 
 def test_actions_are_scaled_to_any_box_and_back() -> None:

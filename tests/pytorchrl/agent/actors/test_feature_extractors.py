@@ -9,7 +9,10 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.encoders import NatureCNN, SmallCNN, VectorFeatures
+from pytorchrl.agent.actors.heads import Policy
+from pytorchrl.agent.actors.network import Network
 
 IMAGES: dict[str, tuple[Any, type, int]] = {
     "MinAtar, as numbers": (spaces.Box(0, 1, (10, 10, 4), np.float32), SmallCNN, 4),
@@ -32,11 +35,15 @@ NO_IMAGES = {
 }
 
 
-def actor_of(observation: Any, **arguments: Any) -> prl.OnPolicyActor:
+def actor_of(observation: Any, **arguments: Any) -> tuple[prl.Actor, Network]:
     envs: Any = SimpleNamespace(observation_space=observation, action_space=spaces.Discrete(3))
-    actor = prl.OnPolicyActor.create_factory((8,), **arguments)("cpu", envs)
-    actor.create_policy()
-    return actor
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,), **arguments)("cpu", envs)
+    return actor, actor.make("policy", Policy())
+
+
+def features_of(network: Network) -> Any:
+    assert isinstance(network.body, Body)
+    return network.body.features
 
 
 def batch_of(space: Any, size: int = 3) -> torch.Tensor:
@@ -47,19 +54,19 @@ def batch_of(space: Any, size: int = 3) -> torch.Tensor:
 @pytest.mark.parametrize("name", IMAGES)
 def test_images_are_convolved_with_the_network_that_fits(name: str) -> None:
     space, network, channels = IMAGES[name]
-    actor = actor_of(space)
-    assert type(actor.policy_body.features) is network
-    assert actor.policy_body.features.convolutions[0].in_channels == channels
-    assert actor.policy(batch_of(space)).mode().shape == (3, 1)
+    actor, policy = actor_of(space)
+    assert type(features_of(policy)) is network
+    assert features_of(policy).convolutions[0].in_channels == channels
+    assert policy(actor.view(batch_of(space))).mode().shape == (3, 1)
     assert f"{network.__name__} of" in repr(actor)
 
 
 @pytest.mark.parametrize("name", NO_IMAGES)
 def test_what_is_no_image_is_a_vector(name: str) -> None:
     space = NO_IMAGES[name]
-    actor = actor_of(space)
-    assert isinstance(actor.policy_body.features, VectorFeatures)
-    assert actor.policy(batch_of(space)).mode().shape == (3, 1)
+    actor, policy = actor_of(space)
+    assert isinstance(features_of(policy), VectorFeatures)
+    assert policy(actor.view(batch_of(space))).mode().shape == (3, 1)
     assert f"observations: vector of {np.prod(space.shape)} numbers" in repr(actor)
 
 
@@ -79,9 +86,9 @@ def test_pixels_stay_beside_their_neighbours_in_every_layout(name: str) -> None:
 
 def test_the_extractor_can_be_chosen() -> None:
     image = IMAGES["Atari"][0]
-    assert isinstance(actor_of(image, feature_extractor="mlp").policy_body.features, VectorFeatures)
-    assert isinstance(actor_of(image, feature_extractor="small_cnn").policy_body.features, SmallCNN)
-    assert isinstance(actor_of(NO_IMAGES["no bounds"], feature_extractor="small_cnn").policy_body.features, SmallCNN)
+    assert isinstance(features_of(actor_of(image, feature_extractor="mlp")[1]), VectorFeatures)
+    assert isinstance(features_of(actor_of(image, feature_extractor="small_cnn")[1]), SmallCNN)
+    assert isinstance(features_of(actor_of(NO_IMAGES["no bounds"], feature_extractor="small_cnn")[1]), SmallCNN)
     with pytest.raises(ValueError, match=r"NatureCNN: images must be at least 36 pixels .* the space is Box\(0, 255"):
         actor_of(IMAGES["MiniGrid"][0], feature_extractor="nature_cnn")
     with pytest.raises(ValueError, match="SmallCNN: images must be"):
@@ -92,7 +99,7 @@ def test_the_extractor_can_be_chosen() -> None:
 
 def test_a_network_that_is_chosen_is_for_those_parts_of_a_dict_that_are_images() -> None:
     space = spaces.Dict(view=IMAGES["Atari"][0], speed=spaces.Box(-1, 1, (2,)), gear=spaces.Discrete(5))
-    actor = actor_of(space, feature_extractor="small_cnn")
+    actor, _ = actor_of(space, feature_extractor="small_cnn")
     assert "'view': SmallCNN of 84 x 84 pixels in 4 channels" in actor.reads
     assert "'speed': vector of 2 numbers" in actor.reads
     assert "'gear': one of 5" in actor.reads

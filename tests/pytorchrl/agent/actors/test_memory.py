@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.heads import Policy, StateValue
 from pytorchrl.agent.actors.memory import Memory, MemoryKind
+from pytorchrl.agent.actors.view import ActingView
 
 KINDS: tuple[MemoryKind, ...] = ("gru", "lstm")
 
@@ -96,21 +98,26 @@ def test_policy_and_value_function_remember_apart_unless_they_share_a_body(kind:
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(5,), shared_body=shared_body, memory=kind, memory_size=4)(
         "cpu", envs
     )
-    actor.create_policy()
-    actor.create_value_function()
+    policy, value = actor.make("policy", Policy(), acts=True), actor.make("value", StateValue(), acts=True)
     rhs = actor.initial_memory(3)
     assert rhs is not None
     assert rhs.shape == (3, 4 * (2 if kind == "lstm" else 1) * (1 if shared_body else 2))
+    rhs = torch.randn(rhs.shape)
     obs, done = torch.randn(3, 4), torch.zeros(3, 1)
-    _, value, after = actor.remembering_policy_and_value(obs, rhs, done)
-    torch.testing.assert_close(actor.value(obs, rhs, done), value)
+    view = actor.view(obs, rhs, done)
+    assert isinstance(view, ActingView)
+    policy(view)
+    after_policy = view.rhs_after()
+    torch.testing.assert_close(actor.value(obs, rhs, done), value(view))
+    after = view.rhs_after()
     assert after.shape == rhs.shape
-    assert not torch.equal(after, rhs)
-    _, policys = actor.remembering_policy(obs, rhs, done)
-    if not shared_body:
+    assert (after != rhs).all()
+    if shared_body:
+        assert torch.equal(after_policy, after)
+    else:
         half = rhs.shape[1] // 2
-        torch.testing.assert_close(policys[:, :half], after[:, :half])
-        assert torch.equal(policys[:, half:], rhs[:, half:])
+        assert torch.equal(after_policy[:, :half], after[:, :half])
+        assert torch.equal(after_policy[:, half:], rhs[:, half:]), "the value function has not seen the step yet"
     envs.close()
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.heads import Policy
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PARTS = spaces.Dict(speed=VECTOR, gear=spaces.Discrete(5, start=2), view=spaces.Box(0, 255, (4, 4), np.uint8))
@@ -69,8 +70,8 @@ def test_an_actor_trains_with_it_and_says_so() -> None:
     envs = SimpleNamespace(observation_space=VECTOR, action_space=spaces.Discrete(2))
     factory = prl.OnPolicyActor.create_factory(feature_extractor=MyEncoder)
     actor = factory("cpu", envs)
-    actor.create_policy()
-    assert actor.policy(torch.randn(4, 3)).mode().shape == (4, 1)
+    policy = actor.make("policy", Policy())
+    assert policy(actor.view(torch.randn(4, 3))).mode().shape == (4, 1)
     assert "observations: MyEncoder" in repr(actor)
     assert factory.config["hyper_parameters"]["feature_extractor"] == {"callable": "MyEncoder"}
 

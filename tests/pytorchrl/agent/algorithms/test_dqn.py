@@ -1,4 +1,4 @@
-"""DQN's update equals the one computed by hand, and it explores as it says."""
+"""DQN's update equals the one computed by hand, and it explores as its hyper-parameters say."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, first_adam_step, numpy, replayed
+from tests.support.by_hand import copies, envs_with, exploring, first_adam_step, layer_of, numpy, perturb, replayed
+from tests.support.comparison import assert_equal
 from tests.support.toys import continuous
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
@@ -23,25 +24,18 @@ def linear_dqn(**hyper_parameters: Any) -> prl.DQN:
     return algorithm
 
 
-def weights_of(network: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    return numpy(network.head.linear.weight), numpy(network.head.linear.bias)
-
-
-def perturb(network: torch.nn.Module, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator))
+def weights_of(network: Any) -> Any:
+    return layer_of(network.head.numbers)
 
 
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
 def test_an_update_equals_the_one_computed_by_hand(double: bool, max_grad_norm: float | None) -> None:
     algorithm = linear_dqn(lr=0.01, double=double, max_grad_norm=max_grad_norm, target_update_interval=100)
-    perturb(algorithm._target, 1)
+    perturb(algorithm.q_target, 1)
     batch = replayed(ACTIONS)
     before = copies(batch)
-    (w, b), (target_w, target_b) = weights_of(algorithm.actor.q_values), weights_of(algorithm._target)
+    (w, b), (target_w, target_b) = weights_of(algorithm.q), weights_of(algorithm.q_target)
     obs, obs2 = numpy(batch[OBS]), numpy(batch[OBS2])
     rows = np.arange(len(ACTIONS))
 
@@ -56,36 +50,37 @@ def test_an_update_equals_the_one_computed_by_hand(double: bool, max_grad_norm: 
         gradient_b[action] += slope[row]
     loss = (numpy(batch[WEIGHTS])[:, 0] * np.where(np.abs(error) < 1, error**2 / 2, np.abs(error) - 0.5)).mean()
 
-    gradients, info = algorithm.compute_gradients(batch)
+    gradients, result = algorithm.compute_gradients(batch)
+    info = result.info
     np.testing.assert_allclose(info["loss"], loss, rtol=1e-5)
     np.testing.assert_allclose(numpy(info[ERRORS])[:, 0], np.abs(error), rtol=1e-4, atol=1e-6)
     assert info[ERRORS].shape == (6, 1)
-    np.testing.assert_allclose(numpy(gradients["q_values.head.linear.weight"]), gradient_w, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(numpy(gradients["q_values.head.linear.bias"]), gradient_b, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(numpy(gradients["q.head.numbers.layer.weight"]), gradient_w, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(numpy(gradients["q.head.numbers.layer.bias"]), gradient_b, rtol=1e-4, atol=1e-6)
 
     algorithm.update(batch)
     if max_grad_norm is not None:
         norm = np.sqrt((gradient_w**2).sum() + (gradient_b**2).sum())
         gradient_w, gradient_b = (g * min(1, max_grad_norm / norm) for g in (gradient_w, gradient_b))
-    after_w, after_b = weights_of(algorithm.actor.q_values)
+    after_w, after_b = weights_of(algorithm.q)
     np.testing.assert_allclose(after_w, w + first_adam_step(gradient_w, 0.01), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(after_b, b + first_adam_step(gradient_b, 0.01), rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(weights_of(algorithm._target)[0], target_w)
+    np.testing.assert_array_equal(weights_of(algorithm.q_target)[0], target_w)
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
 def test_the_target_takes_no_gradient() -> None:
     algorithm = linear_dqn()
     algorithm.update(replayed(ACTIONS))
-    assert all(parameter.grad is None for parameter in algorithm._target.parameters())
+    assert all(parameter.grad is None for parameter in algorithm.q_target.parameters())
 
 
 def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
     algorithm = linear_dqn(polyak=0.0, target_update_interval=3)
-    first = weights_of(algorithm._target)[0].copy()
+    first = weights_of(algorithm.q_target)[0].copy()
     for update in range(1, 7):
         algorithm.update(replayed(ACTIONS, update))
-        online, target = weights_of(algorithm.actor.q_values)[0], weights_of(algorithm._target)[0]
+        online, target = weights_of(algorithm.q)[0], weights_of(algorithm.q_target)[0]
         if update in (3, 6):
             np.testing.assert_array_equal(target, online)
         elif update < 3:
@@ -94,28 +89,11 @@ def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
 
 def test_a_soft_target_follows_by_one_less_polyak() -> None:
     algorithm = linear_dqn(polyak=0.8, target_update_interval=1)
-    perturb(algorithm._target, 2)
-    before = weights_of(algorithm._target)[0].copy()
+    perturb(algorithm.q_target, 2)
+    before = weights_of(algorithm.q_target)[0].copy()
     algorithm.update(replayed(ACTIONS))
-    online = weights_of(algorithm.actor.q_values)[0]
-    np.testing.assert_allclose(weights_of(algorithm._target)[0], 0.8 * before + 0.2 * online, rtol=1e-5)
-
-
-def test_computing_and_applying_gradients_apart_is_an_update() -> None:
-    together, apart, sent = linear_dqn(), linear_dqn(), linear_dqn()
-    for other in (apart, sent):
-        other.load_state_dict(together.state_dict())
-    batch = replayed(ACTIONS)
-    together.update(batch)
-    apart.compute_gradients(batch)
-    apart.apply_gradients()
-    gradients, _ = apart.compute_gradients(batch)
-    received, _ = linear_dqn().compute_gradients(batch)
-    assert gradients.keys() == received.keys()
-    sent.apply_gradients(sent.compute_gradients(batch)[0])
-    for name, weight in together.get_weights().items():
-        assert torch.equal(weight, apart.get_weights()[name])
-        assert torch.equal(weight, sent.get_weights()[name])
+    online = weights_of(algorithm.q)[0]
+    np.testing.assert_allclose(weights_of(algorithm.q_target)[0], 0.8 * before + 0.2 * online, rtol=1e-5)
 
 
 def test_weights_can_be_taken_and_given() -> None:
@@ -123,34 +101,49 @@ def test_weights_can_be_taken_and_given() -> None:
     giver.update(replayed(ACTIONS))
     taker.set_weights(giver.get_weights())
     obs, done = torch.randn(5, 3), torch.zeros(5, 1)
-    assert torch.equal(giver.actor.q_values(obs), taker.actor.q_values(obs))
-    assert torch.equal(giver.acting_step(obs, None, done, True).action, taker.acting_step(obs, None, done, True).action)
+    one, other = (algorithm.q(algorithm.actor.view(obs)).values for algorithm in (giver, taker))
+    assert torch.equal(one, other)
+    acted = [a.acting_step(obs, None, done, exploring(a, 5, deterministic=True)).action for a in (giver, taker)]
+    assert torch.equal(*acted)
 
 
 def test_exploration_is_as_frequent_as_epsilon_says_and_evaluation_is_greedy() -> None:
-    algorithm = linear_dqn(epsilon=0.3)
+    algorithm = linear_dqn(epsilon=0.3, start_steps=0)
     obs, done = torch.randn(1, 3).expand(20_000, 3), torch.zeros(20_000, 1)
-    greedy = algorithm.actor.q_values(obs[:1]).argmax()
-    step = algorithm.acting_step(obs, None, done)
+    greedy = algorithm.q(algorithm.actor.view(obs[:1])).greedy()
+    exploration = exploring(algorithm, 20_000)
+    step = algorithm.acting_step(obs, None, done, exploration)
     assert step.action.shape == (20_000, 1)
     assert step.action.dtype == torch.int64
     assert abs((step.action != greedy).float().mean() - 0.3 * 2 / 3) < 0.01
-    state = algorithm.state_dict()["exploration"]
-    assert (algorithm.acting_step(obs, None, done, deterministic=True).action == greedy).all()
-    assert algorithm.state_dict()["exploration"] == state
+    evaluation = exploring(algorithm, 20_000, deterministic=True)
+    before = evaluation.state_dict()
+    assert (algorithm.acting_step(obs, None, done, evaluation).action == greedy).all()
+    assert_equal(evaluation.state_dict(), before)
+
+
+def test_actions_are_random_until_the_first_update() -> None:
+    algorithm = linear_dqn(epsilon=0.0, start_steps=100)
+    obs, done = torch.randn(1, 3).expand(50, 3), torch.zeros(50, 1)
+    exploration = exploring(algorithm, 50)
+    chosen = []
+    for steps in (0, 50, 100):
+        exploration.steps = steps
+        chosen.append(len(algorithm.acting_step(obs, None, done, exploration).action.unique()))
+    assert chosen == [3, 3, 1]
 
 
 def test_schedules_follow_the_run() -> None:
     algorithm = linear_dqn(lr=prl.LinearSchedule(1e-2, 0.0), epsilon=prl.LinearSchedule(1.0, 0.2, fraction=0.5))
     algorithm.set_progress(50, 100)
-    assert algorithm._optimizer.learning_rates[0] == pytest.approx(5e-3)
+    assert algorithm.trained.stepper.learning_rate == pytest.approx(5e-3)
     assert algorithm.current(algorithm.epsilon) == pytest.approx(0.2)
 
 
 def test_hyper_parameters_can_be_changed_in_use_within_their_range() -> None:
     algorithm = linear_dqn(lr=1e-3)
     algorithm.update_algorithm_parameter("lr", 1e-4)
-    assert algorithm._optimizer.learning_rates[0] == 1e-4
+    assert algorithm.trained.stepper.learning_rate == 1e-4
     algorithm.update_algorithm_parameter("gamma", 0.5)
     assert algorithm.gamma == 0.5
     with pytest.raises(ValueError, match=r"DQN: gamma must lie in \[0, 1\], got 1.5"):

@@ -8,9 +8,18 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.algorithm import STOP_UPDATES
-from storages.transition import ACT, ADV, LOGP, OBS, RET, VAL
-from tests.support.by_hand import OBSERVATION_SIZE, copies, envs_with, numeric_gradient, numpy
+from storages.transition import ACT, ADV, LOGP, OBS, RET, REW, VAL
+from tests.support.by_hand import (
+    OBSERVATION_SIZE,
+    copies,
+    envs_with,
+    exploring,
+    layer_of,
+    numeric_gradient,
+    numpy,
+    perturb,
+)
+from tests.support.comparison import assert_equal
 
 SIZE = 8
 
@@ -20,10 +29,7 @@ def linear_ppo(space: Any, **hyper_parameters: Any) -> prl.PPO:
     actor = prl.OnPolicyActor.create_factory(hidden_sizes=(), initial_log_std=-0.5)("cpu", envs)
     algorithm = prl.PPO.create_factory(**hyper_parameters)("cpu", actor, envs)
     algorithm.seed(0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in actor.parameters():
-            parameter.add_(0.5 * torch.randn(parameter.shape, generator=generator))
+    perturb(actor, 1, 0.5)
     return algorithm
 
 
@@ -39,6 +45,7 @@ def rollout_batch(space: Any) -> dict[str, torch.Tensor]:
         ADV: column(2.0),
         VAL: column(1.0),
         RET: column(1.0),
+        REW: column(1.0),
     }
     return {key: torch.from_numpy(value) for key, value in fields.items()}
 
@@ -55,10 +62,8 @@ def test_losses_and_gradients_equal_those_of_a_numpy_version(kind: str, clip_val
     batch = rollout_batch(SPACES[kind])
     before = copies(batch)
     fields = {key: numpy(value) for key, value in batch.items()}
-    actor = algorithm.actor
-    policy = numpy(actor.policy_head.linear.weight), numpy(actor.policy_head.linear.bias)
-    value = numpy(actor.value_head.linear.weight), numpy(actor.value_head.linear.bias)
-    log_std = np.zeros(2) if kind == "discrete" else numpy(actor.policy_head.log_std)  # type: ignore[union-attr]
+    policy, value = layer_of(algorithm.pi.head), layer_of(algorithm.value.head)
+    log_std = np.zeros(2) if kind == "discrete" else numpy(algorithm.pi.head.log_std)  # type: ignore[arg-type]
 
     def parts() -> dict[str, float]:
         output = fields[OBS] @ policy[0].T + policy[1]
@@ -84,17 +89,18 @@ def test_losses_and_gradients_equal_those_of_a_numpy_version(kind: str, clip_val
         terms = parts()
         return terms["policy_loss"] + 0.7 * terms["value_loss"] - 0.1 * terms["entropy"]
 
-    gradients, info = algorithm.compute_gradients(batch)
+    gradients, result = algorithm.compute_gradients(batch)
+    info = result.metrics
     for name, expected in parts().items():
         np.testing.assert_allclose(info[name], expected, rtol=1e-4)
     expectations = {
-        "policy_head.linear.weight": policy[0],
-        "policy_head.linear.bias": policy[1],
-        "value_head.linear.weight": value[0],
-        "value_head.linear.bias": value[1],
+        "policy_and_value.0.head.layer.weight": policy[0],
+        "policy_and_value.0.head.layer.bias": policy[1],
+        "policy_and_value.1.head.layer.weight": value[0],
+        "policy_and_value.1.head.layer.bias": value[1],
     }
     if kind == "box":
-        expectations["policy_head.log_std"] = log_std
+        expectations["policy_and_value.0.head.log_std"] = log_std
     assert gradients.keys() == expectations.keys()
     for name, parameter in expectations.items():
         np.testing.assert_allclose(numpy(gradients[name]), numeric_gradient(loss, parameter), rtol=1e-3, atol=1e-5)
@@ -106,18 +112,20 @@ def test_a_ratio_that_left_the_clip_in_the_right_direction_gives_no_gradient() -
     batch = rollout_batch(SPACES["discrete"])
     batch[LOGP] = batch[LOGP] - 5  # the new policy is far more likely to act so
     batch[ADV] = batch[ADV].abs()
-    gradients, info = algorithm.compute_gradients(batch)
+    gradients, result = algorithm.compute_gradients(batch)
+    info = result.metrics
     assert info["clip_fraction"] == 1
-    assert all((gradient == 0).all() for name, gradient in gradients.items() if name.startswith("policy"))
+    assert all((gradient == 0).all() for name, gradient in gradients.items() if name.startswith("policy_and_value.0."))
 
 
 def test_the_update_phase_stops_when_the_policy_moved_too_far() -> None:
     algorithm = linear_ppo(SPACES["discrete"], target_kl=0.01)
     batch = rollout_batch(SPACES["discrete"])
     weights = algorithm.get_weights()
-    info = algorithm.update(batch)
-    assert info["kl"] > 0.015
-    assert info[STOP_UPDATES]
+    result = algorithm.update(batch)
+    assert result.metrics["kl"] > 0.015
+    assert result.stop
+    assert algorithm.updates == 0
     assert all(torch.equal(weight, weights[name]) for name, weight in algorithm.get_weights().items())
     gradients, _ = algorithm.compute_gradients(batch)
     algorithm.apply_gradients(gradients)
@@ -126,7 +134,9 @@ def test_the_update_phase_stops_when_the_policy_moved_too_far() -> None:
 
 def test_gaussian_actions_are_stored_as_drawn_and_clipped_on_their_way_to_the_environment() -> None:
     algorithm = linear_ppo(SPACES["box"])
-    step = algorithm.acting_step(torch.randn(200, OBSERVATION_SIZE), None, torch.zeros(200, 1))
+    step = algorithm.acting_step(
+        torch.randn(200, OBSERVATION_SIZE), None, torch.zeros(200, 1), exploring(algorithm, 200)
+    )
     assert step.action.abs().max() > 1
     assert torch.equal(step.env_action, step.action.clamp(-1, 1))
     assert step.fields[VAL].shape == step.fields[LOGP].shape == (200, 1)
@@ -134,7 +144,9 @@ def test_gaussian_actions_are_stored_as_drawn_and_clipped_on_their_way_to_the_en
 
 def test_a_box_without_bounds_is_left_alone() -> None:
     algorithm = linear_ppo(spaces.Box(-np.inf, np.inf, (2,), np.float32))
-    step = algorithm.acting_step(torch.randn(200, OBSERVATION_SIZE), None, torch.zeros(200, 1))
+    step = algorithm.acting_step(
+        torch.randn(200, OBSERVATION_SIZE), None, torch.zeros(200, 1), exploring(algorithm, 200)
+    )
     assert step.env_action is step.action
 
 
@@ -142,9 +154,9 @@ def test_a_box_without_bounds_is_left_alone() -> None:
 def test_what_was_stored_when_acting_is_what_the_first_update_computes(kind: str) -> None:
     algorithm = linear_ppo(SPACES[kind])
     obs = torch.randn(SIZE, OBSERVATION_SIZE)
-    step = algorithm.acting_step(obs, None, torch.zeros(SIZE, 1))
+    step = algorithm.acting_step(obs, None, torch.zeros(SIZE, 1), exploring(algorithm, SIZE))
     batch = rollout_batch(SPACES[kind]) | {OBS: obs, ACT: step.action.clone(), LOGP: step.fields[LOGP].clone()}
-    info = algorithm.update(batch)
+    info = algorithm.update(batch).metrics
     assert abs(info["kl"]) < 1e-6
     assert info["clip_fraction"] == 0
 
@@ -152,10 +164,12 @@ def test_what_was_stored_when_acting_is_what_the_first_update_computes(kind: str
 def test_evaluation_takes_the_most_likely_action_and_draws_no_random_number() -> None:
     algorithm = linear_ppo(SPACES["discrete"])
     obs = torch.randn(SIZE, OBSERVATION_SIZE)
-    state = algorithm._generator.get_state()
-    action = algorithm.acting_step(obs, None, torch.zeros(SIZE, 1), deterministic=True).action
-    assert torch.equal(action, algorithm.actor.policy(obs).mode())
-    assert torch.equal(algorithm._generator.get_state(), state)
+    evaluation = exploring(algorithm, SIZE, deterministic=True)
+    before = evaluation.state_dict()
+    step = algorithm.acting_step(obs, None, torch.zeros(SIZE, 1), evaluation)
+    assert torch.equal(step.action, algorithm.pi(algorithm.actor.view(obs)).mode())
+    assert not step.fields
+    assert_equal(evaluation.state_dict(), before)
 
 
 def test_schedules_of_rate_and_clip_follow_the_run() -> None:
@@ -163,5 +177,5 @@ def test_schedules_of_rate_and_clip_follow_the_run() -> None:
         SPACES["discrete"], lr=prl.LinearSchedule(1e-3, 0.0), clip_param=prl.LinearSchedule(0.2, 0.1)
     )
     algorithm.set_progress(75, 100)
-    assert algorithm._optimizer.learning_rates[0] == pytest.approx(2.5e-4)
+    assert algorithm.trained.stepper.learning_rate == pytest.approx(2.5e-4)
     assert algorithm.current(algorithm.clip_param) == pytest.approx(0.125)

@@ -9,7 +9,19 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from storages.transition import ACT, DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, first_adam_step, numeric_gradient, numpy, replayed
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    first_adam_step,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+    perturb,
+    replayed,
+)
+from tests.support.comparison import assert_equal
 from tests.support.toys import continuous
 
 ACTIONS = np.linspace(-2.9, 0.9, 10, dtype=np.float32).reshape(5, 2)
@@ -21,20 +33,8 @@ def linear_sac(**hyper_parameters: Any) -> prl.SAC:
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
     algorithm = prl.SAC.create_factory(**hyper_parameters)("cpu", actor, envs)
     algorithm.seed(0)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in algorithm.target_critics.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator))
+    perturb(algorithm.target_critics, 1)
     return algorithm
-
-
-def linear(layer: Any, features: Any) -> Any:
-    weight, bias = layer
-    return features @ weight.T + bias
-
-
-def layer_of(head: Any) -> list[Any]:
-    return [numpy(head.layer.weight), numpy(head.layer.bias)]
 
 
 class NumpySAC:
@@ -45,8 +45,8 @@ class NumpySAC:
         generator.set_state(algorithm.generator.get_state())
         self.noise2, self.noise = (numpy(torch.empty(5, 2).normal_(generator=generator)) for _ in range(2))
         self.policy = layer_of(algorithm.pi.head)
-        self.critics = [layer_of(critic.head) for critic in algorithm.critics]  # type: ignore[union-attr]
-        self.targets = [layer_of(critic.head) for critic in algorithm.target_critics]  # type: ignore[union-attr]
+        self.critics = [layer_of(critic.head) for critic in algorithm.critics]
+        self.targets = [layer_of(critic.head) for critic in algorithm.target_critics]
         self.batch = {key: numpy(value) for key, value in batch.items()}
         self.alpha = algorithm.alpha
 
@@ -106,7 +106,7 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version() -> None:
     entropy_gap = -log_prob.mean() - (-2.0)
     np.testing.assert_allclose(algorithm.log_alpha.item(), np.log(0.5) - 0.03 * np.sign(entropy_gap), rtol=1e-4)
     np.testing.assert_allclose(
-        layer_of(algorithm.target_critics[1].head)[0],  # type: ignore[union-attr]
+        layer_of(algorithm.target_critics[1].head)[0],
         0.9 * by_hand.targets[1][0] + 0.1 * layer_of(critic.head)[0],
         rtol=1e-4,
         atol=1e-5,
@@ -140,9 +140,9 @@ def test_targets_take_no_gradient_and_critics_can_learn_after_the_policy_did() -
 @pytest.mark.parametrize("num_critics", [1, 2, 5])
 def test_any_number_of_critics(num_critics: int) -> None:
     algorithm = linear_sac(num_critics=num_critics)
-    info = algorithm.update(replayed(ACTIONS))
+    result = algorithm.update(replayed(ACTIONS))
     assert len(algorithm.critics) == num_critics
-    assert info[ERRORS].shape == (5, 1)
+    assert result.info[ERRORS].shape == (5, 1)
 
 
 def test_the_temperature_rises_when_entropy_is_short_and_stays_when_told_to() -> None:
@@ -159,26 +159,17 @@ def test_the_temperature_rises_when_entropy_is_short_and_stays_when_told_to() ->
 
 
 def test_actions_stay_in_the_box_and_evaluation_draws_no_random_number() -> None:
-    algorithm = linear_sac()
+    algorithm = linear_sac(start_steps=0)
     obs, done = 100 * torch.randn(500, 3), torch.zeros(500, 1)
-    step = algorithm.acting_step(obs, None, done)
+    step = algorithm.acting_step(obs, None, done, exploring(algorithm, 500))
     assert all(SPACE.contains(action) for action in step.env_action.numpy())
-    state = algorithm.generator.get_state()
-    one, two = (algorithm.acting_step(obs, None, done, deterministic=True).action for _ in range(2))
+    assert step.action is step.env_action, "the storage has the actions of the Box"
+    evaluation = exploring(algorithm, 500, deterministic=True)
+    before, generator = evaluation.state_dict(), algorithm.generator.get_state()
+    one, two = (algorithm.acting_step(obs, None, done, evaluation).action for _ in range(2))
     assert torch.equal(one, two)
-    assert torch.equal(algorithm.generator.get_state(), state)
-
-
-def test_computing_and_applying_gradients_apart_is_an_update() -> None:
-    together, apart = linear_sac(), linear_sac()
-    apart.load_state_dict(together.state_dict())
-    batch = replayed(ACTIONS)
-    together.update(batch)
-    gradients, _ = apart.compute_gradients(batch)
-    apart.apply_gradients(gradients)
-    for name, weight in together.get_weights().items():
-        assert torch.equal(weight, apart.get_weights()[name])
-    assert together.alpha == apart.alpha
+    assert_equal(evaluation.state_dict(), before)
+    assert torch.equal(algorithm.generator.get_state(), generator)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +186,7 @@ def test_action_spaces_it_cannot_squash_into_are_refused(space: Any, message: st
         prl.SAC.create_factory()("cpu", actor, envs)
 
 
-def test_the_wrong_kind_of_actor_is_refused() -> None:
+def test_the_defaults_of_either_preset_of_actors_can_be_learnt_with() -> None:
     envs = envs_with(SPACE)
-    with pytest.raises(TypeError, match="SAC needs an OffPolicyActor, got OnPolicyActor"):
-        prl.SAC.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)
+    algorithm = prl.SAC.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)
+    algorithm.update(replayed(ACTIONS))

@@ -25,6 +25,8 @@ from storages.transition import (
     WEIGHTS,
     WINDOW,
 )
+from tests.support.by_hand import perturb
+from tests.support.comparison import assert_equal
 
 
 def off_policy_scheme(
@@ -42,7 +44,6 @@ def off_policy_scheme(
 
 
 def batch_of(scheme: Scheme) -> Any:
-    scheme.collect(120, lambda: False)
     while scheme.steps < 120:
         scheme.collect(120)
     return next(iter(scheme.storage.generate_batches(1, 6)))
@@ -78,6 +79,11 @@ def next_features(body: Any, batch: Any, b: int, t: int, states: list[Any]) -> A
     return feature
 
 
+def valued(critic: Any, features: Any, action: Any) -> Any:
+    """(1, 1): what a critic makes of a step and an action."""
+    return critic.head(critic.joint(torch.cat([features, action], dim=1))).mean
+
+
 SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
     "plain": (prl.Sequences(4), 1),
     "burn-in and n steps": (prl.Sequences(4, burn_in=3), 3),
@@ -94,18 +100,16 @@ def test_dqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind,
     scheme = off_policy_scheme(prl.DQN, kind, *SEQUENCES[sequences], double=double)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.DQN)
-    network, target = algorithm.actor.q_values, algorithm._target
-    with torch.no_grad():
-        for parameter in target.parameters():
-            parameter.add_(0.1)
+    network, target = algorithm.q, algorithm.q_target
+    perturb(target, 1, 0.1)
     errors, losses = torch.zeros_like(batch[MASK]), []
     for b in range(6):
         features, states = states_by_hand(network.body, batch, b, stored=True)
         _, target_states = states_by_hand(target.body, batch, b, stored=True)
         for t in range(len(features)):
-            q = network.head(features[t])[0, batch[ACT][t, b, 0]]
-            values = target.head(next_features(target.body, batch, b, t, target_states))[0]
-            online = network.head(next_features(network.body, batch, b, t, states))[0]
+            q = network.head(features[t]).values[0, batch[ACT][t, b, 0]]
+            values = target.head(next_features(target.body, batch, b, t, target_states)).values[0]
+            online = network.head(next_features(network.body, batch, b, t, states)).values[0]
             chosen = (online if double else values).argmax()
             error = q - (batch[REW][t, b, 0] + batch[DISCOUNT][t, b, 0] * values[chosen]).detach()
             errors[t, b] = error.detach().abs()
@@ -113,11 +117,12 @@ def test_dqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind,
             losses.append(batch[MASK][t, b, 0] * batch[WEIGHTS][b, 0] * huber)
     loss = torch.stack(losses).sum() / batch[MASK].sum()
     expected = torch.autograd.grad(loss, list(network.parameters()))
-    gradients, info = algorithm.compute_gradients(batch)
+    gradients, result = algorithm.compute_gradients(batch)
+    info = result.info
     torch.testing.assert_close(info["loss"], loss.detach())
     torch.testing.assert_close(info[ERRORS], errors)
     for name, gradient in zip(dict(network.named_parameters()), expected, strict=True):
-        torch.testing.assert_close(gradients[f"q_values.{name}"], gradient, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(gradients[f"q.{name}"], gradient, atol=1e-5, rtol=1e-4)
     scheme.close()
 
 
@@ -127,44 +132,43 @@ def test_sacs_critics_learn_what_a_slow_learner_would(sequences: str, kind: Memo
     scheme = off_policy_scheme(prl.SAC, kind, *SEQUENCES[sequences])
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.SAC)
-    actor = algorithm.actor
     alpha, shape = algorithm.log_alpha.detach().exp(), batch[REW].shape
     # The actions of the targets are random: the same numbers, in the same order, are drawn here.
     algorithm.seed(3)
     next_policy = torch.zeros(*shape[:2], 4)
     for b in range(6):
-        _, states = states_by_hand(actor.policy_body, batch, b, stored=True)
+        _, states = states_by_hand(algorithm.pi.body, batch, b, stored=True)
         for t in range(shape[0]):
-            next_policy[t, b] = next_features(actor.policy_body, batch, b, t, states)[0]
+            next_policy[t, b] = next_features(algorithm.pi.body, batch, b, t, states)[0]
     with torch.no_grad():
-        policy: Any = actor.policy_head(next_policy.flatten(0, 1))
-        action, log_prob = policy.sample_with_log_prob(algorithm._generator)
+        policy: Any = algorithm.pi.head(next_policy.flatten(0, 1))
+        action, log_prob = policy.sample_with_log_prob(algorithm.generator)
     actions, log_probs = action.view(*shape[:2], -1), log_prob.view(shape)
     loss = torch.zeros(())
     errors = torch.zeros(shape)
     for b in range(6):
-        of_targets = [states_by_hand(c.body, batch, b, stored=False)[1] for c in algorithm._target_critics]
-        of_critics = [states_by_hand(c.body, batch, b, stored=False)[0] for c in actor.critics]
+        of_targets = [states_by_hand(c.body, batch, b, stored=False)[1] for c in algorithm.target_critics]
+        of_critics = [states_by_hand(c.body, batch, b, stored=False)[0] for c in algorithm.critics]
         for t in range(shape[0]):
             values = [
-                critic(next_features(critic.body, batch, b, t, states), actions[t, b : b + 1])
-                for critic, states in zip(algorithm._target_critics, of_targets, strict=True)
+                valued(critic, next_features(critic.body, batch, b, t, states), actions[t, b : b + 1])
+                for critic, states in zip(algorithm.target_critics, of_targets, strict=True)
             ]
             soft = torch.cat(values).min().detach() - alpha * log_probs[t, b]
             target = batch[REW][t, b] + batch[DISCOUNT][t, b] * soft
-            stored = actor.scale.from_env(batch[ACT][t, b : b + 1])
-            for critic, features in zip(actor.critics, of_critics, strict=True):
-                error = critic(features[t], stored)[0] - target
+            stored = algorithm.codec.from_storage(batch[ACT][t, b : b + 1])
+            for critic, features in zip(algorithm.critics, of_critics, strict=True):
+                error = valued(critic, features[t], stored)[0] - target
                 errors[t, b] += error.detach().abs() / 2
                 loss = loss + 0.5 * (batch[MASK][t, b] * batch[WEIGHTS][b] * error**2)[0]
     loss = loss / batch[MASK].sum()
-    critics = list(actor.critics.parameters())
-    expected = torch.autograd.grad(loss, critics)
+    expected = torch.autograd.grad(loss, list(algorithm.critics.parameters()))
     algorithm.seed(3)
-    gradients, info = algorithm.compute_gradients(batch)
+    gradients, result = algorithm.compute_gradients(batch)
+    info = result.info
     torch.testing.assert_close(info["critic_loss"], loss.detach(), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(info[ERRORS], errors, rtol=1e-4, atol=1e-4)
-    for name, gradient in zip(dict(actor.critics.named_parameters()), expected, strict=True):
+    for name, gradient in zip(dict(algorithm.critics.named_parameters()), expected, strict=True):
         torch.testing.assert_close(gradients[f"critics.{name}"], gradient, rtol=1e-3, atol=1e-4)
     scheme.close()
 
@@ -184,8 +188,7 @@ def test_what_is_masked_teaches_nothing(algorithm: Any) -> None:
     changed[OBS2] = torch.where(padding, batch[OBS2] + 7, batch[OBS2])
     scheme.algorithm.seed(0)
     same, _ = scheme.algorithm.compute_gradients(changed)
-    for name, gradient in gradients.items():
-        assert torch.equal(gradient, same[name]), name
+    assert_equal(gradients, same)
     scheme.close()
 
 
@@ -203,20 +206,19 @@ def test_ppo_finds_in_sequences_the_probabilities_and_values_that_it_acted_with(
         storage_factory=prl.GAEBuffer.create_factory(size=64, sequence_length=sequence_length),
         train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
     )
-    actor, storage = scheme.algorithm.actor, scheme.storage
-    assert isinstance(actor, prl.OnPolicyActor)
+    actor, storage = scheme.actor, scheme.storage
     for _ in range(2):
         scheme.collect(10**6)
         storage.before_gradients()
         seen = 0
         for batch in storage.generate_batches(2, None):
             assert batch[DONE].any(), "the test is of rollouts that cross the ends of episodes"
-            policy, value = actor.policy_and_value_of_sequences(batch[OBS], batch[RHS], batch[DONE])
-            torch.testing.assert_close(policy.log_prob(batch[ACT].flatten(0, 1)), batch[LOGP].flatten(0, 1))
-            torch.testing.assert_close(value, batch[VAL].flatten(0, 1), atol=1e-5, rtol=1e-4)
+            log_prob, value = actor.evaluate_actions(batch[OBS], batch[RHS], batch[DONE], batch[ACT])
+            torch.testing.assert_close(log_prob, batch[LOGP])
+            torch.testing.assert_close(value, batch[VAL], atol=1e-5, rtol=1e-4)
             seen += batch[REW].numel()
-            info = scheme.algorithm.compute_gradients(batch)[1]
-            assert info["kl"].abs() < 1e-6
+            _, result = scheme.algorithm.compute_gradients(batch)
+            assert result.metrics["kl"].abs() < 1e-6
         assert seen == 128
         storage.reset()
     scheme.close()
