@@ -1,0 +1,207 @@
+"""Any algorithm with any storage, memory, observations, actions and number of environments that it declares.
+
+Each composition trains, is interrupted, is resumed in a new scheme, and comes to what it comes to without the
+interruption, bit for bit.
+"""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pytorchrl as prl
+from storages.persistent.datasets import write_dataset
+from storages.persistent.episode import Episode
+from storages.transition import ACT, REW
+from tests.support.comparison import assert_equal
+from tests.support.profiles import examples
+from tests.support.toys import Counter
+
+STEPS, INTERRUPTED_AT = 60, 33
+ACTIONS: dict[str, Any] = {
+    "discrete": spaces.Discrete(3, start=1),
+    "bounded": spaces.Box(np.array([-1, 0], np.float32), np.array([3, 0.5], np.float32)),
+    "unbounded": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+    "several": spaces.MultiDiscrete([2, 3]),
+    "binary": spaces.MultiBinary(3),
+}
+OFF_POLICY: dict[str, Any] = {
+    "DQN": (prl.DQN, {}, ["discrete"]),
+    "QRDQN": (prl.QRDQN, {"num_quantiles": 5}, ["discrete"]),
+    "SAC": (prl.SAC, {}, ["bounded"]),
+    "TD3": (prl.TD3, {}, ["bounded"]),
+    "BCQ": (prl.BCQ, {"num_actions": 4, "num_target_actions": 3}, ["bounded"]),
+    "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
+}
+ON_POLICY: dict[str, Any] = {
+    "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, list(ACTIONS)),
+    "TRPO": (prl.TRPO, {"value_epochs": 2}, list(ACTIONS)),
+    "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
+    "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
+}
+REPLAY: dict[str, Any] = {
+    "ReplayBuffer": (prl.ReplayBuffer, {}),
+    "NStepReplayBuffer": (prl.NStepReplayBuffer, {"n_step": 3}),
+    "PERBuffer": (prl.PERBuffer, {"alpha": 0.6, "beta": 0.4, "n_step": 2}),
+    "EREBuffer": (prl.EREBuffer, {"alpha": 0.6, "eta": 0.99, "cmin": 10}),
+}
+ROLLOUTS: dict[str, Any] = {
+    "VanillaOnPolicyBuffer": prl.VanillaOnPolicyBuffer,
+    "GAEBuffer": prl.GAEBuffer,
+    "VTraceBuffer": prl.VTraceBuffer,
+}
+WINDOWS = {
+    "sequences": prl.Sequences(4),
+    "burn-in": prl.Sequences(4, burn_in=2, overlap=2),
+    "across": prl.Sequences(5, across_episodes=True),
+    "episodes": prl.Episodes(whole=False),
+    "packed": prl.Episodes(packed=True, whole=False),
+}
+
+
+@dataclass(frozen=True)
+class Composition:
+    algorithm: str
+    storage: str
+    actions: str
+    observations: str
+    num_envs: int
+    memory: Any
+    window: str
+    normalize_observations: bool
+    normalize_rewards: Any
+    shared_body: bool
+    extras: str
+
+
+@st.composite
+def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
+    name = draw(st.sampled_from(names))
+    _, _, kinds = (OFF_POLICY | ON_POLICY)[name]
+    observations = draw(st.sampled_from(["vector", "discrete", "dict"]))
+    return Composition(
+        algorithm=name,
+        storage=draw(st.sampled_from(list(REPLAY if name in OFF_POLICY else ROLLOUTS))),
+        actions=draw(st.sampled_from(kinds)),
+        observations=observations,
+        num_envs=draw(st.sampled_from([1, 3])),
+        memory=draw(st.sampled_from([None, "gru", "lstm"])),
+        window=draw(st.sampled_from(list(WINDOWS))),
+        normalize_observations=observations == "vector" and draw(st.booleans()),
+        normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
+        # TRPO trains policy and value function apart.
+        shared_body=name not in ("TRPO", "GAIL") and draw(st.booleans()),
+        extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
+    )
+
+
+def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
+    one = composition
+    space, kind = ACTIONS[one.actions], one.observations
+    envs = prl.VecEnv.create_factory(_Toy, one.num_envs, env_kwargs={"kind": kind, "actions": one.actions})
+    body = {"hidden_sizes": (6,), "memory": one.memory, "memory_size": 4, "shared_body": one.shared_body}
+    body |= {"normalize_observations": one.normalize_observations, "feature_extractor": "mlp"}
+    body |= {one.extras: True} if one.extras != "plain" else {}
+    windows = {"sequences": WINDOWS[one.window] if one.memory else None}
+    sources = {}
+    if one.algorithm in OFF_POLICY:
+        cls, settings_, _ = OFF_POLICY[one.algorithm]
+        common = {"start_steps": 12, "update_every": 6, "mini_batch_size": 4, "test_every": 0}
+        algorithm, actor = cls.create_factory(**settings_, **common), prl.OffPolicyActor.create_factory(**body)
+        storage_class, given_ = REPLAY[one.storage]
+        storage = storage_class.create_factory(size=40, **given_, **windows)
+    else:
+        cls, settings_, _ = ON_POLICY[one.algorithm]
+        algorithm = cls.create_factory(**settings_, test_every=0)
+        actor = prl.OnPolicyActor.create_factory(**body)
+        length = {"sequence_length": 4} if one.memory else {}
+        storage = ROLLOUTS[one.storage].create_factory(size=8, **length)
+        if one.algorithm == "GAIL":
+            expert = prl.ReplayBuffer.create_factory(size=40, **windows)
+            sources = {"expert": prl.from_dataset(expert, expert_data(folder, kind, space))}
+    return prl.Scheme(algorithm, actor, storage, envs, sources=sources, normalize_rewards=one.normalize_rewards, seed=3)
+
+
+class _Toy(Counter):
+    def __init__(self, kind: str, actions: str) -> None:
+        super().__init__(
+            kind, length=5, end="truncated" if kind == "vector" else "terminated", actions=ACTIONS[actions]
+        )
+
+
+def expert_data(folder: Path, kind: str, space: Any) -> Path:
+    path = folder / "expert.npz"
+    if not path.exists():
+        env = Counter(kind, length=5, actions=space)
+        space.seed(0)
+        episodes = []
+        for _ in range(6):
+            seen, actions = [env.reset()[0]], []
+            for _ in range(5):
+                actions.append(space.sample())
+                seen.append(env.step(actions[-1])[0])
+            observations: Any = (
+                {key: np.stack([one[key] for one in seen]) for key in seen[0]}
+                if isinstance(seen[0], dict)
+                else np.stack([np.atleast_1d(one) for one in seen])
+            )
+            start = getattr(space, "start", 0)
+            stored = np.stack([np.atleast_1d(action - start) for action in actions])
+            fields = {ACT: stored, REW: np.ones((5, 1), np.float32)}
+            episodes.append(Episode(observations, fields, terminated=True, truncated=False))
+        write_dataset(path, episodes)
+    return path
+
+
+def run(composition: Composition, folder: Path, name: str, interrupted: bool) -> Any:
+    learner = prl.Learner(scheme_of(composition, folder), target_steps=STEPS, log_dir=folder / name, log_every=20)
+    if interrupted:
+        learner._interruption.is_requested = lambda: learner.scheme.steps >= INTERRUPTED_AT  # type: ignore[method-assign]
+        assert not learner.run()
+        learner.close()
+        learner = prl.Learner.resume(folder / name, scheme=scheme_of(composition, folder))
+    assert learner.run()
+    state = learner.scheme.state_dict()
+    learner.close()
+    return state
+
+
+def check(composition: Composition) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        whole = run(composition, Path(folder), "whole", interrupted=False)
+        resumed = run(composition, Path(folder), "resumed", interrupted=True)
+        assert_equal(whole, resumed)
+        assert whole["algorithm"]["training"]["counters"]["updates"] > 0
+        weights = [value for value in whole["algorithm"]["actor"].values() if value.is_floating_point()]
+        assert all(torch.isfinite(weight).all() for weight in weights)
+
+
+SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True}
+
+
+@pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
+def test_a_random_composition_resumes_bit_for_bit(name: str) -> None:
+    @settings(max_examples=2, **SETTINGS)
+    @given(compositions([name]))
+    def each(composition: Composition) -> None:
+        check(composition)
+
+    each()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
+def test_many_random_compositions_resume_bit_for_bit(name: str) -> None:
+    @settings(max_examples=examples(20), **SETTINGS)
+    @given(compositions([name]))
+    def each(composition: Composition) -> None:
+        check(composition)
+
+    each()
