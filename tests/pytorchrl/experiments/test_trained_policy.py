@@ -207,7 +207,7 @@ def test_weights_of_other_networks_are_refused_before_memory_is_taken(tmp_path: 
     state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     state["config"]["actor"]["hyper_parameters"]["hidden_sizes"] = [10**9, 10**9]
     torch.save(state, tmp_path / "large.pt")
-    with pytest.raises(prl.CheckpointError, match="large.pt does not fit its own composition: the weights"):
+    with pytest.raises(prl.CheckpointError, match=r"large\.pt does not fit its own composition: the weights"):
         prl.load_policy(tmp_path / "large.pt")
 
 

@@ -33,7 +33,9 @@ class Categorical(Distribution):
 
     def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
         """Draw (B, 1) or (n, B, 1) int64 by the Gumbel trick: the largest of ``log p - log(exponential noise)``."""
-        noise = empty_samples(self.log_probs, n).exponential_(generator=generator)
+        noise = empty_samples(self.log_probs, n)
+        # On the meta device, which has no numbers, torch's own version takes no generator.
+        noise.exponential_(generator=None if noise.is_meta else generator)
         return (self.log_probs.detach() - noise.log_()).argmax(-1, keepdim=True)
 
     def log_prob(self, action: Tensor) -> Tensor:

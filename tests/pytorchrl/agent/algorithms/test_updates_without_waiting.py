@@ -1,0 +1,127 @@
+"""No update, and no acting network, mixes devices or reads a value back from the device.
+
+On the meta device tensors have shapes and no numbers: an operation between two devices fails there, and so does every
+attempt to read a value.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from storages.transition import (
+    ACT,
+    ADV,
+    BATCH_SIZES,
+    DISCOUNT,
+    DONE,
+    EPISODE,
+    LOGP,
+    MASK,
+    OBS,
+    OBS2,
+    RET,
+    REW,
+    RHS,
+    SORTED_INDICES,
+    VAL,
+    WEIGHTS,
+    WINDOW,
+)
+
+DISCRETE, BOX = spaces.Discrete(3), spaces.Box(np.float32(-2), np.float32(1), (2,))
+ALGORITHMS: dict[str, tuple[Any, Any]] = {
+    "DQN": (prl.DQN.create_factory(), DISCRETE),
+    "DQN, one network": (prl.DQN.create_factory(double=False, optimizer=prl.RMSprop()), DISCRETE),
+    "QRDQN": (prl.QRDQN.create_factory(num_quantiles=5), DISCRETE),
+    "SAC": (prl.SAC.create_factory(), BOX),
+    "TD3": (prl.TD3.create_factory(policy_delay=1), BOX),
+    "BCQ": (prl.BCQ.create_factory(), BOX),
+    "BehaviourCloning": (prl.BehaviourCloning.create_factory(), DISCRETE),
+    "PPO": (prl.PPO.create_factory(use_clipped_value_loss=True), BOX),
+    "PPO, discrete": (prl.PPO.create_factory(), DISCRETE),
+    "REINFORCE": (prl.REINFORCE.create_factory(), BOX),
+    "TRPO": (prl.TRPO.create_factory(value_epochs=2), BOX),
+    "TRPO, discrete": (prl.TRPO.create_factory(value_epochs=2), DISCRETE),
+    "GAIL": (prl.GAIL.create_factory(), BOX),
+}
+ROWS, STEPS = 6, 4
+
+
+def made(name: str, memory: Any = None, **hyper_parameters: Any) -> prl.Algorithm:
+    factory, space = ALGORITHMS[name]
+    envs = SimpleNamespace(
+        observation_space=spaces.Box(-np.inf, np.inf, (3,), np.float32), action_space=space, num_envs=ROWS
+    )
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4, **hyper_parameters)
+    algorithm: prl.Algorithm = factory("meta", actor("meta", envs), envs)
+    return algorithm
+
+
+def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
+    def empty(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.empty((*shape, *size), dtype=dtype, device="meta")
+
+    action = empty(1, dtype=torch.int64) if algorithm.action_space is DISCRETE else empty(2)
+    scalars = (DONE, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP)
+    return {OBS: empty(3), OBS2: empty(3), ACT: action} | {name: empty(1) for name in scalars}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("layers", [{}, {"layer_norm": True, "dropout": 0.1}, {"noisy": True}, {"dueling": True}])
+def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str, Any]) -> None:
+    algorithm = made(name, **layers)
+    for _ in range(2):
+        result = algorithm.update(batch_of(algorithm, ROWS))
+    assert all(value.device.type == "meta" for value in result.metrics.values())
+    algorithm.apply_gradients(
+        {} if isinstance(algorithm, prl.TRPO) else algorithm.compute_gradients(batch_of(algorithm, ROWS))[0]
+    )
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_update_of_sequences_waits_for_nothing(name: str, memory: Any) -> None:
+    algorithm = made(name, memory)
+    hidden = algorithm.actor.initial_memory(ROWS)
+    batch = batch_of(algorithm, STEPS, ROWS) | {RHS: hidden}
+    if "rollout" not in {needs.kind for needs in algorithm.sources.values()}:
+        window = torch.ones((STEPS, ROWS, 1), dtype=torch.int64, device="meta")
+        batch |= {MASK: batch[REW], WINDOW: window, WEIGHTS: batch[WEIGHTS][0]}
+    algorithm.update(batch)
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC", "TD3", "QRDQN"])
+def test_an_update_of_packed_episodes_waits_for_nothing(name: str) -> None:
+    algorithm = made(name, "gru")
+    sizes = torch.tensor([3, 2, 1])
+    batch = batch_of(algorithm, 6)
+
+    def numbers(rows: int) -> torch.Tensor:
+        return torch.zeros(rows, dtype=torch.int64, device="meta")
+
+    packing = {
+        BATCH_SIZES: sizes,
+        SORTED_INDICES: numbers(3),
+        EPISODE: numbers(6)[:, None],
+        WINDOW: numbers(6)[:, None],
+    }
+    batch |= packing | {WEIGHTS: batch[WEIGHTS][:3], RHS: algorithm.actor.initial_memory(3)}
+    algorithm.update(batch)
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_acting_is_on_one_device(name: str, deterministic: bool, memory: Any) -> None:
+    algorithm = made(name, memory)
+    exploration = prl.Exploration(algorithm.codec, ROWS, "meta", seed=0, deterministic=deterministic)
+    exploration.steps = exploration.target_steps = 10**6
+    obs, done = torch.empty((ROWS, 3), device="meta"), torch.empty((ROWS, 1), device="meta")
+    acting = algorithm.acting_step(obs, algorithm.actor.initial_memory(ROWS), done, exploration)
+    assert acting.env_action.device.type == "meta"
+    assert len(acting.action) == ROWS
