@@ -26,15 +26,17 @@ from storages.persistent.journalled_storage import JournalledStorage
 
 
 class Learner:
-    """Trains a scheme to a number of environment transitions, measures it, and keeps the run in a folder.
+    """Trains a scheme to a number of steps, measures it, and keeps the run in a folder.
+
+    Steps are environment transitions; of a scheme that collects nothing, update phases.
 
     Args:
         scheme: what collects and learns.
-        target_steps: environment transitions to train for, those before a resume included.
+        target_steps: to train for, those before a resume included.
         log_dir: the run folder, which must not hold a run yet that was saved or has measured anything. Evaluations are
             made in the scheme's test environments: a copy of those of training, where it was given no others.
         log_to: where metrics go beside ``metrics.jsonl``: "wandb", "tensorboard".
-        log_every: environment transitions between log records.
+        log_every: steps between log records.
         keep_checkpoints: how many are kept, the newest; with more than one, a run whose newest checkpoint is damaged
             goes on from the one before. Each takes as much room as networks and storage do.
 
@@ -46,14 +48,14 @@ class Learner:
     """
 
     _settled_at: int
-    """Environment transitions when all that was due was last done."""
+    """Steps when all that was due was last done."""
     _best_return: float
     _checkpoint_every: int | None
     _evaluation_is_due: bool
     _saved_at: int | None
-    """Environment transitions at the newest checkpoint; None where there is none."""
+    """Steps at the newest checkpoint; None where there is none."""
     _logged: tuple[int, float]
-    """Environment transitions and seconds at the last record of training."""
+    """Steps and seconds at the last record of training."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Learner:
         config = scheme.config | _settings(target_steps, log_to, log_every, keep_checkpoints)
         config |= {"own_classes": classes_of_the_script(scheme.factories)}
         folder.path.mkdir(parents=True, exist_ok=True)
-        with RunLock(folder.path, places.directory_of(config)) as lock:
+        with RunLock(folder.path, places.directories_of(config).values()) as lock:
             folder.refuse_a_run()
             writers = make_writers(log_to, folder.path, config)
             if folder.create(config):
@@ -106,8 +108,8 @@ class Learner:
         """
         folder = RunFolder(log_dir)
         config = folder.read_config()
-        directory = places.directory_of(config if scheme is None else scheme.config)
-        with RunLock(folder.path, directory if isinstance(directory, str) else None) as lock:
+        directories = places.directories_of(config if scheme is None else scheme.config)
+        with RunLock(folder.path, directories.values()) as lock:
             return cls._resumed(folder, config, lock, scheme, target_steps, log_to)
 
     @classmethod
@@ -126,10 +128,10 @@ class Learner:
         with misfit_named(file):
             _refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
             if scheme is None:
-                _refuse_storage_that_is_gone(config, state, file)
-                places.refuse_storage_of_others(config, state["scheme"]["storage"], folder.path)
+                places.refuse_storages_that_are_gone(config, state["scheme"], file)
+                places.refuse_storages_of_others(config, state["scheme"], folder.path)
             else:
-                places.refuse_to_empty(scheme.config, state["scheme"]["storage"], folder.path)
+                places.refuse_to_empty(scheme.config, state["scheme"], folder.path)
         if scheme is None:
             with misfit_named(folder.config_file):
                 scheme = scheme_from_config(config)
@@ -162,8 +164,8 @@ class Learner:
         from before the step that failed, and notes at the error say how.
 
         Args:
-            checkpoint_every: environment transitions between checkpoints. None takes what it was before the run was
-                resumed; where it never was anything, one is saved at the end alone.
+            checkpoint_every: steps between checkpoints. None takes what it was before the run was resumed; where it
+                never was anything, one is saved at the end alone.
 
         Returns:
             Whether the target was reached.
@@ -267,7 +269,7 @@ class Learner:
             if name in metrics:
                 shown.append(f"{label} {metrics[name]:.1f}")
         if "speed/steps_per_second" in metrics:
-            shown.append(f"{metrics['speed/steps_per_second']:,.0f} steps/s")
+            shown.append(f"{metrics['speed/steps_per_second']:,.0f} {self.scheme.unit}/s")
         print(" | ".join(shown))
 
     @property
@@ -411,8 +413,8 @@ class Learner:
             )
         else:
             error.add_note(
-                f"The run is saved in {self._folder.path} as of {self._saved_at:,} of {self.target_steps:,} steps; "
-                f"continue {self._how_to_continue()}"
+                f"The run is saved in {self._folder.path} as of {self._saved_at:,} of {self.target_steps:,} "
+                f"{self.scheme.unit}; continue {self._how_to_continue()}"
             )
 
     def _how_to_continue(self) -> str:
@@ -424,7 +426,7 @@ class Learner:
             error.path.replace(aside)
             print(f"{error.path} is damaged: {error.reason}. It is now {aside.name}.")
         if resumed_from != self._folder.checkpoint_file:
-            print(f"Resumed from {resumed_from}, saved at {self.scheme.steps:,} steps.")
+            print(f"Resumed from {resumed_from}, saved at {self.scheme.steps:,} {self.scheme.unit}.")
 
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
         if not envs or self.scheme.envs is None:
@@ -447,7 +449,7 @@ class Learner:
 
     def _display(self) -> ProgressDisplay:
         title = f"{self.scheme.config['algorithm']['name']} in {self._folder.path}"
-        return ProgressDisplay(self.target_steps, title, initial_steps=self.scheme.steps)
+        return ProgressDisplay(self.target_steps, title, self.scheme.steps, unit=self.scheme.unit)
 
     def _log_training(self) -> None:
         steps, seconds = self._logged
@@ -480,16 +482,6 @@ def _positive(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"Learner: {name} must be an int from 1, got {value!r}")
     return value
-
-
-def _refuse_storage_that_is_gone(config: Mapping[str, Any], state: Mapping[str, Any], file: Path) -> None:
-    """Rather than make an empty one, which does not have what the checkpoint refers to."""
-    directory, position = places.directory_of(config), state["scheme"]["storage"].get("position")
-    if position is not None and position["commit"] and not Path(directory).is_dir():
-        raise CheckpointError(
-            f"{file} refers to what its storage keeps in {directory}, which is not there; put it back, or make the "
-            f"scheme in a script, with the directory as it is now, and pass it: Learner.resume(log_dir, scheme=scheme)"
-        )
 
 
 def _refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path) -> None:

@@ -15,10 +15,14 @@ _UNITS_OF_ACTOR = {"": "hidden_sizes of the actor"}
 _EXPLORATION = {"epsilon": "epsilon, which may be a LinearSchedule(initial, final, fraction)"}
 _START = {"start_steps": "start_steps"}
 _PERIOD = {"update_every": "update_every"}
+_RATES = {"lr_q": "lr_pi and lr_q", "lr_value": "lr_value, of the value function"}
+_EPSILON_OF_ADAM = {"": "optimizer=Adam(eps=...)"}
+_OPTIMIZER = {"": "optimizer, such as Adam(eps=1e-5) or RMSprop()"}
+_NOISE = {"exploration_noise": "exploration_noise, or explorer", "explorer": "explorer, such as GaussianNoise(0.1)"}
 
 ALGORITHM_NAMES: OtherNames = {
-    "learning_rate": {"lr": "lr", "lr_q": "lr_pi and lr_q"},
-    "lr": {"lr_q": "lr_pi and lr_q"},
+    "learning_rate": {"lr": "lr"} | _RATES,
+    "lr": _RATES,
     "actor_lr": {"lr_pi": "lr_pi"},
     "policy_lr": {"lr_pi": "lr_pi"},
     "critic_lr": {"lr_q": "lr_q"},
@@ -37,6 +41,21 @@ ALGORITHM_NAMES: OtherNames = {
     "clip_ratio": _CLIP,
     "ent_coef": {"entropy_coef": "entropy_coef", "initial_alpha": "initial_alpha, fixed where learn_alpha is False"},
     "vf_coef": {"value_loss_coef": "value_loss_coef"},
+    "n_critics": {"num_critics": "num_critics"},
+    "policy_frequency": {"policy_delay": "policy_delay"},
+    "target_policy_noise": {"target_noise": "target_noise"},
+    "policy_noise": {"target_noise": "target_noise"},
+    "noise_clip": {"target_noise_clip": "target_noise_clip"},
+    "action_noise": _NOISE,
+    "n_quantiles": {"num_quantiles": "num_quantiles"},
+    "target_kl": {"max_kl": "max_kl"},
+    "cg_max_steps": {"cg_iterations": "cg_iterations"},
+    "cg_damping": {"damping": "damping"},
+    "n_critic_updates": {"value_epochs": "value_epochs"},
+    "adam_epsilon": _EPSILON_OF_ADAM,
+    "adam_eps": _EPSILON_OF_ADAM,
+    "optimizer_class": _OPTIMIZER,
+    "optimizer_kwargs": _OPTIMIZER,
     "learning_starts": _START,
     "warmup_steps": _START,
     "train_freq": _PERIOD,

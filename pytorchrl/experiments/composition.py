@@ -12,7 +12,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
@@ -99,12 +99,14 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
 
     Where a storage is kept makes it no other storage.
     """
-    here, there = (dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in (expected, found))
+    here, there = (
+        dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in map(places.anywhere, (expected, found))
+    )
     missing = "nothing"
     return [
         f"{name}: {here.get(name, missing)} here, {there.get(name, missing)} in the checkpoint"
         for name in dict.fromkeys([*here, *there])
-        if here.get(name, missing) != there.get(name, missing) and not name.startswith("storage.directory")
+        if here.get(name, missing) != there.get(name, missing)
     ]
 
 

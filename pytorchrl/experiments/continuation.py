@@ -13,6 +13,7 @@ import gymnasium as gym
 from pytorchrl.agent.envs.other_packages import PACKAGES
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.composition import WRITE_FILES, is_ours
+from pytorchrl.scheme.dataset_factory import DatasetFactory
 from storages.factory import Factory
 from storages.setting import Configured, plain
 
@@ -38,6 +39,8 @@ def parts_of_the_script(factories: Iterable[Factory[Any]]) -> Iterator[str]:
     """Names of classes, functions, environments and wrappers that the command cannot make without the user's script."""
     for factory in factories:
         yield from _of_the_script(factory)
+        if isinstance(factory, DatasetFactory):
+            yield f"the data set {factory.path}"
         if not issubclass(factory.cls, VecEnv):
             continue
         env = factory.hyper_parameters.get("env")

@@ -91,10 +91,12 @@ def inspect_storage(path: Path) -> Inspection:
         if "position" in storage:
             storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
         ring = _ring(storage["ring"], config["name"])
-        inserted = state["scheme"]["collector"]["steps"]
+        steps = state["scheme"]["collector"]["steps"]
+        # Of a run that collects nothing, they are updates; the counter of a rollout's ring jumps where one begins.
+        inserted = ring.steps if state["config"]["train_envs"] is None else steps // (ring.num_envs or 1)
         index, starts = _episodes(ring, storage.get("episodes_begun"), config["hyper_parameters"])
         errors = storage.get("priorities")
-        alpha = _alpha(config["hyper_parameters"], inserted, file) if errors is not None else None
+        alpha = _alpha(config["hyper_parameters"], steps, file) if errors is not None else None
         return Inspection(
             path=file,
             name=config["name"],
@@ -103,8 +105,7 @@ def inspect_storage(path: Path) -> Inspection:
             num_envs=ring.num_envs or 0,
             steps=ring.live_steps,
             capacity_steps=ring.size,
-            # The ring's own counter jumps where a rollout begins.
-            inserted_steps=inserted // ring.num_envs if ring.num_envs else 0,
+            inserted_steps=inserted if ring.num_envs else 0,
             nbytes=ring.nbytes,
             index_nbytes=sum(part.nbytes for part in (index, starts) if part is not None),
             episodes=episodes_of(ring) if ring.live_steps else None,
@@ -137,9 +138,9 @@ def directory_of_episodes(path: Path) -> Path | None:
     try:
         if "archive" not in state["scheme"]["storage"]:
             return None
-        config = places.as_found(state["config"], file.parent)
-        places.refuse_storage_of_others(config, state["scheme"]["storage"], file.parent)
-        return Path(places.directory_of(config))
+        config = places.as_found(state["config"] | {"sources": {}}, file.parent)
+        places.refuse_storages_of_others(config, state["scheme"], file.parent)
+        return Path(places.directories_of(config)["main"])
     except (KeyError, TypeError):
         # What it lacks is told by whoever reads the storage.
         return None

@@ -1,4 +1,4 @@
-"""Where a run's storage is kept on disk, said so that the run folder may be moved together with it.
+"""Where a run's storages are kept on disk, said so that the run folder may be moved together with them.
 
 A directory that lies inside the run folder is kept by its way from there, ``{"in_run_folder": "replay"}``, in
 ``config.json`` and in checkpoints; any other is kept as it was given. A run folder may come from somebody else, so a
@@ -6,7 +6,7 @@ directory outside it is believed to be the run's only where it has the commit th
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,28 @@ _INSIDE = "in_run_folder"
 
 def to_keep(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """A composition as it is kept in ``folder``."""
-    directory = directory_of(config)
-    if not isinstance(directory, str):
-        return dict(config)
-    way = Path(os.path.relpath(directory, folder))
-    return dict(config) if way.parts[:1] == ("..",) else _with_directory(config, {_INSIDE: way.as_posix()})
+
+    def kept(directory: Any) -> Any:
+        if not isinstance(directory, str):
+            return directory
+        way = Path(os.path.relpath(directory, folder))
+        return directory if way.parts[:1] == ("..",) else {_INSIDE: way.as_posix()}
+
+    return _with_directories(config, kept)
 
 
 def as_found(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """A composition that was kept in ``folder``, wherever that is now."""
-    directory = directory_of(config)
-    if not isinstance(directory, Mapping):
-        return dict(config)
-    return _with_directory(config, str(folder / directory[_INSIDE]))
+
+    def found(directory: Any) -> Any:
+        return str(folder / directory[_INSIDE]) if isinstance(directory, Mapping) else directory
+
+    return _with_directories(config, found)
+
+
+def anywhere(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A composition without the directories of its storages."""
+    return _with_directories(config, lambda directory: None)
 
 
 def is_way_inside(directory: Any) -> bool:
@@ -38,47 +47,78 @@ def is_way_inside(directory: Any) -> bool:
     return isinstance(directory, Mapping) and set(directory) == {_INSIDE} and isinstance(directory[_INSIDE], str)
 
 
-def directory_of(config: Mapping[str, Any]) -> Any:
-    """Where the storage of a composition is kept; None where that is in memory alone."""
-    return config["storage"]["hyper_parameters"].get("directory")
+def storages_of(composed: Mapping[str, Any]) -> dict[str, Any]:
+    """The storages of a composition, or their states in that of a scheme, by the names of sources."""
+    return {"main": composed["storage"], **composed.get("sources", {})}
 
 
-def refuse_storage_of_others(config: Mapping[str, Any], storage: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a composition whose storage lies outside the run folder, unless it has what the checkpoint refers to.
+def directories_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the storages of a composition are kept, by the names of sources; without those in memory alone."""
+    directories = {name: s["hyper_parameters"].get("directory") for name, s in storages_of(config).items()}
+    return {name: directory for name, directory in directories.items() if directory is not None}
+
+
+def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a composition with a storage outside the run folder that has not what the checkpoint refers to.
 
     Args:
         config: the composition, as found.
-        storage: the storage's state in the checkpoint.
+        scheme: the state of the scheme in the checkpoint.
         folder: the run folder.
 
     Raises:
         CheckpointError: it does not have it.
     """
-    directory = directory_of(config)
-    if directory is None or _is_inside(directory, folder) or has_commit(directory, storage.get("position") or {}):
-        return
-    raise CheckpointError(
-        f"{folder / 'config.json'} says that the storage is kept in {directory}, outside the run folder, and that does "
-        f"not have the commit that the checkpoint refers to, so it may be another's; nothing was changed. If it is "
-        f"this run's, make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
-    )
+    states = storages_of(scheme)
+    for name, directory in directories_of(config).items():
+        if _is_inside(directory, folder) or has_commit(directory, states[name].get("position") or {}):
+            continue
+        raise CheckpointError(
+            f"{folder / 'config.json'} says that the {_named(name)} is kept in {directory}, outside the run folder, "
+            f"and that does not have the commit that the checkpoint refers to, so it may be another's; nothing was "
+            f"changed. If it is this run's, make the scheme in a script and pass it: Learner.resume(log_dir, "
+            f"scheme=scheme)"
+        )
 
 
-def refuse_to_empty(config: Mapping[str, Any], storage: Mapping[str, Any], folder: Path) -> None:
+def refuse_to_empty(config: Mapping[str, Any], scheme: Mapping[str, Any], folder: Path) -> None:
     """Refuse a checkpoint from before the first commit for a storage outside the run folder that has commits.
 
     Raises:
         CheckpointError: going on from it would delete them.
     """
-    directory, position = directory_of(config), storage.get("position")
-    if directory is None or position is None or _is_inside(directory, folder):
-        return
-    if not position["commit"] and has_commits(directory):
-        raise CheckpointError(
-            f"the checkpoint in {folder} was saved before anything was stored, and {directory} holds a storage, which "
-            f"resuming would empty; nothing was changed. Move {directory} away, or make the scheme with another "
-            f"directory: Learner.resume(log_dir, scheme=scheme)"
-        )
+    states = storages_of(scheme)
+    for name, directory in directories_of(config).items():
+        position = states[name].get("position")
+        if position is None or _is_inside(directory, folder):
+            continue
+        if not position["commit"] and has_commits(directory):
+            raise CheckpointError(
+                f"the checkpoint in {folder} was saved before anything was stored, and {directory} holds a storage, "
+                f"which resuming would empty; nothing was changed. Move {directory} away, or make the scheme with "
+                f"another directory: Learner.resume(log_dir, scheme=scheme)"
+            )
+
+
+def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str, Any], file: Path) -> None:
+    """Refuse to make an empty storage, which does not have what the checkpoint refers to.
+
+    Raises:
+        CheckpointError: the directory of a storage is not there.
+    """
+    states = storages_of(scheme)
+    for name, directory in directories_of(config).items():
+        position = states[name].get("position")
+        if position is not None and position["commit"] and not Path(directory).is_dir():
+            raise CheckpointError(
+                f"{file} refers to what its {_named(name)} keeps in {directory}, which is not there; put it back, or "
+                f"make the scheme in a script, with the directory as it is now, and pass it: "
+                f"Learner.resume(log_dir, scheme=scheme)"
+            )
+
+
+def _named(source: str) -> str:
+    return "storage" if source == "main" else f"source {source!r}"
 
 
 def _is_inside(directory: str, folder: Path) -> bool:
@@ -86,7 +126,12 @@ def _is_inside(directory: str, folder: Path) -> bool:
     return Path(directory).resolve().is_relative_to(folder.resolve())
 
 
-def _with_directory(config: Mapping[str, Any], directory: Any) -> dict[str, Any]:
-    storage = config["storage"]
-    hyper_parameters = storage["hyper_parameters"] | {"directory": directory}
-    return {**config, "storage": {**storage, "hyper_parameters": hyper_parameters}}
+def _with_directories(config: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    def changed(storage: Mapping[str, Any]) -> Mapping[str, Any]:
+        hyper_parameters = storage["hyper_parameters"]
+        if hyper_parameters.get("directory") is None:
+            return storage
+        return {**storage, "hyper_parameters": {**hyper_parameters, "directory": change(hyper_parameters["directory"])}}
+
+    sources = {name: changed(source) for name, source in config.get("sources", {}).items()}
+    return {**config, "storage": changed(config["storage"]), "sources": sources}

@@ -114,16 +114,18 @@ def _check(config: Any) -> None:
     """
     if not isinstance(config, dict):
         raise ValueError("it holds no composition")
-    parts = ("algorithm", "actor", "storage", "train_envs", "test_envs")
-    for name in parts:
+    for name in ("algorithm", "actor", "storage", "train_envs", "test_envs"):
         part = config.get(name)
-        if part is None and name == "test_envs":
-            continue
-        if not isinstance(part, dict) or not isinstance(part.get("hyper_parameters"), dict):
-            raise ValueError(f"its {name} is no name with hyper-parameters")
-    directory = places.directory_of(config)
-    if not (directory is None or isinstance(directory, str) or places.is_way_inside(directory)):
-        raise ValueError(f"it says that the storage is in {directory}, which is no folder's name")
+        if part is not None or name not in ("train_envs", "test_envs"):
+            _check_part(name, part)
+    sources = config.get("sources", {})
+    if not isinstance(sources, dict):
+        raise ValueError("its sources are no storages with names")
+    for name, source in sources.items():
+        _check_part(f"source {name!r}", source)
+    for directory in places.directories_of(config).values():
+        if not (isinstance(directory, str) or places.is_way_inside(directory)):
+            raise ValueError(f"it says that a storage is in {directory}, which is no folder's name")
     for name, most in (("target_steps", sys.maxsize), ("log_every", sys.maxsize), ("keep_checkpoints", _MOST_KEPT)):
         number = config.get(name, 1 if name == "keep_checkpoints" else None)
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
@@ -131,6 +133,11 @@ def _check(config: Any) -> None:
     log_to = config.get("log_to")
     if not isinstance(log_to, list) or not all(isinstance(place, str) for place in log_to):
         raise ValueError(f"log_to must be a list of names, got {log_to!r}")
+
+
+def _check_part(name: str, part: Any) -> None:
+    if not isinstance(part, dict) or not isinstance(part.get("hyper_parameters"), dict):
+        raise ValueError(f"its {name} is no name with hyper-parameters")
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,20 +22,20 @@ class RunLock:
 
     Args:
         folder: the run folder, which is there.
-        directory: where the run's storage is kept, if it is. A storage in the run folder itself has locked it.
+        directories: where the run's storages are kept. A storage in the run folder itself has locked it.
 
     Raises:
         RunInUseError: another process has it.
     """
 
-    def __init__(self, folder: Path, directory: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, folder: Path, directories: Iterable[str | os.PathLike[str]] = ()) -> None:
         self._folder = folder
         self._is_held = True
         key = folder.resolve()
         earlier = _held.get(key)
         if earlier is not None:
             earlier.release()
-        if directory is None or Path(directory).resolve() != key:
+        if key not in (Path(directory).resolve() for directory in directories):
             try:
                 # Released when this is gone, too.
                 self._release = weakref.finalize(self, Lock(folder).release)

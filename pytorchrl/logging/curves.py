@@ -1,4 +1,4 @@
-"""What runs have measured, as curves over environment steps, and which of them belong together."""
+"""What runs have measured, as curves over steps, and which of them belong together."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_chec
 
 @dataclass(frozen=True)
 class Curve:
-    """Values over environment steps, which do not fall."""
+    """Values over steps, which do not fall."""
 
     steps: NDArray[np.float64]
     values: NDArray[np.float64]
@@ -125,11 +125,25 @@ def title(runs: Sequence[Run]) -> str:
     return ", ".join(dict.fromkeys(run.folder.resolve().name for run in runs))
 
 
+def unit(runs: Sequence[Run]) -> str:
+    """What the steps of some runs are: those without environments to train in count updates."""
+    units = {"updates" if run.config.get("train_envs", "") is None else "environment steps" for run in runs}
+    return units.pop() if len(units) == 1 else "environment steps, or updates"
+
+
 def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
     """The composition as it would be anywhere else: where a storage is kept makes it no other storage."""
-    storage = config.get("storage") or {}
+    changed: dict[str, Any] = {}
+    if config.get("storage"):
+        changed["storage"] = _without_place(config["storage"])
+    if config.get("sources"):
+        changed["sources"] = {name: _without_place(source) for name, source in config["sources"].items()}
+    return {**config, **changed}
+
+
+def _without_place(storage: Mapping[str, Any]) -> dict[str, Any]:
     settings = {name: value for name, value in (storage.get("hyper_parameters") or {}).items() if name != "directory"}
-    return dict(config) | ({"storage": {**storage, "hyper_parameters": settings}} if storage else {})
+    return {**storage, "hyper_parameters": settings}
 
 
 def _returns_compare(config: Mapping[str, Any]) -> bool:
@@ -164,7 +178,8 @@ def _name(config: Mapping[str, Any], part: str) -> str:
 
 
 def _environment(config: Mapping[str, Any]) -> str:
-    env = ((config.get("train_envs") or {}).get("hyper_parameters") or {}).get("env") or ""
+    envs = config.get("train_envs") or config.get("test_envs") or {}
+    env = (envs.get("hyper_parameters") or {}).get("env") or ""
     return str(env.get("callable", "") if isinstance(env, Mapping) else env)
 
 

@@ -1,10 +1,10 @@
-"""Learning curves as pictures: return over environment steps, runs of one composition together with their spread."""
+"""Learning curves as pictures: return over steps, runs of one composition together with their spread."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytorchrl.logging.curves import Curve, Run, grouped, labels, mean_and_spread, read_run, title
+from pytorchrl.logging.curves import Curve, Run, grouped, labels, mean_and_spread, read_run, title, unit
 from storages.persistent.files import replacing
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _figure(groups: Sequence[Sequence[Run]], heading: str) -> "Figure":
     for number, (group, name) in enumerate(zip(groups, names, strict=True)):
         line_style = _LINE_STYLES[number // _COLORS % len(_LINE_STYLES)]
         _draw(axes, group, name if len(groups) > 1 else "", f"C{number % _COLORS}", line_style)
-    _dress(axes, heading)
+    _dress(axes, heading, unit([run for group in groups for run in group]))
     if len(axes.get_legend_handles_labels()[1]) > _MOST_LABELS_INSIDE:
         figure.legend(loc="outside right upper", frameon=False, fontsize="small")
     else:
@@ -118,11 +118,11 @@ def _label(name: str, kind: str, runs: int) -> str:
     return f"{label} (mean ± std of {runs} runs)" if runs > 1 else label
 
 
-def _dress(axes: "Axes", heading: str) -> None:
+def _dress(axes: "Axes", heading: str, steps: str) -> None:
     from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
     axes.set_title(heading, wrap=True)
-    axes.set_xlabel("environment steps")
+    axes.set_xlabel(steps)
     axes.set_ylabel("return per episode")
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -28,6 +28,7 @@ class ProgressDisplay:
         target_steps: where the bar ends.
         title: what is running.
         initial_steps: where a resumed run begins.
+        unit: what steps are.
         console: where to draw; None takes the standard output.
         clock: seconds that only grow.
     """
@@ -38,6 +39,7 @@ class ProgressDisplay:
         title: str,
         initial_steps: int = 0,
         *,
+        unit: str = "steps",
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -45,6 +47,7 @@ class ProgressDisplay:
         self._console = console or Console(force_terminal=sys.stdout.isatty())
         self._clock = clock
         self._title = title
+        self._unit = unit
         self._target_steps = target_steps
         self._initial_steps = self._steps = initial_steps
         self._metrics: Mapping[str, float] = {}
@@ -74,7 +77,7 @@ class ProgressDisplay:
         """Say how far the run is; drawn a few times a second, else next to free.
 
         Args:
-            steps: environment transitions so far.
+            steps: so far.
             metrics: the latest values, by their names in the log; None leaves those shown before.
         """
         if self._live is None:
@@ -108,7 +111,7 @@ class ProgressDisplay:
         return Group(Text(self._title, style="bold", no_wrap=True, overflow="ellipsis"), head, self._table(width))
 
     def _status(self) -> list[str]:
-        status = [f"{self._steps:,} / {self._target_steps:,} steps"]
+        status = [f"{self._steps:,} / {self._target_steps:,} {self._unit}"]
         now, steps = self._seen[-1]
         done = steps >= self._target_steps
         then, steps_then = (self._started, self._initial_steps) if done else self._seen[0]
@@ -117,7 +120,7 @@ class ProgressDisplay:
             remaining = (
                 f"took {_duration(now - then)}" if done else f"{_duration((self._target_steps - steps) / speed)} left"
             )
-            status += [f"{_readable(speed)} steps/s", remaining]
+            status += [f"{_readable(speed)} {self._unit}/s", remaining]
         return status
 
     def _table(self, width: int) -> Table:

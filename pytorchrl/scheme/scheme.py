@@ -241,10 +241,13 @@ class Scheme:
         """
         self.algorithm.load_state_dict(state["algorithm"])
         self.storage.load_state_dict(state["storage"])
-        for name, source in state["sources"].items():
-            self.sources[name].load_state_dict(source)
+        for name, source in self.sources.items():
+            if name != "main":
+                source.load_state_dict(state["sources"][name])
         self._ended = [Episode(*episode) for episode in state["ended"]]
         self._test_envs_to_come = state["test_envs"]
+        if self._test_envs is not None and self._test_envs_to_come is not None:
+            self._test_envs.load_state_dict(self._test_envs_to_come)
         if self._collector is None:
             self._updates_begun = state["collector"]["steps"]
             return []

@@ -7,20 +7,20 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.agent.other_names import ACTOR_NAMES, ALGORITHM_NAMES
-from storages.factory import hyper_parameters_of
+from storages.declared import hyper_parameters_of
+from storages.hyper_parameters import UnitInterval
 from storages.other_names import STORAGE_NAMES
 
 
 class MyDQN(prl.DQN):
     """Adds a hyper-parameter, and has another default of its own for one."""
 
-    def __init__(self, device: Any, actor: Any, envs: Any, bonus: float = 0.0, polyak: float = 0.5, **others: Any):
-        self.bonus = bonus
-        super().__init__(device, actor, envs, polyak=polyak, **others)
+    bonus: float = 0.0
+    polyak: UnitInterval = 0.5
 
 
 class MyActor(prl.OffPolicyActor):
-    """Adds a hyper-parameter."""
+    """Adds a hyper-parameter in its signature."""
 
     def __init__(self, *context: Any, note: str = "", **others: Any):
         super().__init__(*context, **others)
@@ -72,6 +72,12 @@ def test_a_run_of_extended_classes_trains_and_is_resumed_from_its_folder(tmp_pat
         (prl.DQN, "exploration_fraction", "here it is epsilon, which may be a LinearSchedule"),
         (prl.PPO, "clip_range", "here it is clip_param"),
         (prl.OnPolicyActor, "net_arch", "here it is hidden_sizes"),
+        (prl.PPO, "adam_epsilon", r"here it is optimizer=Adam\(eps=\.\.\.\)"),
+        (prl.DQN, "optimizer_class", r"here it is optimizer, such as Adam\(eps=1e-5\) or RMSprop\(\)"),
+        (prl.TRPO, "learning_rate", "here it is lr_value"),
+        (prl.TRPO, "target_kl", "here it is max_kl"),
+        (prl.TD3, "action_noise", "here it is exploration_noise"),
+        (prl.SAC, "action_noise", "here it is explorer"),
         (prl.DQN, "gama", "did you mean 'gamma'"),
     ],
 )
@@ -83,7 +89,7 @@ def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hi
 @pytest.mark.parametrize(
     ("table", "classes"),
     [
-        (ALGORITHM_NAMES, (prl.DQN, prl.PPO, prl.SAC)),
+        (ALGORITHM_NAMES, (prl.QRDQN, prl.PPO, prl.SAC, prl.TD3, prl.TRPO)),
         (ACTOR_NAMES, (prl.OnPolicyActor, prl.OffPolicyActor)),
         (STORAGE_NAMES, (prl.PERBuffer, prl.GAEBuffer, prl.VTraceBuffer)),
     ],

@@ -4,7 +4,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -171,8 +170,8 @@ def test_the_best_weights_hold_the_statistics_that_normalise_observations(tmp_pa
     # Another process, which never collected anything, sees observations as that actor did.
     other = scheme()
     other.algorithm.set_weights(weights)
-    observation = np.array([[1.0, 2.0, 3.0, 4.0]], np.float32)
-    values = [one.actor.q_values(torch.from_numpy(observation)) for one in (learner.scheme, other)]
+    observation = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
+    values = [one.algorithm.q(one.actor.view(observation)).values for one in (learner.scheme, other)]
     assert torch.equal(*values)
     learner.close()
     other.close()

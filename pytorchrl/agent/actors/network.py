@@ -55,7 +55,7 @@ class Network(QuickModule):
     def frozen(self) -> Iterator[None]:
         """Let gradients pass through to the action without leaving any in the network."""
         # Features do not depend on the action: those that were computed to learn from are used, detached.
-        behind = self._behind_features()
+        behind = [parameter for parameter in self._behind_features() if parameter.requires_grad]
         for parameter in behind:
             parameter.requires_grad_(False)
         self._is_frozen = True
@@ -69,7 +69,7 @@ class Network(QuickModule):
     def _behind_features(self) -> list[nn.Parameter]:
         if self._parameters_behind is None:
             modules = [self.head] if self.joint is None else [self.joint, self.head]
-            self._parameters_behind = [p for module in modules for p in module.parameters() if p.requires_grad]
+            self._parameters_behind = [parameter for module in modules for parameter in module.parameters()]
         return self._parameters_behind
 
 

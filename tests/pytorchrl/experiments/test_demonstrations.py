@@ -12,6 +12,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import space_as_data
+from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments import CheckpointError, collect_demonstrations, with_memory
 from storages.persistent import DatasetError, fill
 from storages.persistent.datasets import About, open_dataset
@@ -175,7 +176,8 @@ def test_an_actor_with_a_memory_remembers_in_episodes_of_others_what_it_would_ha
         # It acts from what it remembers as it did when this was recorded.
         assert isinstance(plain.observations, np.ndarray)
         seen, memory = torch.from_numpy(plain.observations[:-1]), torch.from_numpy(one.fields[RHS])
-        acted = algorithm.acting_step(seen, memory, torch.zeros(len(one), 1), deterministic=True)
+        exploration = Exploration(algorithm.codec, len(one), "cpu", seed=0, deterministic=True)
+        acted = algorithm.acting_step(seen, memory, torch.zeros(len(one), 1), exploration)
         np.testing.assert_allclose(acted.env_action.numpy(), plain.fields[ACT], atol=1e-5)
     fill(scheme.storage, with_memory(dataset, algorithm), envs=scheme.envs)
     learner = prl.Learner(scheme, 20, tmp_path / "run")

@@ -17,6 +17,7 @@ STORAGES = {
         size=150, alpha=0.6, epsilon=0.01, eta=0.99, cmin=50, sequences=prl.Sequences(6, overlap=3)
     ),
     "episodes": prl.NStepReplayBuffer.create_factory(size=150, n_step=3, sequences=prl.Episodes()),
+    "packed episodes": prl.NStepReplayBuffer.create_factory(size=150, n_step=3, sequences=prl.Episodes(packed=True)),
     "pieces by priority": prl.PERBuffer.create_factory(
         size=150, n_step=2, alpha=0.6, epsilon=0.01, sequences=prl.Episodes(longest=15, whole=False)
     ),
@@ -67,7 +68,6 @@ def test_a_run_stopped_and_resumed_ends_where_its_state_says(
         ("gru", None, r"OffPolicyActor has a memory \(gru\), which learns from sequences, but ReplayBuffer"),
         (None, SEQUENCES, r"ReplayBuffer makes batches of Sequences\(length=6.*, but OffPolicyActor has no memory"),
         (None, prl.Episodes(), r"ReplayBuffer makes batches of Episodes\(.*, but OffPolicyActor has no memory"),
-        ("gru", prl.Episodes(packed=True), r"DQN learns from episodes that are filled up, .*; give it packed=False"),
     ],
 )
 def test_memory_without_sequences_and_sequences_without_memory_are_refused(

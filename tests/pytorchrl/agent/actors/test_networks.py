@@ -1,0 +1,238 @@
+"""Networks: frozen ones pass gradients on, targets are copies that follow, bodies are shared where it is wanted."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.actors.heads import ActionValue, Policy, StateValue, Values
+from pytorchrl.agent.actors.mlp import BatchNorm
+from pytorchrl.agent.algorithms.training import Target
+from tests.support.by_hand import envs_with, perturb
+from tests.support.toys import continuous
+
+BOX = continuous(size=2)
+
+
+def actor_of(action_space: Any, **hyper_parameters: Any) -> prl.Actor:
+    torch.manual_seed(0)
+    return prl.OffPolicyActor.create_factory(hidden_sizes=(8,), **hyper_parameters)("cpu", envs_with(action_space))
+
+
+def critics_of(actor: prl.Actor, count: int = 2) -> Any:
+    codec = make_codec(BOX, torch.device("cpu"), scaled=True)
+    return actor.make_ensemble("critics", ActionValue(), count, codec=codec)
+
+
+class Convolved(torch.nn.Module):
+    """An encoder with parameters in front of the action."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(space.shape[0], 4)
+
+    def forward(self, observation: Any) -> Any:
+        return torch.relu(self.layer(observation))
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_a_frozen_network_passes_gradients_to_the_action_and_keeps_none(memory: Any) -> None:
+    actor = actor_of(BOX, feature_extractor=Convolved, memory=memory, memory_size=4)
+    critics = critics_of(actor)
+    action = torch.randn(5, 2, requires_grad=True)
+    view = actor.view(torch.randn(5, 3), torch.zeros(5, 0), torch.zeros(5, 1))
+    free = torch.autograd.grad(critics[0](view, action).mean.sum(), action)[0]
+    with critics.frozen():
+        assert not any(p.requires_grad for critic in critics for p in critic.joint.parameters())
+        sum(value.mean.sum() for value in critics(view, action)).backward()
+        frozen = torch.autograd.grad(critics[0](view, action).mean.sum(), action)[0]
+    assert torch.equal(frozen, free)
+    assert action.grad is not None
+    assert all(parameter.grad is None for parameter in critics.parameters())
+    critics[0](view, action).mean.sum().backward()
+    assert all(parameter.grad is not None for parameter in critics[0].parameters())
+
+
+def test_a_network_stays_as_trainable_as_it_was_before_it_was_frozen() -> None:
+    critics = critics_of(actor_of(BOX))
+    with critics.frozen():
+        pass
+    target = critics.target()
+    with target.frozen():
+        pass
+    assert all(parameter.requires_grad for parameter in critics.parameters())
+    assert not any(parameter.requires_grad for parameter in target.parameters())
+    with pytest.raises(ZeroDivisionError), critics.frozen():
+        _ = 1 / 0
+    assert all(parameter.requires_grad for parameter in critics.parameters())
+
+
+def test_networks_of_an_ensemble_begin_with_weights_of_their_own() -> None:
+    actor = actor_of(BOX)
+    critics = critics_of(actor, 3)
+    assert len(critics) == len(list(critics)) == 3
+    view, action = actor.view(torch.randn(5, 3)), torch.randn(5, 2)
+    values = [value.mean for value in critics(view, action)]
+    assert torch.equal(values[2], critics[2](view, action).mean)
+    assert not any(torch.equal(values[i], values[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
+
+
+def target_of(network: Any) -> Target:
+    return Target(network, "polyak", None)
+
+
+def test_a_target_begins_as_the_network_and_follows_it_by_one_less_polyak() -> None:
+    network = actor_of(spaces.Discrete(3)).make("q", Values())
+    target = target_of(network)
+    target.bind([])
+    before = {name: weight.clone() for name, weight in target.network.state_dict().items()}
+    assert all(torch.equal(before[name], weight) for name, weight in network.state_dict().items())
+    perturb(network, 1)
+    assert all(torch.equal(weight, before[name]) for name, weight in target.network.state_dict().items())
+    target.follow(0.75)
+    for name, weight in network.state_dict().items():
+        torch.testing.assert_close(target.network.state_dict()[name], 0.75 * before[name] + 0.25 * weight)
+    target.follow(0.0)
+    assert all(torch.equal(target.network.state_dict()[n], w) for n, w in network.state_dict().items())
+
+
+def test_buffers_of_a_target_are_copies_of_its_networks() -> None:
+    actor = actor_of(spaces.Discrete(3), batch_norm=True)
+    network = actor.make("q", Values())
+    target = target_of(network)
+    target.bind([])
+    network(actor.view(torch.randn(50, 3) + 3))
+    norms = [next(m for m in q.modules() if isinstance(m, BatchNorm)) for q in (network, target.network)]
+    of_network, of_target = (norm.running_mean for norm in norms)
+    assert of_network is not None
+    assert of_target is not None
+    assert not torch.equal(of_network, of_target)
+    target.follow(0.99)
+    assert torch.equal(of_network, of_target)
+    assert of_network is not of_target
+
+
+def test_a_target_normalises_with_the_statistics_of_its_network_and_draws_from_its_generator() -> None:
+    actor = actor_of(spaces.Discrete(3), normalize_observations=True, noisy=True)
+    network = actor.make("q", Values())
+    target = network.target()
+    assert isinstance(target.body, Body)
+    assert target.body.normalization is actor.normalization
+    noisy = next(m for m in target.modules() if hasattr(m, "weight_sigma"))
+    assert noisy.generator is actor.generator
+    assert not any(parameter.requires_grad for parameter in target.parameters())
+
+
+@pytest.mark.parametrize("memory", [None, "lstm"])
+def test_networks_of_observations_share_their_body_where_it_is_wanted(memory: Any) -> None:
+    for shared in (False, True):
+        actor = actor_of(BOX, shared_body=shared, memory=memory)
+        policy, value = actor.make("policy", Policy()), actor.make("value", StateValue())
+        assert (policy.body is value.body) is shared
+        critics = critics_of(actor)
+        assert critics[0].body is not policy.body, "networks that take actions have bodies of their own"
+        assert critics[0].body is not critics[1].body
+
+
+def test_a_shared_body_is_computed_once_for_all_heads() -> None:
+    actor = actor_of(BOX, shared_body=True)
+    policy, value = actor.make("policy", Policy()), actor.make("value", StateValue())
+    calls = []
+    policy.body.register_forward_hook(lambda *_: calls.append(1))
+    view = actor.view(torch.randn(5, 3))
+    (policy(view).entropy().sum() + value(view).sum()).backward()
+    assert len(calls) == 1
+
+
+def test_a_network_may_take_numbers_that_are_no_action() -> None:
+    actor = actor_of(spaces.Discrete(3))
+    network = actor.make("decoder", StateValue(), beside=4)
+    view, one, other = actor.view(torch.randn(5, 3)), torch.randn(5, 4), torch.randn(5, 4)
+    assert network(view, one).shape == (5, 1)
+    assert not torch.equal(network(view, one), network(view, other))
+
+
+def test_a_network_of_discrete_actions_takes_them_one_hot() -> None:
+    space = spaces.Discrete(3, start=4)
+    actor = actor_of(space)
+    network = actor.make("q", ActionValue(), codec=make_codec(space, actor.device, scaled=False))
+    assert network.joint is not None
+    seen = []
+    network.joint.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    network(actor.view(torch.randn(3, 3)), torch.tensor([[0], [2], [1]]))
+    assert seen[0][:, 3:].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+
+
+def test_every_weight_of_every_network_is_the_actors() -> None:
+    actor = actor_of(BOX, shared_body=True, normalize_observations=True)
+    actor.make("policy", Policy())
+    actor.make("value", StateValue())
+    critics_of(actor)
+    names = actor.state_dict().keys()
+    prefixes = ("networks.policy.head", "networks.value.head", "networks.critics.networks.1", "normalization")
+    assert all(any(name.startswith(prefix) for name in names) for prefix in prefixes)
+    parameters = list(actor.parameters())
+    assert len({id(parameter) for parameter in parameters}) == len(parameters)
+
+
+def test_noise_is_drawn_while_exploring_and_not_in_evaluation() -> None:
+    actor = actor_of(spaces.Discrete(3), noisy=True)
+    network = actor.make("q", Values())
+    obs = torch.randn(5, 3)
+    with actor.noise(False):
+        one, two = (network(actor.view(obs)).values for _ in range(2))
+    assert torch.equal(one, two)
+    with actor.noise(True):
+        three, four = (network(actor.view(obs)).values for _ in range(2))
+    assert not torch.equal(three, four)
+    assert network.training
+
+
+def test_layers_of_heads_are_noisy_where_it_is_wanted() -> None:
+    for noisy in (False, True):
+        for dueling in (False, True):
+            network = actor_of(spaces.Discrete(3), noisy=noisy, dueling=dueling).make("q", Values())
+            plain = [m for m in network.modules() if type(m) is torch.nn.Linear]
+            assert bool(plain) is not noisy
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_dueling_head_adds_to_the_states_value_what_actions_are_better_than_the_mean(noisy: bool) -> None:
+    actor = actor_of(spaces.Discrete(3), dueling=True, noisy=noisy)
+    network = actor.make("q", Values())
+    streams: Any = network.head.numbers
+    obs = torch.randn(5, 3)
+    with actor.noise(False):
+        features = actor.view(obs).features(network.body)
+        value = streams.value(torch.relu(streams.value_hidden(features)))
+        advantage = streams.advantage(torch.relu(streams.advantage_hidden(features)))
+        values = network(actor.view(obs)).values
+    torch.testing.assert_close(values, value + advantage - advantage.mean(1, keepdim=True))
+    torch.testing.assert_close(values.mean(1, keepdim=True), value)
+
+
+def test_every_quantile_has_a_dueling_head() -> None:
+    from pytorchrl.agent.actors.heads import CategoricalReturns, QuantileReturns
+
+    actor = actor_of(spaces.Discrete(3), dueling=True)
+    view = actor.view(torch.randn(5, 3))
+    quantiles = actor.make("quantiles", QuantileReturns(7))
+    streams: Any = quantiles.head.numbers
+    features = view.features(quantiles.body)
+    value = streams.value(torch.relu(streams.value_hidden(features)))
+    torch.testing.assert_close(quantiles(view).quantiles.mean(1), value)
+    atoms = actor.make("atoms", CategoricalReturns(5, -1.0, 1.0))
+    assert atoms(view).values.shape == (5, 3)
+    assert atoms(view).values.abs().max() <= 1
+
+
+def test_spaces_alone_are_enough_to_make_an_actor() -> None:
+    envs: Any = SimpleNamespace(observation_space=spaces.Box(-1, 1, (), np.float32), action_space=spaces.Discrete(2))
+    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
+    assert actor.make("q", Values())(actor.view(torch.zeros(4, 1))).values.shape == (4, 2)

@@ -1,0 +1,125 @@
+"""Views: what bodies make of observations, once, and which states of memories are stored."""
+
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.actors.heads import ActionValue, Policy, SquashedGaussianPolicy, StateValue, Values
+from pytorchrl.agent.actors.memory import RecurrentBody
+from pytorchrl.agent.actors.view import ActingView, Observations, Repeated
+from tests.support.by_hand import envs_with
+from tests.support.toys import continuous
+
+BOX = continuous(size=2)
+
+
+def actor_of(action_space: Any, **hyper_parameters: Any) -> prl.Actor:
+    torch.manual_seed(0)
+    return prl.OffPolicyActor.create_factory(hidden_sizes=(8,), **hyper_parameters)("cpu", envs_with(action_space))
+
+
+def test_features_are_computed_once_and_once_more_where_gradients_are_wanted() -> None:
+    actor = actor_of(spaces.Discrete(3))
+    network = actor.make("q", Values())
+    calls = []
+    network.body.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    view = actor.view(torch.randn(5, 3))
+    for _ in range(2):
+        with torch.no_grad():
+            assert not network(view).values.requires_grad
+        assert network(view).values.requires_grad
+    assert calls == [False, True]
+
+
+def test_each_body_has_features_of_its_own() -> None:
+    actor = actor_of(spaces.Discrete(3))
+    one, other = actor.make("one", Values()), actor.make("other", Values())
+    view = actor.view(torch.randn(5, 3))
+    assert not torch.equal(view.features(one.body), view.features(other.body))
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_the_states_of_networks_that_act_are_stored_and_no_others(memory: Any) -> None:
+    actor = actor_of(BOX, memory=memory, memory_size=4)
+    codec = make_codec(BOX, actor.device, scaled=True)
+    size = 4 if memory == "gru" else 8
+    first = actor.make("first", SquashedGaussianPolicy(), acts=True)
+    critics = actor.make_ensemble("critics", ActionValue(), 2, codec=codec)
+    second = actor.make("second", StateValue(), acts=True)
+    initial = actor.initial_memory(3)
+    assert initial is not None
+    assert initial.shape == (3, 2 * size)
+    assert not initial.any()
+
+    rhs, obs, done = torch.randn(3, 2 * size), torch.randn(3, 3), torch.zeros(3, 1)
+    view = actor.view(obs, rhs, done)
+    assert isinstance(view, ActingView)
+    critics(view, torch.zeros(3, 2))
+    assert torch.equal(view.rhs_after(), rhs)
+    second(view)
+    after = view.rhs_after()
+    assert torch.equal(after[:, :size], rhs[:, :size])
+    assert (after[:, size:] != rhs[:, size:]).all()
+    first(view)
+    for network, where in ((first, slice(0, size)), (second, slice(size, None))):
+        assert isinstance(network.body, RecurrentBody)
+        features, state = network.body(obs, rhs[:, where], done)
+        torch.testing.assert_close(view.rhs_after()[:, where], state)
+        torch.testing.assert_close(view.features(network.body), features)
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_a_networks_state_moves_on_once_a_step_however_often_it_is_asked(memory: Any) -> None:
+    actor = actor_of(spaces.Discrete(3), memory=memory, memory_size=4)
+    network = actor.make("q", Values(), acts=True)
+    rhs = actor.initial_memory(2)
+    view = actor.view(torch.randn(2, 3), rhs, torch.zeros(2, 1))
+    assert isinstance(view, ActingView)
+    first = network(view).values
+    state = view.rhs_after()
+    assert torch.equal(network(view).values, first)
+    assert torch.equal(view.rhs_after(), state)
+    assert rhs is not None
+    assert not rhs.any(), "what was there before the step stays"
+
+
+def test_an_episode_begins_without_memory_of_the_one_before() -> None:
+    actor = actor_of(spaces.Discrete(3), memory="gru", memory_size=4)
+    network = actor.make("q", Values(), acts=True)
+    obs = torch.randn(1, 3).expand(2, 3)
+    view = actor.view(obs, torch.randn(2, 4), torch.tensor([[1.0], [0.0]]))
+    fresh = actor.view(obs[:1], torch.zeros(1, 4), torch.zeros(1, 1))
+    torch.testing.assert_close(network(view).values[:1], network(fresh).values)
+    assert not torch.equal(network(view).values[1:], network(fresh).values)
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_rows_are_repeated_for_several_actions_in_each(memory: Any) -> None:
+    actor = actor_of(BOX, memory=memory, memory_size=4)
+    critic = actor.make("critic", ActionValue(), codec=make_codec(BOX, actor.device, scaled=True), acts=True)
+    obs, rhs, done = torch.randn(3, 3), torch.randn(3, 4), torch.zeros(3, 1)
+    action = torch.randn(6, 2)
+    values = critic(Repeated(actor.view(obs, rhs, done), 2), action).mean
+    assert values.shape == (6, 1)
+    for row in range(3):
+        for position in (0, 1):
+            view = actor.view(obs[row : row + 1], rhs[row : row + 1], done[row : row + 1])
+            number = 2 * row + position
+            expected = critic(view, action[number : number + 1]).mean
+            torch.testing.assert_close(values[number : number + 1], expected)
+
+
+def test_gradients_of_repeated_rows_add_up() -> None:
+    actor = actor_of(spaces.Discrete(3))
+    network = actor.make("policy", Policy())
+    obs = torch.randn(4, 3)
+    once, thrice = (
+        torch.autograd.grad(network(view).log_probs.square().sum(), list(network.parameters()))
+        for view in (Observations(obs), Repeated(Observations(obs), 3))
+    )
+    for one, three in zip(once, thrice, strict=True):
+        torch.testing.assert_close(three, 3 * one)

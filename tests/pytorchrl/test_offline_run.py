@@ -1,0 +1,122 @@
+"""A run without environments to train in counts updates, and is shown, stopped and resumed as any other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.experiments import collect_demonstrations
+from pytorchrl.experiments.composition import load_agent
+from pytorchrl.experiments.inspection import inspect_storage
+from pytorchrl.logging.curves import read_run, title, unit
+from pytorchrl.scheme import from_dataset
+from tests.support.comparison import assert_equal
+from tests.support.compositions import ppo_scheme
+
+CLOCKS = ("seconds", "speed/steps_per_second")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "episodes.npz"
+    scheme = ppo_scheme()
+    collect_demonstrations(scheme.algorithm, scheme.envs, path=path, steps=100)
+    scheme.close()
+    return path
+
+
+def cloning(data: Path, directory: Path | None = None, **changes: Any) -> prl.Scheme:
+    storage = prl.ReplayBuffer.create_factory(size=60, **({} if directory is None else {"directory": directory}))
+    return prl.Scheme(
+        prl.BehaviourCloning.create_factory(mini_batch_size=16, test_every=20, num_test_episodes=2),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        from_dataset(storage, data),
+        test_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
+        **changes,
+    )
+
+
+def records(folder: Path) -> list[dict[str, float]]:
+    return [
+        {k: v for k, v in record.items() if k not in CLOCKS} for record in prl.read_metrics(folder / "metrics.jsonl")
+    ]
+
+
+def test_steps_are_updates_wherever_they_are_shown(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = prl.Learner(cloning(data), 50, tmp_path / "run", log_every=10)
+    assert learner.run()
+    learner.print_info()
+    learner.close()
+    printed = capsys.readouterr().out
+    assert "50 of 50 updates" in printed
+    assert "updates/s" in printed
+    assert " steps" not in printed
+    measured = records(learner.log_dir)
+    assert [record["steps"] for record in measured if "losses/loss" in record] == [10, 20, 30, 40, 50]
+    assert [record["steps"] for record in measured if "test/return" in record] == [20, 40, 50]
+    assert learner.scheme.algorithm.updates == 50
+    run = read_run(learner.log_dir)
+    assert unit([run]) == "updates"
+    assert title([run]) == "BehaviourCloning on CartPole-v1"
+
+
+def test_a_run_of_updates_stopped_and_resumed_is_the_run_that_was_not_stopped(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = prl.Learner(cloning(data), 50, tmp_path / "whole", log_every=10)
+    assert whole.run()
+    learner = prl.Learner(cloning(data), 50, tmp_path / "run", log_every=10)
+    monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= 27)
+    assert not learner.run()
+    learner.close()
+    printed = capsys.readouterr().out
+    assert "Stopped at 27 of 50 updates; continue in the script that defines the data set" in printed
+    with pytest.raises(prl.CompositionError, match=r"learns from the data set .*episodes\.npz; make the scheme"):
+        prl.Learner.resume(tmp_path / "run")
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=cloning(data))
+    assert resumed.scheme.steps == 27
+    assert resumed.run()
+    assert_equal(resumed.scheme.state_dict(), whole.scheme.state_dict())
+    assert records(tmp_path / "run") == records(tmp_path / "whole")
+    whole.close()
+    resumed.close()
+
+
+def test_a_storage_on_disk_is_filled_once(data: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "run" / "replay"
+    learner = prl.Learner(cloning(data, directory), 20, tmp_path / "run")
+    learner.run()
+    state = learner.scheme.state_dict()
+    learner.close()
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=cloning(data, directory), target_steps=30)
+    assert_equal(resumed.scheme.state_dict(), state)
+    assert resumed.run()
+    resumed.close()
+
+
+def test_an_update_that_fails_leaves_a_run_that_says_how_many_updates_are_saved(data: Path, tmp_path: Path) -> None:
+    learner = prl.Learner(cloning(data), 50, tmp_path / "run")
+    while learner.scheme.steps < 10:
+        learner.step()
+    learner.save_checkpoint()
+    learner.scheme.algorithm.losses = lambda rows: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    with pytest.raises(ZeroDivisionError) as error:
+        learner.run()
+    learner.close()
+    assert any("as of 10 of 50 updates" in note for note in error.value.__notes__)
+
+
+def test_its_storage_is_inspected_and_its_agent_acts(data: Path, tmp_path: Path) -> None:
+    learner = prl.Learner(cloning(data), 20, tmp_path / "run")
+    learner.run()
+    learner.close()
+    inspection = inspect_storage(tmp_path / "run")
+    assert (inspection.steps, inspection.inserted_steps) == (60, 100)
+    with pytest.raises(prl.CompositionError, match="learns from the data set"):
+        prl.Learner.resume(tmp_path / "run")
+    algorithm, envs = load_agent(tmp_path / "run")
+    assert_equal(algorithm.get_weights(), learner.scheme.algorithm.get_weights())
+    envs.close()
