@@ -22,7 +22,7 @@ class Arguments:
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (256, 256)
     """Units of the network's hidden layers."""
-    num_quantiles: int = 50
+    num_quantiles: int = 25
     """Quantiles of each action's return."""
     kappa: float = 1.0
     """Errors beyond it count linearly in the loss."""
@@ -38,7 +38,7 @@ class Arguments:
     """Random steps before learning starts."""
     update_every: int = 2
     """Environment steps between updates."""
-    mini_batch_size: int = 128
+    mini_batch_size: int = 64
     """Transitions of an update."""
     exploration_fraction: float = 0.2
     """Part of the run in which the probability of a random action falls from 1 to 0.05."""

@@ -23,9 +23,9 @@ class Arguments:
     hidden_sizes: tuple[int, ...] = (256, 256)
     """Units of the hidden layers of policy and critics."""
     lr_pi: float = 1e-3
-    """Learning rate of the policy."""
+    """Learning rate of the policy at the start; it falls to 0, so that the policy settles."""
     lr_q: float = 1e-3
-    """Learning rate of the critics."""
+    """Learning rate of the critics at the start; it falls to 0 too."""
     gamma: float = 0.99
     """Discount factor."""
     buffer_size: int = 100_000
@@ -62,8 +62,8 @@ def train(arguments: Arguments) -> prl.Learner:
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.ReplayBuffer.create_factory(size=arguments.buffer_size)
     algorithm = prl.TD3.create_factory(
-        lr_pi=arguments.lr_pi,
-        lr_q=arguments.lr_q,
+        lr_pi=prl.LinearSchedule(arguments.lr_pi, 0.0),
+        lr_q=prl.LinearSchedule(arguments.lr_q, 0.0),
         gamma=arguments.gamma,
         num_critics=arguments.num_critics,
         policy_delay=arguments.policy_delay,
