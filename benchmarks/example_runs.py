@@ -28,9 +28,11 @@ ExampleName: TypeAlias = Literal[
     "dqn_memory_cartpole",
     "ppo_cartpole",
     "ppo_memory_cartpole",
+    "qrdqn_cartpole",
     "sac_her_pointmaze",
     "sac_memory_pendulum",
     "sac_pendulum",
+    "td3_pendulum",
 ]
 
 _NEEDS: Mapping[ExampleName, str] = {"sac_her_pointmaze": "gymnasium_robotics"}

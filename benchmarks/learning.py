@@ -23,7 +23,9 @@ import pytorchrl as prl
 THRESHOLDS: dict[ExampleName, float] = {
     "ppo_cartpole": 475.0,
     "dqn_cartpole": 450.0,
+    "qrdqn_cartpole": 450.0,
     "sac_pendulum": -160.0,
+    "td3_pendulum": -160.0,
     "dqn_her_bitflipping": -11.5,
     "sac_her_pointmaze": 0.9,
     "ppo_memory_cartpole": 400.0,

@@ -15,9 +15,11 @@ from examples import (
     dqn_memory_cartpole,
     ppo_cartpole,
     ppo_memory_cartpole,
+    qrdqn_cartpole,
     sac_her_pointmaze,
     sac_memory_pendulum,
     sac_pendulum,
+    td3_pendulum,
 )
 from pytorchrl.scheme import evaluate
 
@@ -28,9 +30,11 @@ EXAMPLES = {
     "dqn_memory_cartpole": dqn_memory_cartpole,
     "ppo_cartpole": ppo_cartpole,
     "ppo_memory_cartpole": ppo_memory_cartpole,
+    "qrdqn_cartpole": qrdqn_cartpole,
     "sac_her_pointmaze": sac_her_pointmaze,
     "sac_memory_pendulum": sac_memory_pendulum,
     "sac_pendulum": sac_pendulum,
+    "td3_pendulum": td3_pendulum,
 }
 
 
@@ -39,7 +43,8 @@ def test_every_example_is_tested() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith("sac") else name for name in EXAMPLES]
+    "name",
+    [pytest.param(name, marks=pytest.mark.long) if name.startswith(("sac", "td3")) else name for name in EXAMPLES],
 )
 def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tmp_path: Path) -> None:
     if name == "sac_her_pointmaze":
@@ -71,7 +76,14 @@ def test_every_setting_of_an_example_is_an_option_with_a_text(
 # The thresholds are those of the table in docs/learning.md, which has three seeds of each.
 @pytest.mark.parametrize(
     ("name", "threshold"),
-    [("dqn_cartpole", 450), ("dqn_her_bitflipping", -11.5), ("ppo_cartpole", 475), ("sac_pendulum", -160)],
+    [
+        ("dqn_cartpole", 450),
+        ("dqn_her_bitflipping", -11.5),
+        ("ppo_cartpole", 475),
+        ("qrdqn_cartpole", 450),
+        ("sac_pendulum", -160),
+        ("td3_pendulum", -160),
+    ],
 )
 @pytest.mark.long
 def test_an_example_learns(name: str, threshold: float, tmp_path: Path) -> None:

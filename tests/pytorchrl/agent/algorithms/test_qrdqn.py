@@ -1,0 +1,186 @@
+"""QR-DQN's update equals the one computed by hand, by the loss of the paper."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.explorers import Exploration
+from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import copies, envs_with, first_adam_step, numeric_gradient, numpy, replayed
+from tests.support.comparison import assert_equal
+from tests.support.toys import continuous
+
+ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
+NUM_ACTIONS, NUM_QUANTILES = 3, 5
+
+
+def linear_qrdqn(**hyper_parameters: Any) -> prl.QRDQN:
+    envs = envs_with(spaces.Discrete(NUM_ACTIONS))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    factory = prl.QRDQN.create_factory(**({"num_quantiles": NUM_QUANTILES} | hyper_parameters))
+    algorithm = factory("cpu", actor, envs)
+    algorithm.seed(0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return algorithm
+
+
+def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
+    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
+    batch = replayed(ACTIONS, seed)
+    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
+    return batch
+
+
+def layer_of(network: Any) -> list[Any]:
+    layer = network.head.numbers.layer
+    return [numpy(layer.weight), numpy(layer.bias)]
+
+
+def quantiles_of(layer: Any, obs: Any) -> Any:
+    """(B, actions, quantiles)."""
+    weight, bias = layer
+    return (obs @ weight.T + bias).reshape(len(obs), NUM_ACTIONS, -1)
+
+
+def quantile_huber_loss(quantiles: Any, target: Any, kappa: float) -> float:
+    """Algorithm 1 and equations 9 and 10 of the paper, one pair of quantiles after the other."""
+    total = 0.0
+    for i, quantile in enumerate(quantiles):
+        fraction = (2 * i + 1) / (2 * len(quantiles))
+        of_quantile = 0.0
+        for value in target:
+            error = value - quantile
+            huber = error**2 / 2 if abs(error) <= kappa else kappa * (abs(error) - kappa / 2)
+            of_quantile += abs(fraction - (error < 0)) * huber
+        total += of_quantile / len(target)
+    return total
+
+
+class NumpyQRDQN:
+    """The loss of one batch."""
+
+    def __init__(self, algorithm: prl.QRDQN, batch: dict[str, Any]) -> None:
+        self.online, self.target = layer_of(algorithm.q), layer_of(algorithm.q_target)
+        self.batch = {key: numpy(value) for key, value in batch.items()}
+        self.kappa = algorithm.kappa
+        obs2 = self.batch[OBS2]
+        quantiles = quantiles_of(self.target, obs2)
+        chooses = quantiles_of(self.online, obs2) if algorithm.double else quantiles
+        chosen = quantiles[np.arange(len(obs2)), chooses.mean(2).argmax(1)]
+        self.targets = self.batch[REW] + self.batch[DISCOUNT] * chosen  # (B, quantiles)
+
+    def losses(self) -> Any:
+        of_actions = quantiles_of(self.online, self.batch[OBS])[np.arange(len(ACTIONS)), ACTIONS[:, 0]]
+        pairs = zip(of_actions, self.targets, strict=True)
+        return np.array([[quantile_huber_loss(quantiles, target, self.kappa)] for quantiles, target in pairs])
+
+    def loss(self) -> float:
+        return float((self.batch[WEIGHTS] * self.losses()).mean())
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(("kappa", "max_grad_norm"), [(1.0, None), (0.3, None), (1.0, 0.1)])
+def test_an_update_equals_the_one_computed_by_hand(kappa: float, max_grad_norm: float | None, double: bool) -> None:
+    algorithm = linear_qrdqn(lr=0.01, kappa=kappa, double=double, max_grad_norm=max_grad_norm, polyak=0.8)
+    batch = n_step_batch()
+    before = copies(batch)
+    by_hand = NumpyQRDQN(algorithm, batch)
+    of_the_other = NumpyQRDQN(linear_qrdqn_like(algorithm, double=not double), batch)
+    assert not np.allclose(by_hand.targets, of_the_other.targets), "the batch tells double from not double"
+    expected = [numeric_gradient(by_hand.loss, part) for part in by_hand.online]
+
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(result.metrics["loss"], by_hand.loss(), rtol=1e-4)
+    # Priorities follow each row's loss.
+    np.testing.assert_allclose(numpy(result.info[ERRORS]), by_hand.losses(), rtol=1e-4)
+    of_actions = quantiles_of(by_hand.online, by_hand.batch[OBS])[np.arange(len(ACTIONS)), ACTIONS[:, 0]]
+    np.testing.assert_allclose(result.metrics["q_value"], of_actions.mean(), rtol=1e-4)
+    for part, gradient in zip(("weight", "bias"), expected, strict=True):
+        np.testing.assert_allclose(numpy(gradients[f"q.head.numbers.layer.{part}"]), gradient, rtol=1e-3, atol=1e-5)
+
+    algorithm.update(batch)
+    if max_grad_norm is not None:
+        norm = np.sqrt(sum((gradient**2).sum() for gradient in expected))
+        assert norm > max_grad_norm
+        expected = [gradient * max_grad_norm / norm for gradient in expected]
+    parts = zip(
+        layer_of(algorithm.q), layer_of(algorithm.q_target), by_hand.online, by_hand.target, expected, strict=True
+    )
+    for online, target, online_before, target_before, gradient in parts:
+        stepped = online_before + first_adam_step(gradient, 0.01)
+        np.testing.assert_allclose(online, stepped, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(target, 0.8 * target_before + 0.2 * online, rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def linear_qrdqn_like(algorithm: prl.QRDQN, **changes: Any) -> prl.QRDQN:
+    other = linear_qrdqn(**changes)
+    other.load_state_dict(algorithm.state_dict())
+    return other
+
+
+def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
+    algorithm = linear_qrdqn(polyak=0.0, target_update_interval=3)
+    first = layer_of(algorithm.q_target)[0]
+    for number in range(1, 7):
+        algorithm.update(n_step_batch(number))
+        online, target = layer_of(algorithm.q)[0], layer_of(algorithm.q_target)[0]
+        if number < 3:
+            np.testing.assert_array_equal(target, first)
+        assert np.array_equal(target, online) == (number % 3 == 0)
+
+
+def test_the_greedy_action_has_the_highest_mean_of_quantiles() -> None:
+    algorithm = linear_qrdqn(start_steps=0)
+    obs, done = torch.randn(100, 3), torch.zeros(100, 1)
+    step = algorithm.acting_step(obs, None, done, Exploration(algorithm.codec, 100, "cpu", 0, deterministic=True))
+    means = quantiles_of(layer_of(algorithm.q), numpy(obs)).mean(2)
+    np.testing.assert_array_equal(step.action[:, 0], means.argmax(1))
+
+
+def test_quantiles_learn_the_distribution_of_rewards() -> None:
+    algorithm = linear_qrdqn(num_quantiles=4, lr=prl.LinearSchedule(0.2, 0.0), kappa=0.05, max_grad_norm=None)
+    random = np.random.default_rng(0)
+    for number in range(300):
+        algorithm.set_progress(number, 300)
+        batch = replayed(random.integers(NUM_ACTIONS, size=(128, 1)))
+        for key in (OBS, OBS2, DISCOUNT):
+            batch[key].zero_()
+        batch[WEIGHTS].fill_(1.0)
+        batch[REW] = torch.from_numpy(random.uniform(0, 8, (128, 1)).astype(np.float32))
+        algorithm.update(batch)
+    found = quantiles_of(layer_of(algorithm.q), np.zeros((1, 3)))[0]
+    # The midpoints of four equal parts of [0, 8].
+    np.testing.assert_allclose(found, np.tile([1.0, 3.0, 5.0, 7.0], (NUM_ACTIONS, 1)), atol=0.3)
+
+
+def test_a_saved_state_goes_on_where_it_was() -> None:
+    whole = linear_qrdqn(polyak=0.0, target_update_interval=3)
+    for number in range(4):
+        whole.update(n_step_batch(number))
+    resumed = linear_qrdqn(polyak=0.0, target_update_interval=3)
+    resumed.load_state_dict(whole.state_dict())
+    for number in range(4, 10):
+        whole.update(n_step_batch(number))
+        resumed.update(n_step_batch(number))
+        assert_equal(resumed.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("name", ["num_quantiles", "kappa"])
+def test_what_the_network_is_made_of_cannot_change(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        linear_qrdqn().update_algorithm_parameter(name, 7)
+
+
+def test_continuous_actions_are_refused() -> None:
+    envs = envs_with(continuous())
+    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
+    with pytest.raises(prl.UnsupportedSpaceError, match="QRDQN needs a Discrete action space"):
+        prl.QRDQN.create_factory()("cpu", actor, envs)
