@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.algorithms.algorithm import Algorithm, Metrics
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.update_plan import Collected
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data

@@ -37,7 +37,7 @@ class Network(QuickModule):
         self._parameters_behind: list[nn.Parameter] | None = None
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
-        """The head's output for each row of a view, with actions (N, *action) or numbers (N, size) beside it, if any."""
+        """The head's output for each row of a view, with actions (N, *action) or numbers (N, size) beside it or not."""
         features = view.features(self.body)
         if self._is_frozen:
             features = features.detach()

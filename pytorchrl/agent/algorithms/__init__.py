@@ -2,7 +2,7 @@
 
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
-from pytorchrl.agent.algorithms.algorithm import ActingStep, Algorithm, Losses, Result
+from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.gail import GAIL
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
@@ -11,6 +11,7 @@ from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGra
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
+from pytorchrl.agent.algorithms.results import ActingStep, Losses, Result
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 

@@ -2,8 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,12 +10,12 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.view import ActingView, View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind, check_action_space
 from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.training import Target, Trained, TrainingState, parameters_of
+from pytorchrl.agent.algorithms.training import Trained, TrainingState, parameters_of
 from pytorchrl.agent.algorithms.update_plan import UpdatePlan
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -27,52 +26,7 @@ from storages.factory import FieldComponent
 from storages.hyper_parameters import Count, CountOrZero, UnitInterval
 from storages.schedule import Schedule, value_at
 from storages.storage import Storage
-from storages.transition import ERRORS, Batch
-
-Metrics: TypeAlias = dict[str, Any]
-"""Numbers to log: floats, or tensors of no axes, so that no device is waited for."""
-
-
-class ActingStep(NamedTuple):
-    """What an algorithm does in one step of the environments; tensors on its device."""
-
-    action: Tensor
-    """(E, 1) or (E, *action): to be stored as ACT."""
-    env_action: Tensor
-    """As ``action``: to be given to the environments; differs where an action outside their bounds was drawn."""
-    rhs: Any
-    """Memory before the next observation; None without a memory."""
-    fields: Mapping[str, Tensor]
-    """What else the storage is to keep: values, log probabilities."""
-
-
-@dataclass
-class Losses:
-    """What a batch says."""
-
-    of: Mapping[Trained, Tensor]
-    """The loss of each group of parameters that is to be stepped. Each must leave gradients in its own group alone."""
-    metrics: Metrics = field(default_factory=dict)
-    errors: Tensor | None = None
-    """The error of each row, in the shape of the batch's rewards, which priorities follow; None for no errors."""
-    stop: bool = False
-    """Learn nothing from this batch, and leave out the rest of the update phase."""
-
-
-@dataclass
-class Result:
-    """What came of an update."""
-
-    metrics: Metrics
-    errors: Tensor | None = None
-    """As those of :class:`Losses`."""
-    stop: bool = False
-    """Leave out the rest of the update phase."""
-
-    @property
-    def info(self) -> dict[str, Any]:
-        """As storages get it: metrics, and errors under ``ERRORS``."""
-        return self.metrics if self.errors is None else {**self.metrics, ERRORS: self.errors}
+from storages.transition import Batch
 
 
 class Algorithm(FieldComponent, ABC):
@@ -181,18 +135,15 @@ class Algorithm(FieldComponent, ABC):
         self.training.variables[name] = parameter
         return self.training.add_group(Trained(name, {"value": parameter}, optimizer or self.optimizer, lr, None))
 
-    def target(self, network: Any, polyak: str = "polyak", every: str | None = None) -> Any:
+    def target(self, network: nn.Module, polyak: str = "polyak", every: str | None = None) -> Any:
         """A copy of a network that follows it after updates.
 
         Args:
-            network: a :class:`Network` or an :class:`Ensemble` that was registered by `train`.
+            network: made by the actor, and registered by `train` before.
             polyak: name of the hyper-parameter that says how much of the copy stays; 0 copies the network.
             every: name of the hyper-parameter that says how many updates lie between those of the copy; None for 1.
         """
-        assert isinstance(network, Network | Ensemble)
-        target = Target(network, polyak, every)
-        self.training.add_target(f"target_{len(self.training.targets)}", target)
-        return target.network
+        return self.training.add_target(network, polyak, every)
 
     @property
     def updates(self) -> int:

@@ -26,20 +26,16 @@ class Rows:
         self.batch = batch
         self._codec = codec
         self._is_packed = BATCH_SIZES in batch
-        self._is_flat = self._is_packed or batch[REW].ndim == 2
-        if self._is_flat and not self._is_packed:
-            self.now: View = Observations(batch[OBS])
-            """OBS."""
-        else:
-            self._unrolling = Unrolling(batch)
-            self.now = Steps(self._unrolling)
+        is_padded = batch[REW].ndim == 3
+        self._is_flat = not is_padded
+        self._unrolling = Unrolling(batch) if is_padded or self._is_packed else None
+        self.now: View = Observations(batch[OBS]) if self._unrolling is None else Steps(self._unrolling)
+        """OBS."""
 
     @cached_property
     def next(self) -> View:
         """OBS2."""
-        if self._is_flat and not self._is_packed:
-            return Observations(self.batch[OBS2])
-        return NextSteps(self._unrolling)
+        return Observations(self.batch[OBS2]) if self._unrolling is None else NextSteps(self._unrolling)
 
     @cached_property
     def action(self) -> Tensor:

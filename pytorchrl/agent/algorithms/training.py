@@ -63,29 +63,20 @@ class Target:
 
     Args:
         network: that it follows.
+        group: the trained group whose parameters are those of the network and no others, if there is one; following
+            its vector is quicker.
         polyak: name of the algorithm's hyper-parameter: how much of the copy stays at each update of it.
         every: name of the algorithm's hyper-parameter: updates between updates of the copy; None for 1.
     """
 
-    def __init__(self, network: nn.Module, polyak: str, every: str | None) -> None:
+    def __init__(self, network: nn.Module, group: Trained | None, polyak: str, every: str | None) -> None:
         self.network = make_target(network)
         self.polyak, self.every = polyak, every
-        self._source = list(network.parameters())
-        self._flat = FlatParameters(self.network.parameters())
-        self._buffers = [
-            (ours, theirs)
-            for ours, theirs in zip(self.network.buffers(), network.buffers(), strict=True)
-            if ours is not theirs
-        ]
-
-    def bind(self, groups: Iterable[Trained]) -> None:
-        """Follow the vector of a group of which the network is all, which is quicker than one by one."""
-        for group in groups:
-            own = list(group.parameters.values())
-            if len(own) == len(self._source) and all(a is b for a, b in zip(own, self._source, strict=True)):
-                self._vector: Tensor | None = group.flat.vector
-                return
-        self._vector = None
+        ours, theirs = FlatParameters(self.network.parameters()), list(network.parameters())
+        self._ours = [ours.vector] if group else [parameter.data for parameter in ours.parameters]
+        self._theirs = [group.flat.vector] if group else [parameter.data for parameter in theirs]
+        buffers = zip(self.network.buffers(), network.buffers(), strict=True)
+        self._buffers = [(our, their) for our, their in buffers if our is not their]
 
     @torch.no_grad()
     def follow(self, polyak: float) -> None:
@@ -93,12 +84,10 @@ class Target:
 
         Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971), section 3.
         """
-        if self._vector is not None:
-            self._flat.vector.lerp_(self._vector, 1 - polyak)
-        else:
-            torch._foreach_lerp_([p.data for p in self._flat.parameters], [p.data for p in self._source], 1 - polyak)
-        for ours, theirs in self._buffers:
-            ours.copy_(theirs)
+        for our, their in zip(self._ours, self._theirs, strict=True):
+            our.lerp_(their, 1 - polyak)
+        for our, their in self._buffers:
+            our.copy_(their)
 
 
 class TrainingState:
@@ -128,10 +117,18 @@ class TrainingState:
         self.groups[group.name] = group
         return group
 
-    def add_target(self, name: str, target: Target) -> None:
-        """Register a target network."""
-        self.targets[name] = target
-        target.bind(self.groups.values())
+    def add_target(self, network: nn.Module, polyak: str, every: str | None) -> nn.Module:
+        """Register a target of a network, under the name of the group that trains the network alone, if there is one.
+
+        Returns:
+            The target network.
+        """
+        parameters = [id(parameter) for parameter in network.parameters()]
+        same = (g for g in self.groups.values() if [id(p) for p in g.parameters.values()] == parameters)
+        group = next(same, None)
+        target = Target(network, group, polyak, every)
+        self.targets[f"target_{len(self.targets)}" if group is None else group.name] = target
+        return target.network
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next update depends on but the actor's weights, as tensors and plain data."""

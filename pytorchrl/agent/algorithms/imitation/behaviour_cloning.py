@@ -6,9 +6,9 @@ from typing import ClassVar
 from pytorchrl.agent.actors.heads import Policy
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Sample
 from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import StateValue
-from pytorchrl.agent.algorithms.algorithm import Metrics
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
+from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
 from storages.storage import Storage

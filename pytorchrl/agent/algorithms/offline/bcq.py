@@ -9,8 +9,8 @@ from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, Gauss
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics
-from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
 from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval

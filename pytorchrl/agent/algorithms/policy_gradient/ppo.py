@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive

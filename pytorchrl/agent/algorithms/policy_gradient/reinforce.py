@@ -1,7 +1,7 @@
 """REINFORCE: the gradient of the log probability of what was done, as good as what came of it."""
 
-from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, UpdatePlan
 from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive

@@ -5,9 +5,9 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from pytorchrl.agent.actors.outputs import Distribution
-from pytorchrl.agent.algorithms.algorithm import Metrics, Result
 from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.results import Metrics, Result
 from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import LOGP, RET, Batch
 

@@ -6,8 +6,8 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.outputs import ActionValues
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import EpsilonGreedy, Exploration, Explorer
 from storages.hyper_parameters import Count, NonNegativeOrSchedule, Positive, UnitInterval, UnitIntervalOrSchedule
