@@ -96,6 +96,8 @@ class Scheme:
         """State of the test environments that are not made yet."""
         self._ended: list[Episode] = []
         """Episodes that ended since update phases were due."""
+        self._episodes_learnt = 0
+        """Episodes that had ended when update phases were last due."""
         self._updates_begun = 0
         """Update phases of a scheme that collects nothing."""
         self.envs = None if train_envs_factory is None else train_envs_factory()
@@ -164,19 +166,21 @@ class Scheme:
         while not due and self.steps < until:
             if stopped():
                 return [], 0
-            before, episodes_before = collector.steps, len(self._ended)
+            before, episodes_before = collector.steps, collector.episodes
             self._ended += collector.step()
             storage = self.storage
             due = plan.phases_due(
                 Collected(
                     before,
                     collector.steps,
-                    episodes_before,
-                    len(self._ended),
+                    episodes_before - self._episodes_learnt,
+                    collector.episodes - self._episodes_learnt,
                     is_full=storage.on_policy and len(storage) == storage.capacity,
                     is_empty=not len(storage),
                 )
             )
+        if due:
+            self._episodes_learnt = collector.episodes
         episodes, self._ended = self._ended, []
         if episodes:
             self.storage.after_episodes([episode.episode_return for episode in episodes])
@@ -229,6 +233,7 @@ class Scheme:
             "storage": self.storage.state_dict(),
             "sources": {name: source.state_dict() for name, source in self.sources.items() if name != "main"},
             "collector": self._collector.state_dict() if self._collector else {"steps": self._updates_begun},
+            "episodes_learnt": self._episodes_learnt,
             "ended": [[episode.episode_return, episode.length] for episode in self._ended],
             # Wrappers may keep statistics from one evaluation to the next.
             "test_envs": self._state_of_test_envs(),
@@ -244,6 +249,7 @@ class Scheme:
         for name, source in self.sources.items():
             if name != "main":
                 source.load_state_dict(state["sources"][name])
+        self._episodes_learnt = state["episodes_learnt"]
         self._ended = [Episode(*episode) for episode in state["ended"]]
         self._test_envs_to_come = state["test_envs"]
         if self._test_envs is not None and self._test_envs_to_come is not None:
