@@ -1,4 +1,4 @@
-"""REINFORCE balances the pole of CartPole-v1: ``python examples/reinforce_cartpole.py --help`` lists what can be set."""
+"""REINFORCE balances the pole of CartPole-v1; ``python examples/reinforce_cartpole.py --help`` lists its settings."""
 
 import time
 from dataclasses import dataclass
@@ -30,8 +30,6 @@ class Arguments:
     """Episodes between updates."""
     rollout_steps: int = 2_000
     """Environment steps after which there is an update in any case."""
-    baseline: bool = True
-    """Take the value function off returns."""
     entropy_coef: float = 0.0
     """Weight of the policy's entropy."""
     test_every: int = 10_000
@@ -53,7 +51,6 @@ def train(arguments: Arguments) -> prl.Learner:
         lr=prl.LinearSchedule(arguments.lr, 0.0),
         gamma=arguments.gamma,
         episodes_per_update=arguments.episodes_per_update,
-        baseline=arguments.baseline,
         entropy_coef=arguments.entropy_coef,
         test_every=arguments.test_every,
     )

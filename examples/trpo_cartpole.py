@@ -1,6 +1,6 @@
 """TRPO balances the pole of CartPole-v1: ``python examples/trpo_cartpole.py --help`` lists what can be set.
 
-With ``--env InvertedPendulum-v5``, whose actions are continuous and which needs gymnasium[mujoco], it balances that one.
+``--env InvertedPendulum-v5`` balances one by continuous actions; it needs ``pip install gymnasium[mujoco]``.
 """
 
 import time
@@ -27,13 +27,13 @@ class Arguments:
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Units of the hidden layers of policy and value function."""
-    lr_value: float = 1e-3
+    lr_value: float = 3e-3
     """Learning rate of the value function."""
     max_kl: float = 0.02
     """How far the policy may diverge in an update at first; falls to 0 over the run."""
     damping: float = 0.1
     """Added to the diagonal of the Fisher information."""
-    value_epochs: int = 20
+    value_epochs: int = 40
     """Steps of the value function in an update."""
     gamma: float = 0.99
     """Discount factor."""
