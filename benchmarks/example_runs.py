@@ -29,10 +29,12 @@ ExampleName: TypeAlias = Literal[
     "ppo_cartpole",
     "ppo_memory_cartpole",
     "qrdqn_cartpole",
+    "reinforce_cartpole",
     "sac_her_pointmaze",
     "sac_memory_pendulum",
     "sac_pendulum",
     "td3_pendulum",
+    "trpo_cartpole",
 ]
 
 _NEEDS: Mapping[ExampleName, str] = {"sac_her_pointmaze": "gymnasium_robotics"}

@@ -26,6 +26,8 @@ THRESHOLDS: dict[ExampleName, float] = {
     "qrdqn_cartpole": 450.0,
     "sac_pendulum": -160.0,
     "td3_pendulum": -160.0,
+    "trpo_cartpole": 475.0,
+    "reinforce_cartpole": 400.0,
     "dqn_her_bitflipping": -11.5,
     "sac_her_pointmaze": 0.9,
     "ppo_memory_cartpole": 400.0,

@@ -271,7 +271,11 @@ class Storage(Component, ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
-        return {"ring": self._ring.state_dict()} | self._state_beside_the_ring()
+        return {"ring": self._ring.state_dict()} | self.state_without_contents()
+
+    def state_without_contents(self) -> dict[str, Any]:
+        """What :meth:`state_dict` returns, without the transitions: for those that are kept elsewhere."""
+        return self._state_beside_the_ring()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned.
@@ -282,6 +286,11 @@ class Storage(Component, ABC):
         self._refuse_incomplete(state)
         self._before_change()
         self._ring.load_state_dict(state["ring"])
+        self._load_beside_the_ring(state)
+
+    def load_state_without_contents(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_without_contents` returned; the same transitions are stored already."""
+        self._before_change()
         self._load_beside_the_ring(state)
 
     def __len__(self) -> int:

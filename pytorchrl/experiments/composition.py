@@ -81,7 +81,10 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     with misfit_named(folder.config_file):
         algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
         if envs_factory is None:
-            envs_factory = one_copy(made_of(config["test_envs"] or config["train_envs"]))
+            described = config["test_envs"] or config["train_envs"]
+            if described is None:
+                raise CompositionError(f"the run in {folder.path} had no environments; say in which to act")
+            envs_factory = one_copy(made_of(described))
     envs = envs_factory()
     try:
         with misfit_named(folder.checkpoint_file):
@@ -97,7 +100,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """What two compositions differ in, a line each: ``storage.size: 1000 here, 500 in the checkpoint``.
 
-    Where a storage is kept makes it no other storage.
+    Where a storage or a data set is kept makes it no other; data itself is compared when it is loaded.
     """
     here, there = (
         dict(_flat({key: config.get(key) for key in COMPOSITION})) for config in map(places.anywhere, (expected, found))

@@ -88,6 +88,7 @@ def inspect_storage(path: Path) -> Inspection:
     state = checkpoint.load(file)
     try:
         storage, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
+        _refuse_data_set(storage, config)
         if "position" in storage:
             storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
         ring = _ring(storage["ring"], config["name"])
@@ -165,6 +166,7 @@ class CheckpointDataset(Dataset):
         super().__init__(file, About())
         try:
             storage, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
+            _refuse_data_set(storage, config)
             if "position" in storage:
                 storage = read_state(config["hyper_parameters"]["directory"], storage["position"])
             self._ring = _ring(storage["ring"], config["name"])
@@ -184,6 +186,16 @@ class CheckpointDataset(Dataset):
 
     def _episodes(self) -> Iterator[Episode]:
         return episodes_in(self._ring)
+
+
+def _refuse_data_set(storage: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Refuse a state that refers to data which a data set holds.
+
+    Raises:
+        DatasetError: the message names the data set.
+    """
+    if "data" in storage:
+        raise DatasetError(f"it was filled from the data set {config['dataset']}; python -m pytorchrl data show it")
 
 
 def _ring(saved: Mapping[str, Any], name: str) -> Ring:

@@ -38,8 +38,14 @@ def as_found(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def anywhere(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A composition without the directories of its storages."""
-    return _with_directories(config, lambda directory: None)
+    """A composition without the directories of its storages, and without the places of their data sets."""
+
+    def placeless(storage: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**storage, "dataset": "anywhere"} if "dataset" in storage else storage
+
+    config = _with_directories(config, lambda directory: None)
+    sources = {name: placeless(source) for name, source in config["sources"].items()}
+    return {**config, "storage": placeless(config["storage"]), "sources": sources}
 
 
 def is_way_inside(directory: Any) -> bool:

@@ -132,7 +132,7 @@ def unit(runs: Sequence[Run]) -> str:
 
 
 def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The composition as it would be anywhere else: where a storage is kept makes it no other storage."""
+    """The composition as it would be anywhere else: where a storage or a data set is kept makes it no other."""
     changed: dict[str, Any] = {}
     if config.get("storage"):
         changed["storage"] = _without_place(config["storage"])
@@ -143,7 +143,7 @@ def _without_places(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_place(storage: Mapping[str, Any]) -> dict[str, Any]:
     settings = {name: value for name, value in (storage.get("hyper_parameters") or {}).items() if name != "directory"}
-    return {**storage, "hyper_parameters": settings}
+    return {name: value for name, value in storage.items() if name != "dataset"} | {"hyper_parameters": settings}
 
 
 def _returns_compare(config: Mapping[str, Any]) -> bool:

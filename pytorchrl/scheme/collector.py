@@ -57,6 +57,8 @@ class Collector:
         self.storage = storage
         self.steps = 0
         """Environment transitions so far."""
+        self.episodes = 0
+        """Episodes that ended so far, as the storage has them: wrappers may end an environment's own earlier."""
         self._rewards = rewards
         self._exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed=0)
         self._choice: _Choice | None = None
@@ -114,6 +116,7 @@ class Collector:
         )
         self._observation, self._rhs, self._done = step.observation, choice.rhs, ended
         self.steps += self.envs.num_envs
+        self.episodes += int(ended.sum())
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
         return [Episode(record.episode_return, record.length) for record in self.envs.finished_episodes]
 
@@ -148,6 +151,7 @@ class Collector:
         """
         return {
             "steps": self.steps,
+            "episodes": self.episodes,
             "exploration": self._exploration.state_dict(),
             "rewards": None if self._rewards is None else self._rewards.state_dict(),
             "envs": self._state_of_envs(),
@@ -161,7 +165,7 @@ class Collector:
 
         There, a new episode begins; for the storage the old one was cut, as by a limit.
         """
-        self.steps = state["steps"]
+        self.steps, self.episodes = state["steps"], state["episodes"]
         self._exploration.load_state_dict(state["exploration"])
         if self._rewards is not None:
             self._rewards.load_state_dict(state["rewards"])
@@ -176,7 +180,9 @@ class Collector:
         if self._rewards is not None:
             self._rewards.begin_episodes(~came_back)
         self._load_choice(state["choice"] if came_back.all() else None)
-        return [int(env) for env in np.flatnonzero(~came_back & ~done)]
+        cut = [int(env) for env in np.flatnonzero(~came_back & ~done)]
+        self.episodes += len(cut)
+        return cut
 
     def _state_of_envs(self) -> dict[str, Any] | None:
         # The process of an environment that failed is gone, and with it what it knew.

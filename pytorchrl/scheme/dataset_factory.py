@@ -1,15 +1,26 @@
 """A storage that is filled from a data set when it is made."""
 
+import hashlib
 import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from pytorchrl.agent.envs.spaces import space_from_data
+from storages.core.fields import as_array, leaves, text
 from storages.factory import Factory
 from storages.persistent import fill
-from storages.persistent.datasets import open_dataset
+from storages.persistent.datasets import Dataset, open_dataset
+from storages.persistent.episode import Episode
 from storages.persistent.errors import DatasetError
 from storages.storage import Storage
+from storages.transition import RHS, RHS2
+
+_STEPS_AT_ONCE = 1_000
+"""Read together where a checksum is computed."""
 
 
 class DatasetFactory(Factory[Storage]):
@@ -20,12 +31,41 @@ class DatasetFactory(Factory[Storage]):
         self.path = path
 
     def __call__(self, *args: Any, **kwargs: Any) -> Storage:
-        """The storage; one that holds something already, since its directory did, is not filled again."""
+        """The storage; one that holds the data set already, since its directory did, is not filled again.
+
+        Raises:
+            DatasetError: the data set does not fit the environments, or has more transitions than the storage holds;
+                or the storage's directory has fewer.
+        """
         storage = super().__call__(*args, **kwargs)
-        if not len(storage):
-            envs = args[3] if len(args) > 3 else kwargs["envs"]
-            fill(storage, open_dataset(self.path), envs=envs)
+        _, actor, _, envs = (*args, *(kwargs[name] for name in self.cls.context[len(args) :]))
+        dataset = open_dataset(self.path)
+        try:
+            self._fill(storage, dataset, actor, envs)
+        except BaseException:
+            storage.close()
+            raise
         return storage
+
+    def _fill(self, storage: Storage, dataset: Dataset, actor: Any, envs: Any) -> None:
+        # A step of all environments is stored as a whole.
+        expected = dataset.steps - dataset.steps % (storage.num_envs or envs.num_envs or 1)
+        if len(storage):
+            if len(storage) < expected:
+                raise DatasetError(
+                    f"{self.name}: {self.hyper_parameters['directory']} holds {len(storage):,} transitions, fewer than "
+                    f"the {expected:,} of {self.path}; a run that was filling it was stopped, or it is of other data. "
+                    f"Name another directory, or delete this one to fill it anew"
+                )
+            return
+        capacity = storage.capacity or storage.size * (envs.num_envs or 1)
+        if expected > capacity:
+            raise DatasetError(
+                f"{self.name}: {self.path} has {expected:,} transitions, the storage holds {capacity:,}; make it larger"
+            )
+        memory = actor.initial_memory(1)
+        episodes = dataset if memory is None else _without_memory(dataset, memory.shape[1])
+        fill(storage, episodes, envs=envs)
 
     def spaces(self) -> Any:
         """The spaces of one environment of the data set.
@@ -60,8 +100,68 @@ class DatasetFactory(Factory[Storage]):
 def from_dataset(storage_factory: Factory[Storage], path: str | os.PathLike[str]) -> Factory[Storage]:
     """A factory of a storage that is filled from a data set when it is made.
 
+    The data set is only read. Checkpoints of a scheme that inserts nothing into the storage do not hold the data, but
+    its checksum; when the run is resumed, the storage is filled again. An actor with a memory remembers nothing before
+    a sequence of the data: let batches be of whole episodes, or have a burn-in.
+
     Args:
-        storage_factory: how the data is kept; its size must hold what is to be learnt from.
+        storage_factory: how the data is kept; its size must hold all transitions.
         path: of a data set that `open_dataset` reads: Minari's, D4RL's, ``.npz``, or a storage's directory.
     """
     return DatasetFactory(storage_factory, os.fspath(path))
+
+
+class LoadedData:
+    """What a checkpoint keeps of a storage that a data set has filled, and that nothing is inserted into.
+
+    Args:
+        name: of the source, in errors.
+        storage: is full already.
+        path: of the data set, in errors.
+    """
+
+    def __init__(self, name: str, storage: Storage, path: str) -> None:
+        self._name, self._storage, self._path = name, storage, path
+        self._checksum: str | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """A checksum of the data, and all of the storage's state that is not data."""
+        return {"data": self._sum()} | self._storage.state_without_contents()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`.
+
+        Raises:
+            ValueError: the data is not that of the run.
+        """
+        if state.get("data") != self._sum():
+            raise ValueError(
+                f"the source {self._name!r} is not what the run learnt from: {self._path} was changed, or is another "
+                f"data set; resume with the one that the run began with"
+            )
+        self._storage.load_state_without_contents(state)
+
+    def _sum(self) -> str:
+        # Computed once: nothing changes the data.
+        if self._checksum is None:
+            self._checksum = _checksum(self._storage)
+        return self._checksum
+
+
+def _checksum(storage: Storage) -> str:
+    """Of all fields of all steps, in hexadecimal."""
+    digest = hashlib.blake2b(digest_size=16)
+    steps = len(storage) // max(1, storage.num_envs)
+    for start in range(0, steps, _STEPS_AT_ONCE):
+        for path, leaf in leaves(storage.get_data_slice(start, min(start + _STEPS_AT_ONCE, steps))):
+            array = np.ascontiguousarray(as_array(leaf, path, type(storage).__name__))
+            digest.update(f"{text(path)} {array.dtype} {array.shape}".encode())
+            digest.update(array.data)
+    return digest.hexdigest()
+
+
+def _without_memory(episodes: Dataset, size: int) -> Iterator[Episode]:
+    """The episodes, with the memory of an actor that remembers nothing before each step."""
+    for episode in episodes:
+        zeros = np.zeros((len(episode), size), np.float32)
+        yield replace(episode, fields={**episode.fields, RHS: zeros, RHS2: zeros})

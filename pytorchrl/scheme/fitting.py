@@ -59,5 +59,10 @@ def check_composition(
         reason = mismatch(need, algorithm.name, actor, sources[name])
         if reason is None and not collects and need.kind == "rollout":
             reason = f"{algorithm.name} learns from what its own policy does; give the scheme train_envs_factory"
+        if reason is None and collects and name == "main" and not need.collected:
+            reason = (
+                f"{algorithm.name} learns from data alone, and its own steps are not to be inserted there; leave out "
+                f"train_envs_factory, and give the scheme test_envs_factory to evaluate it in"
+            )
         if reason is not None:
             raise CompositionError(f"Scheme: {reason}")

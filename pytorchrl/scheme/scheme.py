@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.scheme.collector import Collector, Episode
-from pytorchrl.scheme.dataset_factory import DatasetFactory
+from pytorchrl.scheme.dataset_factory import DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles
 from pytorchrl.scheme.reward_normalization import RewardNormalization
@@ -97,6 +98,8 @@ class Scheme:
         """State of the test environments that are not made yet."""
         self._ended: list[Episode] = []
         """Episodes that ended since update phases were due."""
+        self._episodes_learnt = 0
+        """Episodes that had ended when update phases were last due."""
         self._updates_begun = 0
         """Update phases of a scheme that collects nothing."""
         self.envs = None if train_envs_factory is None else train_envs_factory()
@@ -108,7 +111,8 @@ class Scheme:
                 self.actor = actor_factory(self.device, spaces)
                 self.algorithm = algo_factory(self.device, self.actor, spaces)
             self.sources: dict[str, Storage] = {
-                name: factory(self.device, self.actor, self.algorithm, spaces) for name, factory in sources.items()
+                name: factory(self.device, self.actor, self.algorithm, self._envs_of(name, spaces))
+                for name, factory in sources.items()
             }
             """What it learns from, by name."""
         except BaseException:
@@ -121,6 +125,10 @@ class Scheme:
         }
         self.storage = self.sources["main"]
         """What the environments' steps are inserted into."""
+        self._saved: dict[str, Storage | LoadedData] = {
+            name: self._state_of(name, factory) for name, factory in sources.items()
+        }
+        """What checkpoints hold of the sources."""
         self.algorithm.seed(self._seed_of(_ALGORITHM))
         for position, source in enumerate(self.sources.values()):
             source.seed(self._seed_of(_STORAGE, *([position] if position else [])))
@@ -165,19 +173,21 @@ class Scheme:
         while not due and self.steps < until:
             if stopped():
                 return [], 0
-            before, episodes_before = collector.steps, len(self._ended)
+            before, episodes_before = collector.steps, collector.episodes
             self._ended += collector.step()
             storage = self.storage
             due = plan.phases_due(
                 Collected(
                     before,
                     collector.steps,
-                    episodes_before,
-                    len(self._ended),
+                    episodes_before - self._episodes_learnt,
+                    collector.episodes - self._episodes_learnt,
                     is_full=storage.on_policy and len(storage) == storage.capacity,
                     is_empty=not len(storage),
                 )
             )
+        if due:
+            self._episodes_learnt = collector.episodes
         episodes, self._ended = self._ended, []
         if episodes:
             self.storage.after_episodes([episode.episode_return for episode in episodes])
@@ -227,9 +237,10 @@ class Scheme:
         """Everything that the run goes on from, the running episodes too, as tensors and plain data."""
         return {
             "algorithm": self.algorithm.state_dict(),
-            "storage": self.storage.state_dict(),
-            "sources": {name: source.state_dict() for name, source in self.sources.items() if name != "main"},
+            "storage": self._saved["main"].state_dict(),
+            "sources": {name: saved.state_dict() for name, saved in self._saved.items() if name != "main"},
             "collector": self._collector.state_dict() if self._collector else {"steps": self._updates_begun},
+            "episodes_learnt": self._episodes_learnt,
             "ended": [[episode.episode_return, episode.length] for episode in self._ended],
             # Wrappers may keep statistics from one evaluation to the next.
             "test_envs": self._state_of_test_envs(),
@@ -241,10 +252,9 @@ class Scheme:
         There, a new episode begins; for the storage the old one was cut, as by a limit.
         """
         self.algorithm.load_state_dict(state["algorithm"])
-        self.storage.load_state_dict(state["storage"])
-        for name, source in self.sources.items():
-            if name != "main":
-                source.load_state_dict(state["sources"][name])
+        for name, saved in self._saved.items():
+            saved.load_state_dict(state["storage"] if name == "main" else state["sources"][name])
+        self._episodes_learnt = state["episodes_learnt"]
         self._ended = [Episode(*episode) for episode in state["ended"]]
         self._test_envs_to_come = state["test_envs"]
         if self._test_envs is not None and self._test_envs_to_come is not None:
@@ -260,6 +270,30 @@ class Scheme:
             envs.close()
         for source in self.sources.values():
             source.close()
+
+    def _collects_into(self, name: str) -> bool:
+        """Whether the environments' steps are inserted into a source."""
+        return self.envs is not None and name == "main"
+
+    def _envs_of(self, name: str, spaces: Any) -> Any:
+        """What a source reads of the environments; data has as many side by side as it says itself."""
+        if self._collects_into(name):
+            return spaces
+        return SimpleNamespace(
+            observation_space=spaces.observation_space,
+            action_space=spaces.action_space,
+            num_envs=None,
+            stacked_frames=spaces.stacked_frames,
+        )
+
+    def _state_of(self, name: str, factory: Factory[Storage]) -> Storage | LoadedData:
+        """What a checkpoint holds of a source: not what a data set can fill it with again."""
+        storage = self.sources[name]
+        is_filled_again = isinstance(factory, DatasetFactory) and factory.hyper_parameters.get("directory") is None
+        if self._collects_into(name) or not is_filled_again:
+            return storage
+        assert isinstance(factory, DatasetFactory)
+        return LoadedData(name, storage, factory.path)
 
     def _spaces_of_data(self, storage_factory: Factory[Storage]) -> Any:
         """The spaces of a scheme that collects nothing: of the test environments, else of the data."""

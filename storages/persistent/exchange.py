@@ -72,7 +72,7 @@ def fill(
             actor that has one.
         SampleError: a field is missing or holds NaN or infinity; what was inserted before stays.
     """
-    environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs or 1)
+    environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs) or 1
     dealer = _Dealer(episodes, environments)
     wanted = _Wanted(storage, envs)
     transitions = 0

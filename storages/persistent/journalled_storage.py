@@ -159,11 +159,15 @@ class JournalledStorage(Storage):
         With a directory, the position in it instead of what it holds.
         """
         if self._journal is None:
-            state, priorities = super().state_dict(), self._kept_priorities()
-            return state if priorities is None else state | {"priorities": priorities.state_dict()}
+            return super().state_dict()
         beside = self._state_beside_the_ring()
         self._journal.flush(self._ring, beside, self._kept_priorities(), pin=self.states_kept)
         return {"position": dict(self._journal.position)} | beside
+
+    def state_without_contents(self) -> dict[str, Any]:
+        """What :meth:`state_dict` returns, without the transitions: for those that are kept elsewhere."""
+        state, priorities = super().state_without_contents(), self._kept_priorities()
+        return state if priorities is None else state | {"priorities": priorities.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be what was saved; of a storage with a directory, be as of the commit that the state refers to.

@@ -16,10 +16,12 @@ from examples import (
     ppo_cartpole,
     ppo_memory_cartpole,
     qrdqn_cartpole,
+    reinforce_cartpole,
     sac_her_pointmaze,
     sac_memory_pendulum,
     sac_pendulum,
     td3_pendulum,
+    trpo_cartpole,
 )
 from pytorchrl.scheme import evaluate
 
@@ -31,10 +33,12 @@ EXAMPLES = {
     "ppo_cartpole": ppo_cartpole,
     "ppo_memory_cartpole": ppo_memory_cartpole,
     "qrdqn_cartpole": qrdqn_cartpole,
+    "reinforce_cartpole": reinforce_cartpole,
     "sac_her_pointmaze": sac_her_pointmaze,
     "sac_memory_pendulum": sac_memory_pendulum,
     "sac_pendulum": sac_pendulum,
     "td3_pendulum": td3_pendulum,
+    "trpo_cartpole": trpo_cartpole,
 }
 
 
@@ -81,8 +85,10 @@ def test_every_setting_of_an_example_is_an_option_with_a_text(
         ("dqn_her_bitflipping", -11.5),
         ("ppo_cartpole", 475),
         ("qrdqn_cartpole", 450),
+        ("reinforce_cartpole", 400),
         ("sac_pendulum", -160),
         ("td3_pendulum", -160),
+        ("trpo_cartpole", 475),
     ],
 )
 @pytest.mark.long

@@ -42,6 +42,46 @@ def sac(num_envs: int, memory: Any = None) -> prl.Scheme:
     )
 
 
+def qrdqn(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.QRDQN.create_factory(
+            num_quantiles=5,
+            polyak=0.0,
+            target_update_interval=4,
+            start_steps=24,
+            update_every=6,
+            mini_batch_size=8,
+            test_every=70,
+            num_test_episodes=2,
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        _priorities_and_n_steps(memory),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+    )
+
+
+def td3(policy_delay: int, memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.TD3.create_factory(
+            lr_pi=prl.LinearSchedule(1e-3, 0.0),
+            policy_delay=policy_delay,
+            start_steps=24,
+            update_every=6,
+            mini_batch_size=8,
+            test_every=0,
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        _priorities_and_n_steps(memory),
+        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 23}),
+    )
+
+
+def _priorities_and_n_steps(memory: Any) -> Any:
+    return prl.PERBuffer.create_factory(
+        size=60, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, sequences=SEQUENCES if memory else None
+    )
+
+
 def ppo(num_envs: int, env: str = "CartPole-v1", memory: Any = None) -> prl.Scheme:
     return prl.Scheme(
         prl.PPO.create_factory(
@@ -72,6 +112,10 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SAC": lambda: sac(1),
     "SAC in 4 environments": lambda: sac(4),
     "SAC with a memory": lambda: sac(2, "gru"),
+    "QR-DQN with priorities and n steps": qrdqn,
+    "QR-DQN with a memory": lambda: qrdqn("gru"),
+    "TD3 with priorities and n steps": lambda: td3(2),
+    "TD3 with a memory, stopped in the middle of its delay": lambda: td3(4, "lstm"),
     "PPO": lambda: ppo(1),
     "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
     "PPO with a memory": lambda: ppo(4, memory="gru"),

@@ -117,6 +117,9 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
         algorithm, actor = cls.create_factory(**settings_, **common), prl.OffPolicyActor.create_factory(**body)
         storage_class, given_ = REPLAY[one.storage]
         storage = storage_class.create_factory(size=40, **given_, **windows)
+        if cls is prl.BehaviourCloning:
+            data = prl.from_dataset(storage, expert_data(folder, kind, space))
+            return prl.Scheme(algorithm, actor, data, test_envs_factory=envs, seed=3)
     else:
         cls, settings_, _ = ON_POLICY[one.algorithm]
         algorithm = cls.create_factory(**settings_, test_every=0)

@@ -41,4 +41,34 @@ def ppo_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     )
 
 
-SCHEMES = {"dqn": dqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme}
+def qrdqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.QRDQN.create_factory(
+            num_quantiles=5, polyak=0.0, target_update_interval=7, start_steps=40, mini_batch_size=16, test_every=0
+        ),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=changes.pop("storage", None) or _priorities_and_n_steps(),
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+        seed=seed,
+        **changes,
+    )
+
+
+def td3_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.TD3.create_factory(
+            policy_delay=3, start_steps=40, update_every=2, mini_batch_size=16, test_every=0
+        ),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=changes.pop("storage", None) or _priorities_and_n_steps(),
+        train_envs_factory=prl.VecEnv.create_factory("Pendulum-v1"),
+        seed=seed,
+        **changes,
+    )
+
+
+def _priorities_and_n_steps() -> Any:
+    return prl.PERBuffer.create_factory(size=150, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01)
+
+
+SCHEMES = {"dqn": dqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme, "qrdqn": qrdqn_scheme, "td3": td3_scheme}

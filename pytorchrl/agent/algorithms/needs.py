@@ -34,13 +34,13 @@ def mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factory
             f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
             f"VanillaOnPolicyBuffer hold rollouts"
         )
-    if needs.kind == "replay" and storage.cls.on_policy:
+    if needs.kind == "rollout":
+        return None
+    if storage.cls.on_policy:
         return (
             f"{algorithm} learns from replayed transitions, but {storage.name} holds one rollout of the current "
             f"policy; ReplayBuffer keeps them"
         )
-    if storage.cls.on_policy:
-        return None
     memory, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
     if memory is not None and sequences is None:
         return (

@@ -22,7 +22,7 @@ class BehaviourCloning(OffPolicyAlgorithm):
         entropy_coef: weight of the policy's entropy, which is raised.
     """
 
-    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", sequences=True)}
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", collected=False, sequences=True)}
 
     lr: NonNegativeOrSchedule = 1e-3
     entropy_coef: NonNegative = 0.0

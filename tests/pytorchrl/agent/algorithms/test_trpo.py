@@ -1,0 +1,446 @@
+"""TRPO's step is the natural gradient within the trust region, or none, and its value function is fitted after it."""
+
+import copy
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import pytorchrl as prl
+from pytorchrl.agent.algorithms.policy_gradient import trpo
+from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
+from storages.transition import ADV, OBS, RET, Batch
+from tests.support.by_hand import copies, envs_with, first_adam_step, numpy
+from tests.support.profiles import examples
+from tests.support.rollout_batches import SPACES, rollout_batch, rollout_of_sequences
+from tests.support.toys import Noise
+from tests.support.training import train
+
+
+def small_trpo(
+    space: Any = SPACES["discrete"], actor: Any = None, device: str = "cpu", **hyper_parameters: Any
+) -> prl.TRPO:
+    envs = envs_with(space)
+    arguments = {"hidden_sizes": (4,), "initial_log_std": -0.5} | (actor or {})
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(0)
+        made = prl.OnPolicyActor.create_factory(**arguments)(device, envs)
+        algorithm: prl.TRPO = prl.TRPO.create_factory(**hyper_parameters)(device, made, envs)
+        for parameter in made.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, device=device))
+    return algorithm
+
+
+@pytest.fixture(params=SPACES)
+def algorithm(request: pytest.FixtureRequest) -> prl.TRPO:
+    return small_trpo(SPACES[request.param])
+
+
+# The Fisher information
+
+
+def laid_out(algorithm: prl.TRPO, parts: list[Tensor]) -> Tensor:
+    """One tensor for each parameter of the policy, as the algorithm lays its weights out."""
+    vector, views = algorithm._weights.empty_vector()
+    for view, part in zip(views, parts, strict=True):
+        view.copy_(part)
+    return vector
+
+
+def product(algorithm: prl.TRPO, batch: Batch, vector: Tensor) -> NDArray[np.float64]:
+    """What the algorithm makes of the Fisher information times a vector, without the gaps between parameters."""
+    sizes = [parameter.numel() for parameter in algorithm.pi.parameters()]
+    parts = [part.view_as(p) for part, p in zip(vector.split(sizes), algorithm.pi.parameters(), strict=True)]
+    rows = algorithm.read(batch)
+    times = algorithm._fisher_product(rows, algorithm.pi(rows.now))
+    views = algorithm._weights.views_of(times(laid_out(algorithm, parts)))
+    return np.concatenate([numpy(view).ravel() for view in views])
+
+
+def random_vector(algorithm: prl.TRPO) -> Tensor:
+    number = sum(parameter.numel() for parameter in algorithm.pi.parameters())
+    return torch.randn(number, generator=torch.Generator().manual_seed(2))
+
+
+def scores(algorithm: prl.TRPO, obs: Tensor, action: Tensor) -> NDArray[np.float64]:
+    """The gradient of the log probability of one action."""
+    log_prob = algorithm.pi(algorithm.actor.view(obs[None])).log_prob(action[None]).sum()
+    return np.concatenate([numpy(g).ravel() for g in torch.autograd.grad(log_prob, list(algorithm.pi.parameters()))])
+
+
+def fisher_matrix(algorithm: prl.TRPO, obs: Tensor) -> NDArray[np.float64]:
+    """The mean over observations of the expected outer product of scores, every action weighted by its probability."""
+    matrix: Any = 0
+    for observation in obs:
+        policy = algorithm.pi(algorithm.actor.view(observation[None]))
+        if isinstance(algorithm.action_space, spaces.Discrete):
+            chances = policy.probabilities[0].tolist()
+            actions = [(chance, torch.tensor([action])) for action, chance in enumerate(chances)]
+        else:
+            # Gauss and Hermite's nodes: exact for polynomials, which products of a normal's scores are.
+            nodes, weights = np.polynomial.hermite_e.hermegauss(5)
+            mean, deviation = policy.mean[0].detach(), policy.log_std[0].detach().exp()
+            actions = [
+                (wx * wy / weights.sum() ** 2, mean + deviation * torch.tensor([x, y], dtype=mean.dtype))
+                for x, wx in zip(nodes, weights, strict=True)
+                for y, wy in zip(nodes, weights, strict=True)
+            ]
+        for chance, action in actions:
+            score = scores(algorithm, observation, action)
+            matrix = matrix + chance * np.outer(score, score) / len(obs)
+    return matrix
+
+
+def kl_of_numpy(algorithm: prl.TRPO, obs: NDArray[np.float64]) -> Callable[[NDArray[np.float64]], float]:
+    """The mean divergence from the policy as it is, as a function of how far its weights moved."""
+    named = [(name, numpy(parameter)) for name, parameter in algorithm.pi.named_parameters()]
+
+    def output(move: NDArray[np.float64]) -> Any:
+        moved, start = {}, 0
+        for name, value in named:
+            moved[name] = value + move[start : start + value.size].reshape(value.shape)
+            start += value.size
+        weights = [moved[name] for name, value in named if value.ndim == 2]
+        biases = [moved[name] for name, value in named if name.endswith("bias")]
+        hidden = np.tanh(obs @ weights[0].T + biases[0])
+        log_std = next((moved[name] for name, _ in named if name.endswith("log_std")), None)
+        return hidden @ weights[1].T + biases[1], log_std
+
+    def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+        return logits - np.log(np.exp(logits).sum(1, keepdims=True))
+
+    old, old_log_std = output(np.zeros(sum(value.size for _, value in named)))
+
+    def kl(move: NDArray[np.float64]) -> float:
+        new, log_std = output(move)
+        if log_std is None:
+            p, q = log_softmax(old), log_softmax(new)
+            return float((np.exp(p) * (p - q)).sum(1).mean())
+        variance, old_variance = np.exp(2 * log_std), np.exp(2 * old_log_std)
+        terms = log_std - old_log_std + (old_variance + (old - new) ** 2) / (2 * variance) - 0.5
+        return float(terms.sum(1).mean())
+
+    return kl
+
+
+def hessian(function: Callable[[NDArray[np.float64]], float], size: int, step: float = 1e-4) -> NDArray[np.float64]:
+    """At 0, by central differences."""
+    units = step * np.eye(size)
+    return np.array(
+        [
+            [(function(a + b) - function(a - b) - function(b - a) + function(-a - b)) / (4 * step**2) for b in units]
+            for a in units
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_the_fisher_product_is_that_of_the_matrix_of_expected_scores(kind: str) -> None:
+    algorithm = small_trpo(SPACES[kind], damping=0.0)
+    batch, vector = rollout_batch(algorithm), random_vector(algorithm)
+    expected = fisher_matrix(algorithm, batch[OBS]) @ numpy(vector)
+    np.testing.assert_allclose(product(algorithm, batch, vector), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_the_fisher_product_is_that_of_the_hessian_of_the_divergence(kind: str) -> None:
+    algorithm = small_trpo(SPACES[kind], damping=0.0)
+    batch, vector = rollout_batch(algorithm), random_vector(algorithm)
+    expected = hessian(kl_of_numpy(algorithm, numpy(batch[OBS])), len(vector)) @ numpy(vector)
+    np.testing.assert_allclose(product(algorithm, batch, vector), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_the_fisher_product_through_time_is_that_of_finite_differences(memory: str) -> None:
+    algorithm = small_trpo(actor={"memory": memory, "memory_size": 3}, damping=0.0)
+    batch, vector = rollout_of_sequences(algorithm), random_vector(algorithm)
+    parameters = list(algorithm.pi.parameters())
+    before = algorithm.pi(algorithm.read(batch).now).detach()
+    directions = [d.view_as(p) for d, p in zip(vector.split([p.numel() for p in parameters]), parameters, strict=True)]
+
+    def gradient_of_kl(distance: float) -> NDArray[np.float64]:
+        with torch.no_grad():
+            torch._foreach_add_(parameters, directions, alpha=distance)
+        divergence = before.kl(algorithm.pi(algorithm.read(batch).now)).mean()
+        gradients = torch.autograd.grad(divergence, parameters)
+        with torch.no_grad():
+            torch._foreach_add_(parameters, directions, alpha=-distance)
+        return np.concatenate([numpy(gradient).ravel() for gradient in gradients])
+
+    expected = (gradient_of_kl(5e-3) - gradient_of_kl(-5e-3)) / 1e-2
+    assert np.abs(expected).max() > 1e-3
+    np.testing.assert_allclose(product(algorithm, batch, vector), expected, rtol=5e-3, atol=2e-5)
+
+
+def test_damping_adds_to_the_diagonal_of_the_fisher_information(algorithm: prl.TRPO) -> None:
+    batch, vector = rollout_batch(algorithm), random_vector(algorithm)
+    algorithm.update_algorithm_parameter("damping", 0.0)
+    plain = product(algorithm, batch, vector)
+    algorithm.update_algorithm_parameter("damping", 0.7)
+    np.testing.assert_allclose(product(algorithm, batch, vector), plain + 0.7 * numpy(vector), rtol=1e-5, atol=1e-6)
+
+
+# The conjugate gradient
+
+
+def systems(size: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    factor = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    matrix = factor @ factor.T + 0.5 * torch.eye(size, dtype=torch.float64)
+    return matrix, torch.randn(size, generator=generator, dtype=torch.float64)
+
+
+@given(st.integers(1, 15), st.integers(0, 2**32), st.integers(5, 40))
+@settings(max_examples=examples(200), deadline=None)
+def test_the_conjugate_gradient_solves_systems_and_more_iterations_keep_the_solution(
+    size: int, seed: int, further: int
+) -> None:
+    matrix, target = systems(size, seed)
+    solution = conjugate_gradient(lambda vector: matrix @ vector, target, size + further)
+    torch.testing.assert_close(solution, torch.linalg.solve(matrix, target), rtol=1e-6, atol=1e-8)
+
+
+@given(st.integers(2, 15), st.integers(0, 2**32))
+@settings(max_examples=examples(100), deadline=None)
+def test_every_iteration_of_the_conjugate_gradient_comes_closer_in_the_norm_of_the_matrix(size: int, seed: int) -> None:
+    matrix, target = systems(size, seed)
+    exact = torch.linalg.solve(matrix, target)
+    errors = [
+        conjugate_gradient(lambda vector: matrix @ vector, target, iterations) - exact
+        for iterations in range(1, size + 1)
+    ]
+    distances = [float(error @ matrix @ error) for error in errors]
+    assert all(after <= before + 1e-10 for before, after in itertools.pairwise(distances))
+
+
+def test_the_conjugate_gradient_of_a_zero_target_is_zero() -> None:
+    assert torch.equal(conjugate_gradient(lambda vector: 2 * vector, torch.zeros(3), 10), torch.zeros(3))
+
+
+# The step
+
+
+def moved_by(algorithm: prl.TRPO, batch: Batch) -> tuple[NDArray[np.float64], prl.Result]:
+    before = [numpy(parameter).copy() for parameter in algorithm.pi.parameters()]
+    result = algorithm.update(batch)
+    after = [numpy(parameter) for parameter in algorithm.pi.parameters()]
+    return np.concatenate([(b - a).ravel() for a, b in zip(before, after, strict=True)]), result
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_the_step_is_the_natural_gradient_as_long_as_the_trust_region_allows(kind: str) -> None:
+    algorithm = small_trpo(SPACES[kind], max_kl=1e-4, damping=0.1, cg_iterations=60)
+    batch = rollout_batch(algorithm, 32)
+    advantages = numpy(batch[ADV])[:, 0]
+    advantages = (advantages - advantages.mean()) / advantages.std(ddof=1)
+    actions = batch["Action"]
+    gradient: Any = np.mean(
+        [a * scores(algorithm, o, c) for a, o, c in zip(advantages, batch[OBS], actions, strict=True)], axis=0
+    )
+    matrix = fisher_matrix(algorithm, batch[OBS]) + 0.1 * np.eye(len(gradient))
+    direction = np.linalg.solve(matrix, gradient)
+    expected = np.sqrt(2e-4 / (direction @ matrix @ direction)) * direction
+    move, result = moved_by(algorithm, batch)
+    fraction = float(result.metrics["step_fraction"])
+    assert fraction > 0.3
+    np.testing.assert_allclose(move, fraction * expected, rtol=2e-2, atol=2e-6)
+
+
+@given(st.sampled_from(sorted(SPACES)), st.sampled_from([1e-4, 0.01, 0.5]), st.integers(0, 2**32))
+@settings(max_examples=examples(40), deadline=None)
+def test_the_policy_stays_in_the_trust_region_and_promises_more(kind: str, max_kl: float, seed: int) -> None:
+    algorithm = small_trpo(SPACES[kind], max_kl=max_kl, damping=0.01, normalize_advantages=False)
+    batch = rollout_batch(algorithm, seed=seed)
+    before = copy.deepcopy(algorithm.pi(algorithm.read(batch).now).detach())
+    metrics = algorithm.update(batch).metrics
+    rows = algorithm.read(batch)
+    after = algorithm.pi(rows.now).detach()
+    divergence = float(before.kl(after).mean())
+    assert divergence <= max_kl
+    assert divergence == pytest.approx(float(metrics["kl"]), rel=1e-3, abs=1e-8)
+    gain = ((after.log_prob(rows.action) - before.log_prob(rows.action)).exp() * batch[ADV]).mean() - batch[ADV].mean()
+    assert (metrics["step_fraction"] > 0) == (gain > 0)
+
+
+def weights_of(network: nn.Module) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in network.parameters()]
+
+
+def same(one: list[Tensor], two: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda direction: -direction, lambda direction: direction * torch.nan], ids=["downwards", "nan"]
+)
+def test_weights_are_restored_bit_for_bit_where_no_step_is_better(
+    algorithm: prl.TRPO, spoil: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trpo, "conjugate_gradient", lambda *arguments: spoil(conjugate_gradient(*arguments)))
+    batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
+    metrics = algorithm.update(batch).metrics
+    assert same(weights_of(algorithm.pi), before)
+    assert (metrics["step_fraction"], metrics["kl"]) == (0, 0)
+
+
+def test_weights_are_restored_bit_for_bit_where_every_step_leaves_the_trust_region(algorithm: prl.TRPO) -> None:
+    batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
+    rows = algorithm.read(batch)
+    policy = algorithm.pi(rows.now)
+    surrogate = algorithm._surrogate(policy, rows, batch[ADV])
+    step = 1e3 * algorithm._gradient(surrogate)
+    fraction, _ = algorithm._line_search(
+        batch, copy.deepcopy(policy.detach()), batch[ADV], surrogate.detach() - 1e6, step
+    )
+    assert fraction == 0
+    assert same(weights_of(algorithm.pi), before)
+
+
+def test_the_line_search_takes_the_largest_fraction_that_the_trust_region_allows(algorithm: prl.TRPO) -> None:
+    batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
+    rows = algorithm.read(batch)
+    policy = algorithm.pi(rows.now)
+    surrogate = algorithm._surrogate(policy, rows, batch[ADV])
+    gradient = algorithm._gradient(surrogate)
+    curvature = gradient @ algorithm._fisher_product(rows, policy)(gradient)
+    step = 2 * (2 * 0.01 / curvature).sqrt() * gradient
+    policy = copy.deepcopy(policy.detach())
+    fraction, kl = algorithm._line_search(batch, policy, batch[ADV], surrogate.detach(), step)
+    assert 0 < fraction < 1
+    assert 0 < kl <= algorithm.max_kl
+
+    def divergence_of(share: float) -> float:
+        with torch.no_grad():
+            for parameter, old, view in zip(
+                algorithm.pi.parameters(), before, algorithm._weights.views_of(step), strict=True
+            ):
+                parameter.copy_(old + share * view)
+            return float(policy.kl(algorithm.pi(algorithm.read(batch).now)).mean())
+
+    assert divergence_of(float(fraction) / algorithm.backtrack_ratio) > algorithm.max_kl
+    assert divergence_of(float(fraction)) == pytest.approx(float(kl), rel=1e-3)
+
+
+def test_advantages_that_say_nothing_move_nothing(algorithm: prl.TRPO) -> None:
+    batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
+    batch[ADV] = torch.zeros_like(batch[ADV])
+    algorithm.update(batch)
+    assert same(weights_of(algorithm.pi), before)
+
+
+def test_parameters_that_take_no_gradient_stand_still_and_those_that_are_not_used_do_no_harm() -> None:
+    class Extractor(nn.Module):
+        def __init__(self, space: spaces.Box) -> None:
+            super().__init__()
+            self.frozen = nn.Linear(space.shape[0], 4).requires_grad_(False)
+            self.unused = nn.Linear(3, 3)
+
+        def forward(self, obs: Tensor) -> Tensor:
+            return self.frozen(obs)
+
+    algorithm = small_trpo(actor={"feature_extractor": Extractor})
+    kept = {n: p.detach().clone() for n, p in algorithm.pi.named_parameters() if "frozen" in n or "unused" in n}
+    assert len(kept) == 4
+    assert algorithm.update(rollout_batch(algorithm)).metrics["step_fraction"] > 0
+    assert all(torch.equal(dict(algorithm.pi.named_parameters())[name], value) for name, value in kept.items())
+
+
+# The value function
+
+
+def test_the_value_function_is_fitted_to_the_returns_from_before_the_step(algorithm: prl.TRPO) -> None:
+    batch = rollout_batch(algorithm)
+    before = copies(batch)
+    values = weights_of(algorithm.value)
+    error = algorithm.value(algorithm.read(batch).now) - batch[RET]
+    gradients = torch.autograd.grad(0.5 * error.square().mean(), list(algorithm.value.parameters()))
+    algorithm.update_algorithm_parameter("value_epochs", 1)
+    loss = 0.5 * float(error.detach().square().mean())
+    metrics = algorithm.update(batch).metrics
+    for parameter, old, gradient in zip(algorithm.value.parameters(), values, gradients, strict=True):
+        expected = numpy(old) + first_adam_step(numpy(gradient), algorithm.current(algorithm.lr_value))
+        np.testing.assert_allclose(numpy(parameter), expected, rtol=1e-4, atol=1e-6)
+    assert metrics["value_loss"] == pytest.approx(loss, rel=1e-5)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def test_the_fit_of_the_value_function_does_not_change_the_step_of_the_policy() -> None:
+    one, many = small_trpo(value_epochs=1), small_trpo(value_epochs=50)
+    results = [algorithm.update(rollout_batch(algorithm)) for algorithm in (one, many)]
+    assert same(weights_of(one.pi), weights_of(many.pi))
+    assert not same(weights_of(one.value), weights_of(many.value))
+    assert results[1].metrics["value_loss"] < results[0].metrics["value_loss"]
+
+
+def test_returns_and_advantages_follow_from_the_values_when_acting(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme = noise_scheme()
+    seen = []
+    update = scheme.algorithm.update
+
+    def noted(batch: Batch) -> prl.Result:
+        before = copies(batch)
+        result = update(batch)
+        seen.append(all(torch.equal(batch[key], before[key]) for key in before))
+        # GAE with lambda = 1: a return is no function of the values within its episode.
+        torch.testing.assert_close(before[RET] - before["Value"], before[ADV], rtol=1e-5, atol=1e-5)
+        return result
+
+    monkeypatch.setattr(scheme.algorithm, "update", noted)
+    train(scheme, 128)
+    assert seen == [True] * 4
+
+
+def test_a_body_shared_with_the_value_function_is_refused() -> None:
+    with pytest.raises(ValueError, match="shared_body=False"):
+        small_trpo(actor={"shared_body": True})
+
+
+# Runs
+
+
+def noise_scheme(memory: str | None = None, seed: int = 0) -> prl.Scheme:
+    return prl.Scheme(
+        prl.TRPO.create_factory(test_every=0, value_epochs=3),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.GAEBuffer.create_factory(size=16),
+        prl.VecEnv.create_factory(Noise, 2),
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+def test_a_policy_with_a_memory_takes_steps_within_its_trust_region(memory: str) -> None:
+    scheme = noise_scheme(memory)
+    scheme.set_progress(0, 64)
+    fractions = []
+    while scheme.steps < 64:
+        scheme.collect(64)
+        (metrics,) = scheme.update()
+        fractions.append(float(metrics["step_fraction"]))
+        assert metrics["kl"] <= 0.01
+    assert max(fractions) > 0
+
+
+@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
+def test_runs_of_one_seed_are_equal_and_of_another_not(memory: str | None) -> None:
+    one, again, other = (train(noise_scheme(memory, seed), 64).algorithm.get_weights() for seed in (3, 3, 4))
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
+def test_an_update_reads_no_value_back_from_the_device(memory: str | None) -> None:
+    # Tensors of the meta device have no values that could be read.
+    actor = {"memory": memory, "memory_size": 3}
+    here, there = small_trpo(actor=actor), small_trpo(actor=actor, device="meta")
+    batch = rollout_batch(here) if memory is None else rollout_of_sequences(here)
+    result = there.update({key: field.to("meta") for key, field in batch.items()})
+    assert all(isinstance(number, Tensor) and number.ndim == 0 for number in result.metrics.values())

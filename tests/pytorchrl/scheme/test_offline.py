@@ -1,0 +1,321 @@
+"""Schemes without environments learn from data; steps are then updates wherever they are counted."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.experiments import collect_demonstrations
+from pytorchrl.experiments.inspection import inspect_storage
+from storages.persistent import DatasetError, fill
+from storages.persistent.datasets import open_dataset
+from storages.transition import ACT, OBS, REW
+from tests.support.comparison import assert_equal
+from tests.support.data_sets import balance, cloning, contents_of, recorded
+
+CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return recorded(tmp_path / "data.npz")
+
+
+def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= at)
+    assert not learner.run()
+    learner.close()
+    return learner.log_dir
+
+
+def test_steps_are_updates_for_records_evaluations_schedules_and_checkpoints(data: Path, tmp_path: Path) -> None:
+    algorithm = {"test_every": 10, "lr": prl.LinearSchedule(1e-2, 0.0)}
+    scheme = cloning(data, test_envs_factory=CARTPOLE, algorithm=algorithm)
+    learner = prl.Learner(scheme, 20, tmp_path / "run", log_every=5)
+    assert learner.run(checkpoint_every=4)
+    learner.close()
+    records = prl.read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [r["steps"] for r in records if "losses/loss" in r] == [5, 10, 15, 20]
+    assert [r["steps"] for r in records if "test/return" in r] == [10, 20]
+    assert scheme.algorithm.updates == 20
+    assert scheme.algorithm.training.groups["policy"].stepper.learning_rate == 0.0
+    assert learner.curve_file.is_file()
+
+
+def test_progress_is_told_in_updates(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = prl.Learner(cloning(data), 30, tmp_path / "run")
+    stopped(learner, 12, monkeypatch)
+    learner.print_info()
+    printed = capsys.readouterr().out
+    assert "Stopped at 12 of 30 updates; continue in the script that defines the data set" in printed
+    assert str(data) in printed
+    assert "Learner.resume" in printed
+    assert "12 of 30 updates" in printed.splitlines()[-1]
+
+
+def test_a_run_of_a_data_set_cannot_be_made_of_its_folder_alone(data: Path, tmp_path: Path) -> None:
+    prl.Learner(cloning(data), 5, tmp_path / "run").run()
+    with pytest.raises(prl.CompositionError, match=r"learns from the data set .*data\.npz; make the scheme in a scri"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+STORAGES: dict[str, Callable[[], Any]] = {
+    "uniform": lambda: prl.ReplayBuffer.create_factory(size=100),
+    "priorities": lambda: prl.PERBuffer.create_factory(size=100, alpha=0.7, beta=0.4),
+    "hindsight of steps that others took": lambda: prl.EREBuffer.create_factory(size=100, cmin=20, eta=0.9),
+    "batches ahead": lambda: prl.NStepReplayBuffer.create_factory(size=100, n_step=3, prefetch=2),
+}
+
+
+@pytest.mark.parametrize("name", STORAGES)
+def test_a_resumed_run_is_the_run_that_was_not_stopped(
+    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scheme() -> prl.Scheme:
+        algorithm = {"num_mini_batch": 2, "test_every": 8}
+        return cloning(data, STORAGES[name](), test_envs_factory=CARTPOLE, algorithm=algorithm)
+
+    whole = prl.Learner(scheme(), 20, tmp_path / "whole")
+    assert whole.run()
+    learner = prl.Learner(scheme(), 20, tmp_path / "parts")
+    for stop in (3, 11):
+        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=scheme())
+        assert learner.scheme.steps == stop
+    assert learner.run()
+    assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
+
+
+def test_a_checkpoint_holds_no_copy_of_the_data(data: Path) -> None:
+    scheme = cloning(data)
+    scheme.algorithm.update(next(iter(scheme.storage.generate_batches(1, 8))))
+    state = scheme.state_dict()["storage"]
+    assert "ring" not in state
+    assert not any(isinstance(value, torch.Tensor) and value.numel() > 10 for value in state.values())
+
+
+def test_data_that_was_changed_is_refused_when_the_run_goes_on(data: Path, tmp_path: Path) -> None:
+    prl.Learner(cloning(data), 5, tmp_path / "run").run()
+    data.unlink()
+    recorded(data, seed=1)
+    with pytest.raises(prl.CheckpointError, match=r"the source 'main' is not what the run learnt from: .*data\.npz"):
+        prl.Learner.resume(tmp_path / "run", scheme=cloning(data))
+
+
+def test_data_that_was_moved_is_the_same_data(data: Path, tmp_path: Path) -> None:
+    prl.Learner(cloning(data), 5, tmp_path / "run").run()
+    moved = data.rename(tmp_path / "moved.npz")
+    learner = prl.Learner.resume(tmp_path / "run", scheme=cloning(moved), target_steps=8)
+    assert learner.run()
+    with pytest.raises(prl.CompositionError, match=r"moved\.npz"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+def test_what_a_data_set_holds_is_not_looked_for_in_the_checkpoint(data: Path, tmp_path: Path) -> None:
+    prl.Learner(cloning(data), 5, tmp_path / "run").run()
+    with pytest.raises(prl.CheckpointError, match=r"filled from the data set .*data\.npz"):
+        inspect_storage(tmp_path / "run")
+
+
+def test_a_data_set_is_taken_as_it_is_whatever_the_number_of_test_environments(data: Path) -> None:
+    storage = cloning(data, test_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=7)).storage
+    assert storage.num_envs == 1
+    held = storage.get_all_buffer_data()
+    episodes = list(open_dataset(data))
+    assert len(storage) == sum(map(len, episodes)) == 60
+    observations = np.concatenate([np.asarray(episode.observations)[:-1] for episode in episodes])
+    np.testing.assert_array_equal(held[OBS][:, 0], observations)
+    np.testing.assert_array_equal(held[ACT][:, 0], np.concatenate([episode.fields[ACT] for episode in episodes]))
+
+
+@pytest.mark.parametrize("kind", ["npz", "minari-hdf5", "directory", "episodes"])
+def test_data_is_read_of_every_kind_of_data_set(kind: str, data: Path, tmp_path: Path) -> None:
+    if kind == "minari-hdf5":
+        pytest.importorskip("h5py")
+        data = tmp_path / "minari" / "cartpole-v0"
+        envs = prl.VecEnv.create_factory("CartPole-v1", env_kwargs={"max_episode_steps": 20})
+        collect_demonstrations(balance, envs, path=data, steps=60)
+    elif kind in ("directory", "episodes"):
+        cls = prl.ReplayBuffer if kind == "directory" else prl.PersistentEpisodicBuffer
+        storage = cls.create_factory(size=60, directory=tmp_path / "kept")("cpu", None, None, None)
+        fill(storage, open_dataset(data))
+        storage.close()
+        data = tmp_path / "kept"
+    before = contents_of(data) if data.is_dir() else None
+    scheme = cloning(data, test_envs_factory=CARTPOLE)
+    assert len(scheme.storage) == 60
+    assert all(np.isfinite(float(metrics["loss"])) for metrics in scheme.update())
+    assert before is None or contents_of(data) == before
+
+
+def test_a_storage_in_a_directory_is_a_source_when_it_is_made_again(data: Path, tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return prl.Scheme(
+            prl.BehaviourCloning.create_factory(mini_batch_size=8, test_every=0),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.ReplayBuffer.create_factory(size=50, directory=tmp_path / "kept"),
+            test_envs_factory=CARTPOLE,
+        )
+
+    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=3)()
+    collected = prl.ReplayBuffer.create_factory(size=50, directory=tmp_path / "kept")("cpu", None, None, envs)
+    fill(collected, open_dataset(data))
+    collected.close()
+    envs.close()
+    whole = prl.Learner(scheme(), 6, tmp_path / "run")
+    # It says itself of how many environments its steps are.
+    assert whole.scheme.storage.num_envs == 3
+    assert whole.run()
+    whole.close()
+    resumed = prl.Learner.resume(tmp_path / "run", target_steps=9)
+    assert len(resumed.scheme.storage) == 60
+    assert resumed.run()
+    resumed.close()
+
+
+def test_a_storage_that_was_filled_by_hand_is_kept_whole_in_checkpoints(data: Path, tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return prl.Scheme(
+            prl.BehaviourCloning.create_factory(mini_batch_size=8, test_every=0),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.ReplayBuffer.create_factory(size=60),
+            test_envs_factory=CARTPOLE,
+        )
+
+    learner = prl.Learner(scheme(), 5, tmp_path / "run")
+    with pytest.raises(prl.EmptyStorageError):
+        learner.step()
+    learner.close()
+    learner = prl.Learner(scheme(), 5, tmp_path / "filled")
+    fill(learner.scheme.storage, open_dataset(data))
+    assert learner.run()
+    resumed = prl.Learner.resume(tmp_path / "filled", target_steps=8)
+    assert len(resumed.scheme.storage) == 60
+    assert resumed.run()
+
+
+def test_a_directory_is_filled_from_a_data_set_once(data: Path, tmp_path: Path) -> None:
+    storage = prl.ReplayBuffer.create_factory(size=100, directory=tmp_path / "kept")
+    cloning(data, storage).close()
+    scheme = cloning(data, storage)
+    assert len(scheme.storage) == 60
+    assert "ring" not in scheme.state_dict()["storage"]
+    scheme.close()
+
+
+def test_a_directory_that_was_filled_in_part_is_refused(data: Path, tmp_path: Path) -> None:
+    factory = prl.ReplayBuffer.create_factory(size=100, directory=tmp_path / "kept")
+    storage = factory("cpu", None, None, None)
+    fill(storage, list(open_dataset(data))[:1])
+    storage.close()
+    with pytest.raises(DatasetError, match=r"kept holds 20 transitions, fewer than the 60 of .*data\.npz"):
+        cloning(data, factory)
+
+
+def test_a_storage_that_is_too_small_for_the_data_is_refused(data: Path) -> None:
+    with pytest.raises(DatasetError, match=r"data\.npz has 60 transitions, the storage holds 59; make it larger"):
+        cloning(data, prl.ReplayBuffer.create_factory(size=59))
+
+
+def test_collected_steps_join_the_data_that_a_storage_was_filled_with(data: Path, tmp_path: Path) -> None:
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=4, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), data),
+        CARTPOLE,
+    )
+    assert len(scheme.storage) == 60
+    learner = prl.Learner(scheme, 10, tmp_path / "run")
+    assert learner.run()
+    assert len(scheme.storage) == 70
+    # What was collected is nowhere else.
+    assert "ring" in scheme.state_dict()["storage"]
+
+
+def test_spaces_are_those_of_the_data_where_there_are_no_environments(data: Path) -> None:
+    scheme = cloning(data)
+    assert scheme.actor.observation_space.shape == (4,)
+    assert scheme.actor.action_space == spaces.Discrete(2)
+    assert not scheme.can_evaluate
+    with pytest.raises(prl.CompositionError, match=r"no environments to be evaluated in; give it test_envs_factory"):
+        scheme.evaluate(1)
+
+
+def test_a_data_set_that_does_not_say_its_spaces_is_refused_without_environments(tmp_path: Path) -> None:
+    file = tmp_path / "flat.npz"
+    np.savez(
+        file,
+        observations=np.zeros((6, 4), np.float32),
+        actions=np.zeros(6, np.int64),
+        rewards=np.zeros(6, np.float32),
+        terminals=np.arange(6) == 5,
+    )
+    with pytest.raises(DatasetError, match=r"does not say which spaces .* give the scheme test_envs_factory"):
+        cloning(file)
+    assert len(cloning(file, test_envs_factory=CARTPOLE).storage) == 6
+
+
+def parts(**changes: Any) -> dict[str, Any]:
+    return {
+        "algo_factory": prl.BehaviourCloning.create_factory(),
+        "actor_factory": prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        "storage_factory": prl.ReplayBuffer.create_factory(size=100),
+    } | changes
+
+
+REPLAY = prl.ReplayBuffer.create_factory(size=100)
+ROLLOUT = prl.GAEBuffer.create_factory(size=16)
+GAIL = {
+    "algo_factory": prl.GAIL.create_factory(),
+    "actor_factory": prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+    "storage_factory": ROLLOUT,
+    "train_envs_factory": CARTPOLE,
+}
+MISFITS: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing says the spaces": ({}, "the spaces of observations and actions are not known; give it test_envs_factory"),
+    "a source that is not known": (
+        {"sources": {"expert": REPLAY}, "test_envs_factory": CARTPOLE},
+        "BehaviourCloning knows no source 'expert'; it learns from 'main'",
+    ),
+    "no expert": (GAIL, r"GAIL needs a source 'expert'; give it sources=\{'expert': ...\}, such as from_dataset"),
+    "an expert in a rollout": (
+        GAIL | {"sources": {"expert": ROLLOUT}},
+        "GAIL learns from replayed transitions, but GAEBuffer holds one rollout",
+    ),
+    "data in a rollout": (
+        {"storage_factory": ROLLOUT, "test_envs_factory": CARTPOLE},
+        "BehaviourCloning learns from replayed transitions, but GAEBuffer holds one rollout",
+    ),
+    "on-policy without environments": (
+        GAIL | {"sources": {"expert": REPLAY}, "train_envs_factory": None, "test_envs_factory": CARTPOLE},
+        "GAIL learns from what its own policy does; give the scheme train_envs_factory",
+    ),
+    "its own steps beside the data": (
+        {"train_envs_factory": CARTPOLE},
+        "BehaviourCloning learns from data alone.*leave out train_envs_factory",
+    ),
+    "no factory": ({"sources": {"expert": "expert.npz"}}, r"sources\['expert'\] must be made by create_factory"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit_is_refused_by_name(name: str) -> None:
+    changes, message = MISFITS[name]
+    with pytest.raises(prl.CompositionError, match=message):
+        prl.Scheme(**parts(**changes))
+
+
+def test_data_of_other_observations_is_refused_by_name(data: Path) -> None:
+    pendulum = prl.VecEnv.create_factory("Pendulum-v1")
+    with pytest.raises(DatasetError, match=r"Observation has shape \(4,\) in the data set, and \(3,\) in the environ"):
+        cloning(data, test_envs_factory=pendulum)
+
+
+def test_rewards_of_the_data_reach_an_algorithm_as_they_were_recorded(data: Path) -> None:
+    assert (cloning(data).storage.get_all_buffer_data()[REW] == 1).all()

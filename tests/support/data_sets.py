@@ -1,0 +1,46 @@
+"""Small data sets, and schemes that learn from them without acting."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pytorchrl as prl
+from pytorchrl.experiments import collect_demonstrations
+
+
+def balance(obs: Any) -> Any:
+    """Push CartPole's cart below the pole, which balances it for a whole episode of 500 steps."""
+    position, velocity, angle, turning = obs.T
+    return (angle + 0.3 * turning + 0.05 * position + 0.1 * velocity > 0).astype(np.int64)[:, None]
+
+
+def damp(obs: Any) -> Any:
+    """Push against Pendulum's turning."""
+    return np.clip(-obs[:, 2:], -2, 2).astype(np.float32)
+
+
+def recorded(path: Path, env: str = "CartPole-v1", steps: int = 60, seed: int = 0, **env_kwargs: Any) -> Path:
+    """A data set of some steps of a simple policy; made once."""
+    if not path.exists():
+        policy: Callable[[Any], Any] = balance if env == "CartPole-v1" else damp
+        envs = prl.VecEnv.create_factory(env, env_kwargs={"max_episode_steps": 20} | env_kwargs)
+        collect_demonstrations(policy, envs, path=path, steps=steps, seed=seed)
+    return path
+
+
+def cloning(data: Path, storage: Any = None, **changes: Any) -> prl.Scheme:
+    """Behaviour cloning of a data set."""
+    algorithm = {"mini_batch_size": 8, "test_every": 0, "num_test_episodes": 2} | changes.pop("algorithm", {})
+    return prl.Scheme(
+        prl.BehaviourCloning.create_factory(**algorithm),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), **changes.pop("actor", {})),
+        prl.from_dataset(storage or prl.ReplayBuffer.create_factory(size=100), data),
+        **changes,
+    )
+
+
+def contents_of(folder: Path) -> dict[Path, bytes]:
+    """The bytes of all files in a folder."""
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
