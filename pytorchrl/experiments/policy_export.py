@@ -8,7 +8,6 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.view import ActingView
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration, best_action
 
@@ -42,8 +41,10 @@ class ActingNetwork(nn.Module):
         if self.actor.memory is None:
             return self._actions(self.actor.view(obs))
         # A caller begins an episode with states of zeros.
-        view = ActingView(obs, inputs[-1], torch.zeros_like(inputs[-1][:, :1]))
-        return self._actions(view), view.rhs_after()
+        view = self.actor.view(obs, inputs[-1], torch.zeros_like(inputs[-1][:, :1]))
+        actions, states = self._actions(view), view.rhs_after()
+        assert states is not None
+        return actions, states
 
     def _actions(self, view: Any) -> Tensor:
         algorithm = self._algorithm

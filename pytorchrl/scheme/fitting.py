@@ -5,7 +5,7 @@ from typing import Any
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.algorithms.needs import mismatch
+from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.factory import Factory
 from storages.storage import Storage
@@ -56,7 +56,7 @@ def check_composition(
                 f"Scheme: {algorithm.name} needs a source {name!r}; give it sources={{{name!r}: ...}}, such as "
                 f"from_dataset(ReplayBuffer.create_factory(size=...), path)"
             )
-        reason = mismatch(need, algorithm.name, actor, sources[name])
+        reason = _mismatch(need, algorithm.name, actor, sources[name])
         if reason is None and not collects and need.kind == "rollout":
             reason = f"{algorithm.name} learns from what its own policy does; give the scheme train_envs_factory"
         if reason is None and collects and name == "main" and not need.collected:
@@ -66,3 +66,31 @@ def check_composition(
             )
         if reason is not None:
             raise CompositionError(f"Scheme: {reason}")
+
+
+def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factory[Storage]) -> str | None:
+    """Why a storage cannot be a source for an algorithm, and what could; None where it can."""
+    if needs.kind == "rollout" and not storage.cls.on_policy:
+        return (
+            f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
+            f"VanillaOnPolicyBuffer hold rollouts"
+        )
+    if needs.kind == "rollout":
+        return None
+    if storage.cls.on_policy:
+        return (
+            f"{algorithm} learns from replayed transitions, but {storage.name} holds one rollout of the current "
+            f"policy; ReplayBuffer keeps them"
+        )
+    memory, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
+    if memory is not None and sequences is None:
+        return (
+            f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} makes batches of "
+            f"single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
+        )
+    if memory is None and sequences is not None and not needs.sequences:
+        return (
+            f"{storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from them; give it "
+            f'memory="gru", or the storage sequences=None'
+        )
+    return None

@@ -18,7 +18,7 @@ from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.noisy_linear import linear_layer
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.unrolling import Unrolling
-from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps, View
+from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import FieldComponent
@@ -105,7 +105,8 @@ class Actor(FieldComponent, nn.Module):
         self.generator = make_generator(self.device)
         """Of the noise inside networks."""
         self._shared: AnyBody | None = None
-        self._stored_states = 0
+        self._stored: list[RecurrentBody] = []
+        """The bodies of networks that act, whose states are stored side by side."""
         self.to(self.device)
 
     # Made by algorithms
@@ -166,8 +167,13 @@ class Actor(FieldComponent, nn.Module):
 
     def _store_state_of(self, body: AnyBody) -> None:
         if isinstance(body, RecurrentBody) and body.stored_at is None:
-            body.stored_at = slice(self._stored_states, self._stored_states + body.state_size)
-            self._stored_states += body.state_size
+            before = self._stored_size
+            body.stored_at = slice(before, before + body.state_size)
+            self._stored.append(body)
+
+    @property
+    def _stored_size(self) -> int:
+        return sum(body.state_size for body in self._stored)
 
     def _body(self, hidden_sizes: Sequence[int]) -> Body:
         return Body(
@@ -212,19 +218,19 @@ class Actor(FieldComponent, nn.Module):
 
     # What networks take
 
-    def view(self, obs: Any, rhs: Tensor | None = None, done: Tensor | None = None) -> View:
+    def view(self, obs: Any, rhs: Tensor | None = None, done: Tensor | None = None) -> Observations | ActingView:
         """Observations (B, *obs) of one step, and with a memory its states (B, hidden) before it and DONE (B, 1)."""
         if self.memory is None:
             return Observations(obs)
         assert rhs is not None
         assert done is not None
-        return ActingView(obs, rhs, done)
+        return ActingView(obs, rhs, done, self._stored)
 
     def initial_memory(self, num_envs: int) -> Tensor | None:
         """(E, hidden) zeros: the states of the networks that act before their first observation; None without any."""
         if self.memory is None:
             return None
-        return torch.zeros((num_envs, self._stored_states), device=self.device)
+        return torch.zeros((num_envs, self._stored_size), device=self.device)
 
     # What on-policy storages ask
 

@@ -19,8 +19,8 @@ class ActionCodec(Protocol):
     size: int
     """Numbers that represent an action where it is an input of a network."""
 
-    def stored(self, action: Tensor) -> Tensor:
-        """Actions of a network as a storage keeps them."""
+    stores_env_actions: bool
+    """Whether a storage keeps what environments take, and not what networks have."""
 
     def to_env(self, action: Tensor) -> Tensor:
         """Actions of a network as environments take them."""
@@ -42,12 +42,10 @@ class _SameEverywhere:
     """Actions that networks, storages and environments represent alike."""
 
     size: int
+    stores_env_actions = False
 
     def __init__(self, space: gym.Space[Any]) -> None:
         self._space = space
-
-    def stored(self, action: Tensor) -> Tensor:
-        return action
 
     def to_env(self, action: Tensor) -> Tensor:
         return action
@@ -92,13 +90,11 @@ class SeveralChoicesCodec(_SameEverywhere):
 class BoundedCodec:
     """Actions of a bounded Box: (B, A) float32 in [-1, 1] in networks, of the Box in storages and environments."""
 
+    stores_env_actions = True
+
     def __init__(self, space: spaces.Box, device: torch.device) -> None:
         self.scale = ActionScale(space).to(device)
         self.size = _numbers(space)
-
-    def stored(self, action: Tensor) -> Tensor:
-        """Of the Box."""
-        return self.scale.to_env(action)
 
     def to_env(self, action: Tensor) -> Tensor:
         """Of the Box."""

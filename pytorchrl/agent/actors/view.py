@@ -4,6 +4,7 @@ A network asks a view for the features of its body: ``view.features(body)``. The
 a recurrent body comes from, so that neither networks nor algorithms ask whether there is one.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -39,6 +40,9 @@ class Observations:
             features = self._features[key] = body(self._obs)
         return features
 
+    def rhs_after(self) -> None:
+        """None: there are no states."""
+
 
 class ActingView:
     """Observations (B, *obs) of one step, for bodies whose states are slices of one tensor.
@@ -47,10 +51,11 @@ class ActingView:
         obs: (B, *obs), or a dict of such.
         rhs: (B, hidden), the states before it.
         done: (B, 1), 1 where an episode begins: states count as zeros.
+        bodies: whose states are in ``rhs``.
     """
 
-    def __init__(self, obs: Any, rhs: Tensor, done: Tensor) -> None:
-        self._obs, self._rhs, self._done = obs, rhs, done
+    def __init__(self, obs: Any, rhs: Tensor, done: Tensor, bodies: Sequence[RecurrentBody]) -> None:
+        self._obs, self._rhs, self._done, self._bodies = obs, rhs, done, bodies
         self._features: dict[AnyBody, Tensor] = {}
         self._states: dict[int, tuple[slice, Tensor]] = {}
 
@@ -68,7 +73,9 @@ class ActingView:
         return features
 
     def rhs_after(self) -> Tensor:
-        """(B, hidden): the states after the step; of bodies that were not asked for features, those before it."""
+        """(B, hidden): the states after the step, also of bodies that were not asked for features."""
+        for body in self._bodies:
+            self.features(body)
         if len(self._states) == 1:
             ((where, state),) = self._states.values()
             if state.shape == self._rhs.shape:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.actors.view import ActingView, View
+from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind, check_action_space
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Metrics, Result
@@ -164,19 +164,14 @@ class Algorithm(FieldComponent, ABC):
         with torch.inference_mode(), self.actor.noise(not exploration.deterministic):
             view = self.actor.view(obs, rhs, done)
             action, fields = self.act(view, exploration)
-            rhs = view.rhs_after() if isinstance(view, ActingView) else rhs
             env_action = self.codec.to_env(action)
-            stored = env_action if self.actions == "bounded" else action
-        return ActingStep(stored, env_action, rhs, fields)
+            stored = env_action if self.codec.stores_env_actions else action
+            return ActingStep(stored, env_action, view.rhs_after(), fields)
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Actions as networks have them, and what else the storage is to keep."""
         if exploration.deterministic:
             return best_action(self.policy(view, exploration)), {}
-        if isinstance(view, ActingView):
-            # A memory is to remember what was seen, whatever is done.
-            output = self.policy(view, exploration)
-            return self._explorer.act(lambda: output, exploration), {}
         return self._explorer.act(lambda: self.policy(view, exploration), exploration), {}
 
     # Learning

@@ -1,10 +1,7 @@
-"""What an algorithm needs of a source of batches, and whether a storage provides it."""
+"""What an algorithm needs of a source of batches."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
-
-from storages.factory import Factory
-from storages.storage import Storage
+from typing import Literal, TypeAlias
 
 SourceKind: TypeAlias = Literal["rollout", "replay", "any"]
 
@@ -25,31 +22,3 @@ class Needs:
     collected: bool = True
     sequences: bool = False
     optional: bool = False
-
-
-def mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factory[Storage]) -> str | None:
-    """Why a storage cannot be a source for an algorithm, and what could; None where it can."""
-    if needs.kind == "rollout" and not storage.cls.on_policy:
-        return (
-            f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
-            f"VanillaOnPolicyBuffer hold rollouts"
-        )
-    if needs.kind == "rollout":
-        return None
-    if storage.cls.on_policy:
-        return (
-            f"{algorithm} learns from replayed transitions, but {storage.name} holds one rollout of the current "
-            f"policy; ReplayBuffer keeps them"
-        )
-    memory, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
-    if memory is not None and sequences is None:
-        return (
-            f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} makes batches of "
-            f"single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
-        )
-    if memory is None and sequences is not None and not needs.sequences:
-        return (
-            f"{storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from them; give it "
-            f'memory="gru", or the storage sequences=None'
-        )
-    return None

@@ -84,13 +84,12 @@ def test_networks_of_an_ensemble_begin_with_weights_of_their_own() -> None:
 
 
 def target_of(network: Any) -> Target:
-    return Target(network, "polyak", None)
+    return Target(network, None, "polyak", None)
 
 
 def test_a_target_begins_as_the_network_and_follows_it_by_one_less_polyak() -> None:
     network = actor_of(spaces.Discrete(3)).make("q", Values())
     target = target_of(network)
-    target.bind([])
     before = {name: weight.clone() for name, weight in target.network.state_dict().items()}
     assert all(torch.equal(before[name], weight) for name, weight in network.state_dict().items())
     perturb(network, 1)
@@ -106,7 +105,6 @@ def test_buffers_of_a_target_are_copies_of_its_networks() -> None:
     actor = actor_of(spaces.Discrete(3), batch_norm=True)
     network = actor.make("q", Values())
     target = target_of(network)
-    target.bind([])
     network(actor.view(torch.randn(50, 3) + 3))
     norms = [next(m for m in q.modules() if isinstance(m, BatchNorm)) for q in (network, target.network)]
     of_network, of_target = (norm.running_mean for norm in norms)
