@@ -6,7 +6,7 @@ Compose an actor, an algorithm and a storage by their factories, and train::
     prl.Learner(scheme, target_steps=20_000, log_dir="runs/mine").run()
 """
 
-from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
+from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
     BCQ,
     DQN,
@@ -20,10 +20,16 @@ from pytorchrl.agent.algorithms import (
     ActingStep,
     Algorithm,
     BehaviourCloning,
+    EveryEpisodes,
+    EveryRollout,
+    EveryTransitions,
     Losses,
+    Needs,
     OffPolicyAlgorithm,
     PolicyGradient,
     Result,
+    Rows,
+    UpdatePlan,
 )
 from pytorchrl.agent.envs import (
     BitFlipping,
@@ -48,7 +54,7 @@ from pytorchrl.agent.explorers import (
     Sample,
     UniformUntil,
 )
-from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop, TorchOptimizer
+from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
 from pytorchrl.experiments import CheckpointError, RunInUseError, TrainedPolicy, load_policy
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
@@ -110,11 +116,15 @@ __all__ = [
     "DeviceError",
     "DeviceMemoryError",
     "EREBuffer",
+    "ElementwiseOptimizer",
     "EmptyStorageError",
     "Episodes",
     "EpsilonGreedy",
     "Evaluation",
     "EvaluationStoppedError",
+    "EveryEpisodes",
+    "EveryRollout",
+    "EveryTransitions",
     "Exploration",
     "Explorer",
     "ExponentialSchedule",
@@ -130,6 +140,7 @@ __all__ = [
     "LinearSchedule",
     "Losses",
     "NStepReplayBuffer",
+    "Needs",
     "OffPolicyActor",
     "OffPolicyAlgorithm",
     "OnPolicyActor",
@@ -144,6 +155,7 @@ __all__ = [
     "ReplayBuffer",
     "Result",
     "RoundAction",
+    "Rows",
     "RunInUseError",
     "Sample",
     "SampleError",
@@ -157,12 +169,16 @@ __all__ = [
     "TrainedPolicy",
     "UniformUntil",
     "UnsupportedSpaceError",
+    "UpdatePlan",
     "VTraceBuffer",
     "VanillaOnPolicyBuffer",
     "VecEnv",
     "VecStep",
+    "View",
     "from_dataset",
+    "heads",
     "load_policy",
+    "outputs",
     "plot_runs",
     "read_metrics",
 ]

@@ -1,5 +1,6 @@
 """From a composition kept as plain data back to factories, and what two compositions differ in."""
 
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -188,13 +189,13 @@ def made_of(config: Any) -> Any:
 
 
 def class_named(name: str) -> type:
-    """The component or setting of that name, of those that are imported.
+    """The component or setting of that name that can be made, of those that are imported.
 
     Raises:
         CompositionError: there is none, or more than one.
     """
     # By identity: a module path to a class gives the same class.
-    candidates = {cls for cls in _composable() if cls.__name__ == name}
+    candidates = {cls for cls in _composable() if cls.__name__ == name and not inspect.isabstract(cls)}
     if len(candidates) != 1:
         reason = "is defined more than once" if candidates else "is not defined"
         raise CompositionError(f"the run was composed with the class {name}, which {reason} here; {_WAY_OUT}")

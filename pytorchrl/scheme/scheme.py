@@ -68,6 +68,8 @@ class Scheme:
         seed: int = 0,
         max_test_episode_steps: int = MAX_EPISODE_STEPS,
     ) -> None:
+        if sources and "main" in sources:
+            raise CompositionError("Scheme: the source 'main' is storage_factory; leave it out of sources")
         sources = {"main": storage_factory} | dict(sources or {})
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
         check_composition(algo_factory, actor_factory, sources, collects=train_envs_factory is not None)

@@ -21,7 +21,12 @@ PRIORITIES_AND_RECENCY = prl.EREBuffer.create_factory(
 
 
 def dqn(
-    storage: Any, memory: Any = None, wrappers: Any = (), normalize_observations: bool = False, **envs: Any
+    storage: Any,
+    memory: Any = None,
+    wrappers: Any = (),
+    normalize_observations: bool = False,
+    normalize_rewards: Any = None,
+    **envs: Any,
 ) -> prl.Scheme:
     return prl.Scheme(
         prl.DQN.create_factory(start_steps=24, update_every=9, mini_batch_size=8, test_every=70, num_test_episodes=2),
@@ -30,6 +35,7 @@ def dqn(
         ),
         storage,
         prl.VecEnv.create_factory(envs.pop("env", "CartPole-v1"), wrappers=wrappers, **envs),
+        normalize_rewards=normalize_rewards,
     )
 
 
@@ -109,6 +115,7 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "DQN of normalised observations and rewards": lambda: dqn(
         replay, wrappers=["NormalizeReward"], normalize_observations=True, num_envs=2
     ),
+    "DQN of rewards normalised by the scheme": lambda: dqn(replay, normalize_rewards="returns", num_envs=2),
     "SAC": lambda: sac(1),
     "SAC in 4 environments": lambda: sac(4),
     "SAC with a memory": lambda: sac(2, "gru"),

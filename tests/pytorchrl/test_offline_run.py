@@ -27,7 +27,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cloning(data: Path, directory: Path | None = None, **changes: Any) -> prl.Scheme:
-    storage = prl.ReplayBuffer.create_factory(size=60, **({} if directory is None else {"directory": directory}))
+    storage = prl.ReplayBuffer.create_factory(size=120, **({} if directory is None else {"directory": directory}))
     return prl.Scheme(
         prl.BehaviourCloning.create_factory(mini_batch_size=16, test_every=20, num_test_episodes=2),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
@@ -110,11 +110,11 @@ def test_an_update_that_fails_leaves_a_run_that_says_how_many_updates_are_saved(
 
 
 def test_its_storage_is_inspected_and_its_agent_acts(data: Path, tmp_path: Path) -> None:
-    learner = prl.Learner(cloning(data), 20, tmp_path / "run")
+    learner = prl.Learner(cloning(data, tmp_path / "run" / "replay"), 20, tmp_path / "run")
     learner.run()
     learner.close()
     inspection = inspect_storage(tmp_path / "run")
-    assert (inspection.steps, inspection.inserted_steps) == (60, 100)
+    assert (inspection.steps, inspection.inserted_steps) == (100, 100)
     with pytest.raises(prl.CompositionError, match="learns from the data set"):
         prl.Learner.resume(tmp_path / "run")
     algorithm, envs = load_agent(tmp_path / "run")

@@ -5,6 +5,7 @@ from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.gail import GAIL
+from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.bcq import BCQ
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
@@ -12,6 +13,8 @@ from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Result
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, EveryRollout, EveryTransitions, UpdatePlan
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 
@@ -28,8 +31,14 @@ __all__ = [
     "ActingStep",
     "Algorithm",
     "BehaviourCloning",
+    "EveryEpisodes",
+    "EveryRollout",
+    "EveryTransitions",
     "Losses",
+    "Needs",
     "OffPolicyAlgorithm",
     "PolicyGradient",
     "Result",
+    "Rows",
+    "UpdatePlan",
 ]

@@ -1,5 +1,6 @@
 """Optimisers: hyper-parameters of algorithms that say how parameters move along their gradients."""
 
+from pytorchrl.agent.optimizers.elementwise import ElementwiseOptimizer
 from pytorchrl.agent.optimizers.flat_adam import Adam, AdamW
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
@@ -13,6 +14,7 @@ __all__ = [
     "SGD",
     "Adam",
     "AdamW",
+    "ElementwiseOptimizer",
     "FlatParameters",
     "FlatStepper",
     "Optimizer",

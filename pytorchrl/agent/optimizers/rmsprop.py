@@ -1,18 +1,15 @@
 """RMSprop over parameters that lie in one piece of memory."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
-from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
-from pytorchrl.agent.optimizers.optimizer import Optimizer
+from pytorchrl.agent.optimizers.elementwise import ElementwiseOptimizer
 from storages.hyper_parameters import Positive, UnitInterval
 
 
 @dataclass(frozen=True)
-class RMSprop(Optimizer):
+class RMSprop(ElementwiseOptimizer):
     """Graves, "Generating Sequences With Recurrent Neural Networks" (arXiv 1308.0850), equations 38 to 41.
 
     The defaults are those of Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015).
@@ -33,31 +30,23 @@ class RMSprop(Optimizer):
     centered: bool = True
     eps_inside_root: bool = True
 
-    def make(self, parameters: FlatParameters) -> FlatStepper:
-        """Make what steps these parameters."""
-        return _FlatRMSprop(parameters, self)
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """The mean of squares, and those that the settings need."""
+        return ("squares",) + ("means",) * self.centered + ("velocities",) * (self.momentum > 0)
 
-
-class _FlatRMSprop(FlatStepper):
-    def __init__(self, parameters: FlatParameters, setting: RMSprop) -> None:
-        averages = ["squares"] + ["means"] * setting.centered + ["velocities"] * (setting.momentum > 0)
-        super().__init__(parameters, "RMSprop", averages)
-        self._setting = setting
-
-    def _move(self, positions: Sequence[int] | None, divisor: Tensor | None) -> None:
-        setting = self._setting
-        if divisor is not None:
-            self._gradient /= divisor
-        for parameter, gradient, square, *others in zip(*self._tensors(positions), strict=True):
-            square.mul_(setting.alpha).addcmul_(gradient, gradient, value=1 - setting.alpha)
-            variance = square
-            if setting.centered:
-                mean = others[0].lerp_(gradient, 1 - setting.alpha)
-                # Rounding makes the variance of a gradient that stays the same negative.
-                variance = square.addcmul(mean, mean, value=-1).clamp_(min=0)
-            root = (variance + setting.eps).sqrt_() if setting.eps_inside_root else variance.sqrt().add_(setting.eps)
-            if setting.momentum > 0:
-                velocity = others[-1].mul_(setting.momentum).addcdiv_(gradient, root)
-                parameter.add_(velocity, alpha=-self.learning_rate)
-            else:
-                parameter.addcdiv_(gradient, root, value=-self.learning_rate)
+    def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
+        """Move along the gradient divided by its estimated size, or along the velocity that this adds to."""
+        square, *others = averages
+        square.mul_(self.alpha).addcmul_(gradient, gradient, value=1 - self.alpha)
+        variance = square
+        if self.centered:
+            mean = others[0].lerp_(gradient, 1 - self.alpha)
+            # Rounding makes the variance of a gradient that stays the same negative.
+            variance = square.addcmul(mean, mean, value=-1).clamp_(min=0)
+        root = (variance + self.eps).sqrt_() if self.eps_inside_root else variance.sqrt().add_(self.eps)
+        if self.momentum > 0:
+            velocity = others[-1].mul_(self.momentum).addcdiv_(gradient, root)
+            parameter.add_(velocity, alpha=-learning_rate)
+        else:
+            parameter.addcdiv_(gradient, root, value=-learning_rate)

@@ -1,18 +1,15 @@
 """Stochastic gradient descent over parameters that lie in one piece of memory."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
-from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
-from pytorchrl.agent.optimizers.optimizer import Optimizer
+from pytorchrl.agent.optimizers.elementwise import ElementwiseOptimizer
 from storages.hyper_parameters import NonNegative, UnitInterval
 
 
 @dataclass(frozen=True)
-class SGD(Optimizer):
+class SGD(ElementwiseOptimizer):
     """Stochastic gradient descent, as torch.optim.SGD.
 
     Args:
@@ -31,25 +28,17 @@ class SGD(Optimizer):
         if self.nesterov and not self.momentum:
             raise ValueError("SGD: nesterov needs a momentum greater than 0, got 0; pass momentum=0.9")
 
-    def make(self, parameters: FlatParameters) -> FlatStepper:
-        """Make what steps these parameters."""
-        return _FlatSGD(parameters, self)
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """The velocity, with a momentum."""
+        return ("velocities",) if self.momentum > 0 else ()
 
-
-class _FlatSGD(FlatStepper):
-    def __init__(self, parameters: FlatParameters, setting: SGD) -> None:
-        super().__init__(parameters, "SGD", ["velocities"] * (setting.momentum > 0))
-        self._setting = setting
-
-    def _move(self, positions: Sequence[int] | None, divisor: Tensor | None) -> None:
-        setting = self._setting
-        if divisor is not None:
-            self._gradient /= divisor
-        for parameter, gradient, *velocities in zip(*self._tensors(positions), strict=True):
-            if setting.weight_decay:
-                gradient.add_(parameter, alpha=setting.weight_decay)
-            direction = gradient
-            for velocity in velocities:
-                velocity.mul_(setting.momentum).add_(gradient)
-                direction = gradient.add_(velocity, alpha=setting.momentum) if setting.nesterov else velocity
-            parameter.add_(direction, alpha=-self.learning_rate)
+    def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
+        """Move along the velocity, or along the gradient where there is no momentum."""
+        if self.weight_decay:
+            gradient.add_(parameter, alpha=self.weight_decay)
+        direction = gradient
+        for velocity in averages:
+            velocity.mul_(self.momentum).add_(gradient)
+            direction = gradient.add_(velocity, alpha=self.momentum) if self.nesterov else velocity
+        parameter.add_(direction, alpha=-learning_rate)

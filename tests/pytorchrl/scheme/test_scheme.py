@@ -23,13 +23,6 @@ PENDULUM = prl.VecEnv.create_factory("Pendulum-v1")
     [
         (prl.PPO, prl.OnPolicyActor, prl.ReplayBuffer, CARTPOLE, "PPO learns on-policy, but ReplayBuffer"),
         (prl.DQN, prl.OffPolicyActor, prl.GAEBuffer, CARTPOLE, "DQN learns from replayed transitions, but GAEBuffer"),
-        (
-            prl.DQN,
-            prl.OnPolicyActor,
-            prl.ReplayBuffer,
-            CARTPOLE,
-            "DQN acts with an OffPolicyActor, got an OnPolicyActor",
-        ),
         (prl.SAC, prl.OffPolicyActor, prl.ReplayBuffer, CARTPOLE, "SAC needs a Box action space"),
         (prl.DQN, prl.OffPolicyActor, prl.ReplayBuffer, PENDULUM, "DQN needs a Discrete action space"),
     ],
@@ -39,6 +32,38 @@ def test_parts_that_do_not_go_together_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         prl.Scheme(algorithm.create_factory(), actor.create_factory(), storage.create_factory(size=8), envs)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "storage", "sources", "envs", "message"),
+    [
+        (prl.DQN, prl.ReplayBuffer, {"expert": prl.ReplayBuffer}, CARTPOLE, "DQN knows no source 'expert'; .* 'main'$"),
+        (prl.DQN, prl.ReplayBuffer, {"main": prl.ReplayBuffer}, CARTPOLE, "the source 'main' is storage_factory"),
+        (prl.GAIL, prl.GAEBuffer, {}, CARTPOLE, r"GAIL needs a source 'expert'; give it sources=\{'expert': \.\.\.\}"),
+        (prl.PPO, prl.GAEBuffer, {}, None, "PPO learns from what its own policy does; give .* train_envs_factory"),
+        (prl.DQN, prl.ReplayBuffer, {}, None, "spaces of observations and actions are not known; .* test_envs_factory"),
+    ],
+)
+def test_sources_that_an_algorithm_cannot_learn_from_are_refused(
+    algorithm: Any, storage: Any, sources: Any, envs: Any, message: str
+) -> None:
+    sources = {name: source.create_factory(size=8) for name, source in sources.items()}
+    with pytest.raises(prl.CompositionError, match=message):
+        prl.Scheme(
+            algorithm.create_factory(),
+            prl.OffPolicyActor.create_factory(),
+            storage.create_factory(size=8),
+            envs,
+            sources=sources,
+        )
+
+
+def test_the_actors_are_presets_that_every_algorithm_takes() -> None:
+    dqn = prl.DQN.create_factory(start_steps=20, update_every=1, mini_batch_size=8)
+    scheme = prl.Scheme(dqn, prl.OnPolicyActor.create_factory(), prl.ReplayBuffer.create_factory(size=40), CARTPOLE)
+    scheme.collect(30)
+    assert all(np.isfinite(float(info["loss"])) for info in scheme.update())
+    scheme.close()
 
 
 def test_parts_in_the_wrong_place_are_refused_by_name() -> None:
@@ -167,10 +192,7 @@ def test_making_a_scheme_leaves_the_global_generator_where_it_was() -> None:
 
 def test_another_seed_is_another_run() -> None:
     one, two = dqn_scheme(seed=0), dqn_scheme(seed=1)
-    assert not torch.equal(
-        one.algorithm.get_weights()["q_values.head.linear.weight"],
-        two.algorithm.get_weights()["q_values.head.linear.weight"],
-    )
+    assert not torch.equal(*(next(scheme.algorithm.q.head.parameters()) for scheme in (one, two)))
     one.collect(20)
     two.collect(20)
     assert not torch.equal(one.storage.get_all_buffer_data()[OBS], two.storage.get_all_buffer_data()[OBS])

@@ -1,16 +1,26 @@
 """Heads: from features to what an algorithm needs."""
 
+from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, GaussianPolicy, Policy, SquashedGaussianPolicy
-from pytorchrl.agent.actors.heads.values import ActionValue, CategoricalReturns, QuantileReturns, StateValue, Values
+from pytorchrl.agent.actors.heads.values import (
+    ActionValue,
+    CategoricalReturns,
+    QuantileReturns,
+    StateValue,
+    Values,
+    numbers_of_actions,
+)
 
 __all__ = [
     "ActionValue",
     "CategoricalReturns",
     "DeterministicPolicy",
     "GaussianPolicy",
+    "Head",
     "Policy",
     "QuantileReturns",
     "SquashedGaussianPolicy",
     "StateValue",
     "Values",
+    "numbers_of_actions",
 ]

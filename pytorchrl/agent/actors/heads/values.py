@@ -63,7 +63,7 @@ class Values:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
-        return _Values(_numbers_of_actions(features, 1, actor), self.huber_threshold)
+        return _Values(numbers_of_actions(features, 1, actor), self.huber_threshold)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class QuantileReturns:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
-        return _QuantileReturns(_numbers_of_actions(features, self.number, actor), self.number, self.kappa)
+        return _QuantileReturns(numbers_of_actions(features, self.number, actor), self.number, self.kappa)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class CategoricalReturns:
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
         support = torch.linspace(self.low, self.high, self.atoms, device=actor.device)
-        return _CategoricalReturns(_numbers_of_actions(features, self.atoms, actor), support)
+        return _CategoricalReturns(numbers_of_actions(features, self.atoms, actor), support)
 
 
 class DuelingStreams(QuickModule):
@@ -129,8 +129,11 @@ class DuelingStreams(QuickModule):
         return (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 
 
-def _numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
-    """(N, features) to (N, actions * numbers)."""
+def numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
+    """The layers of a head with so many numbers for each action, (N, features) to (N, actions * numbers).
+
+    They are dueling streams and noisy where the user wants it. The action space is Discrete.
+    """
     assert isinstance(actor.action_space, spaces.Discrete)
     actions = int(actor.action_space.n)
     if actor.dueling:

@@ -3,44 +3,31 @@
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAndValue
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive
+from storages.hyper_parameters import Count, NonNegativeOrSchedule, Positive
 from storages.transition import LOGP, RET, VAL
 
 
-class PPO(PolicyGradient):
+class PPO(PolicyAndValue):
     """Schulman et al., "Proximal Policy Optimization Algorithms" (arXiv 1707.06347).
 
     Args:
-        lr: learning rate.
         clip_param: how far the ratio of probabilities may move before its gradient stops.
-        value_loss_coef: weight of the value function's loss.
-        entropy_coef: weight of the policy's entropy, which is raised.
-        max_grad_norm: gradients are scaled down to this norm; None leaves them.
         use_clipped_value_loss: keep new values within ``clip_param`` of those when acting; for rewards scaled so that
             values change by about that much, else it holds the value function back.
         target_kl: an update phase ends when the policy has diverged by 1.5 times this; None never ends one.
         optimizer: of the weights; the paper's implementation has 1e-5 for Adam's epsilon.
     """
 
-    lr: NonNegativeOrSchedule = 3e-4
     num_epochs: Count = 4
     num_mini_batch: Count = 4
     clip_param: NonNegativeOrSchedule = 0.2
-    value_loss_coef: NonNegative = 0.5
-    entropy_coef: NonNegative = 0.0
-    max_grad_norm: Positive | None = 0.5
     use_clipped_value_loss: bool = False
     target_kl: Positive | None = None
     optimizer: Optimizer = Adam(eps=1e-5)
-
-    def build(self) -> None:
-        """Policy and value function, trained together."""
-        self.make_networks()
-        self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
 
     def losses(self, rows: Rows) -> Losses:
         """The clipped surrogate objective (equation 7), the value function's error and the entropy (equation 9)."""
@@ -57,16 +44,8 @@ class PPO(PolicyGradient):
         clipped_ratio = ratio.clamp(1 - clip_param, 1 + clip_param)
         policy_loss = -torch.minimum(ratio * advantages, clipped_ratio * advantages).mean()
         value_loss = self._value_loss(value, rows, clip_param)
-        entropy = policy.entropy().mean()
-        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
-        metrics = {
-            "policy_loss": policy_loss.detach(),
-            "value_loss": value_loss.detach(),
-            "entropy": entropy.detach(),
-            "kl": divergence,
-            "clip_fraction": (clipped_ratio != ratio).float().mean(),
-        }
-        return Losses({self.trained: loss}, metrics)
+        clip_fraction = (clipped_ratio != ratio).float().mean()
+        return self.summed(policy_loss, value_loss, policy.entropy().mean(), kl=divergence, clip_fraction=clip_fraction)
 
     def _value_loss(self, value: Tensor, rows: Rows, clip_param: float) -> Tensor:
         loss: Tensor = (value - rows[RET]).square()

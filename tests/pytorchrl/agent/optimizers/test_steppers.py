@@ -16,8 +16,8 @@ from pytorchrl.agent.optimizers import (
     SGD,
     Adam,
     AdamW,
+    ElementwiseOptimizer,
     FlatParameters,
-    FlatStepper,
     Optimizer,
     RMSprop,
     Stepper,
@@ -204,15 +204,12 @@ def test_a_function_that_makes_an_optimiser_of_torch_may_be_given() -> None:
 
 
 def test_a_users_own_optimiser_is_a_rule_of_a_few_lines_and_saved_with_its_averages() -> None:
-    class Sign(FlatStepper):
-        def _move(self, positions: Sequence[int] | None, divisor: Tensor | None) -> None:
-            for parameter, gradient, mean in zip(*self._tensors(positions), strict=True):
-                parameter.sub_(mean.lerp_(gradient, 0.1).sign(), alpha=self.learning_rate)
-
     @dataclass(frozen=True)
-    class SignMomentum(Optimizer):
-        def make(self, parameters: FlatParameters) -> Stepper:
-            return Sign(parameters, "SignMomentum", ["means"])
+    class SignMomentum(ElementwiseOptimizer):
+        averages = ("means",)
+
+        def move(self, learning_rate: float, parameter: Tensor, gradient: Tensor, *averages: Tensor) -> None:
+            parameter.sub_(averages[0].lerp_(gradient, 0.1).sign(), alpha=learning_rate)
 
     test_a_saved_optimiser_goes_on_bit_for_bit(SignMomentum())
     test_a_parameter_without_a_gradient_stays_where_it_is(SignMomentum())

@@ -1,0 +1,34 @@
+"""What algorithms have in common that train policy and value function on one sum of losses."""
+
+from torch import Tensor
+
+from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.results import Losses
+from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive
+
+
+class PolicyAndValue(PolicyGradient):
+    """Policy and value function, which may share a body, trained by one optimiser.
+
+    Args:
+        lr: learning rate.
+        value_loss_coef: weight of the value function's loss.
+        entropy_coef: weight of the policy's entropy, which is raised.
+        max_grad_norm: gradients are scaled down to this norm; None leaves them.
+    """
+
+    lr: NonNegativeOrSchedule = 3e-4
+    value_loss_coef: NonNegative = 0.5
+    entropy_coef: NonNegative = 0.0
+    max_grad_norm: Positive | None = 0.5
+
+    def build(self) -> None:
+        """Policy and value function, trained together."""
+        self.make_networks()
+        self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
+
+    def summed(self, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, **metrics: Tensor) -> Losses:
+        """The weighted sum of means over a batch, each logged; Schulman et al. (arXiv 1707.06347), equation 9."""
+        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
+        parts = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return Losses({self.trained: loss}, {name: part.detach() for name, part in parts.items()} | metrics)
