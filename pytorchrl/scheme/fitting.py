@@ -75,6 +75,12 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
             f"VanillaOnPolicyBuffer hold rollouts"
         )
+    length = storage.hyper_parameters.get("sequence_length")
+    if needs.partial and length is not None:
+        return (
+            f"{algorithm} learns from rollouts before they are full, which do not divide into sequences of {length} "
+            f"steps; give {storage.name} sequence_length=None"
+        )
     if needs.kind == "rollout":
         return None
     if storage.cls.on_policy:

@@ -124,7 +124,8 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
         cls, settings_, _ = ON_POLICY[one.algorithm]
         algorithm = cls.create_factory(**settings_, test_every=0)
         actor = prl.OnPolicyActor.create_factory(**body)
-        length = {"sequence_length": 4} if one.memory else {}
+        # REINFORCE learns before a rollout is full; PPO divides one among its batches.
+        length = {"sequence_length": 4} if one.memory and one.algorithm != "REINFORCE" else {}
         storage = ROLLOUTS[one.storage].create_factory(size=8, **length)
         if one.algorithm == "GAIL":
             expert = prl.ReplayBuffer.create_factory(size=40, **windows)

@@ -16,9 +16,11 @@ class Needs:
         collected: whether the environments' steps are inserted into it.
         sequences: whether an actor without a memory may learn from sequences.
         optional: whether the algorithm does without the source.
+        partial: whether it learns from rollouts before they are full.
     """
 
     kind: SourceKind
     collected: bool = True
     sequences: bool = False
     optional: bool = False
+    partial: bool = False

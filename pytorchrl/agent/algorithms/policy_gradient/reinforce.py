@@ -1,5 +1,9 @@
 """REINFORCE: the gradient of the log probability of what was done, times what came of it."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAndValue
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -18,6 +22,8 @@ class REINFORCE(PolicyAndValue):
         baseline: take the value function off returns, which ``normalize_advantages`` then normalises; False leaves
             returns as they are.
     """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", partial=True)}
 
     lr: NonNegativeOrSchedule = 3e-3
     episodes_per_update: Count = 8
