@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Protocol
 
 import gymnasium as gym
@@ -15,7 +16,7 @@ from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.mlp import MLP, Activation
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.actors.noisy_linear import linear_layer
+from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
@@ -205,16 +206,28 @@ class Actor(FieldComponent, nn.Module):
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator)
 
     @contextmanager
-    def noise(self, wanted: bool) -> Iterator[None]:
-        """Let noisy layers draw noise, or act by their means."""
-        if wanted or not self.noisy:
-            yield
-            return
-        self.eval()
+    def acting(self, *, noisy: bool) -> Iterator[None]:
+        """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted."""
+        layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
+        for layer in layers:
+            layer.training = False
         try:
             yield
         finally:
-            self.train()
+            for layer in layers:
+                layer.training = True
+
+    @cached_property
+    def _noisy_layers(self) -> list[nn.Module]:
+        return [module for module in self.modules() if isinstance(module, NoisyLinear) and module.training]
+
+    @cached_property
+    def _layers_of_users(self) -> list[nn.Module]:
+        # What of ours learns otherwise than it acts knows by itself which of both it does.
+        if isinstance(self.feature_extractor, str):
+            return []
+        bodies = [module for module in self.modules() if isinstance(module, Body)]
+        return [layer for body in bodies for layer in body.features.modules() if layer.training]
 
     # What networks take
 
