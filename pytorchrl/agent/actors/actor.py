@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import gymnasium as gym
 import torch
@@ -25,6 +25,8 @@ from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import FieldComponent
 from storages.hyper_parameters import Count, UnitInterval
 from storages.transition import ACT, DONE, OBS, RHS
+
+NetworkT = TypeVar("NetworkT", Network, Ensemble)
 
 
 class Spaces(Protocol):
@@ -123,9 +125,11 @@ class Actor(FieldComponent, nn.Module):
             acts: whether it acts in the environments; the state of its memory is then stored with transitions.
             codec: of the actions that the network takes beside observations; None takes observations alone.
             beside: how many numbers it takes beside observations instead of an action.
+
+        Raises:
+            ValueError: there is a network of this name.
         """
-        network = self.networks[name] = self._network(head, acts, codec, beside).to(self.device)
-        return network
+        return self._named(name, self._network(head, acts, codec, beside))
 
     def make_ensemble(
         self,
@@ -138,9 +142,13 @@ class Actor(FieldComponent, nn.Module):
         beside: int = 0,
     ) -> Ensemble:
         """Networks of one kind under a name; as :meth:`make`."""
-        networks = [self._network(head, acts, codec, beside) for _ in range(count)]
-        ensemble = self.networks[name] = Ensemble(networks).to(self.device)
-        return ensemble
+        return self._named(name, Ensemble([self._network(head, acts, codec, beside) for _ in range(count)]))
+
+    def _named(self, name: str, network: NetworkT) -> NetworkT:
+        if name in self.networks:
+            raise ValueError(f"the actor has a network {name!r} already; give each a name")
+        self.networks[name] = network
+        return network.to(self.device)
 
     def _network(self, head: Head, acts: bool, codec: ActionCodec | None, beside: int) -> Network:
         size = beside if codec is None else codec.size

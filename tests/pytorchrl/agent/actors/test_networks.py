@@ -148,6 +148,16 @@ def test_a_shared_body_is_computed_once_for_all_heads() -> None:
     assert len(calls) == 1
 
 
+def test_two_networks_of_one_name_are_refused() -> None:
+    actor = actor_of(BOX)
+    actor.make("policy", Policy())
+    message = "the actor has a network 'policy' already; give each a name"
+    with pytest.raises(ValueError, match=message):
+        actor.make("policy", Policy())
+    with pytest.raises(ValueError, match=message):
+        actor.make_ensemble("policy", StateValue(), 2)
+
+
 def test_a_network_may_take_numbers_that_are_no_action() -> None:
     actor = actor_of(spaces.Discrete(3))
     network = actor.make("decoder", StateValue(), beside=4)

@@ -149,6 +149,32 @@ def test_a_target_follows_every_so_many_updates_and_takes_no_gradient() -> None:
             assert target.grad is None
 
 
+class Impatient(TwoValues):
+    """Asks for targets before it says what is trained, and for two of one network."""
+
+    slow_polyak: UnitInterval = 0.99
+
+    def build(self) -> None:
+        self.q, self.slow = self.actor.make("q", Values(), acts=True), self.actor.make("slow", StateValue())
+        self.slow_target = self.target(self.slow)
+        self.train_q, self.train_slow = self.train("q", self.q), self.train("slow", self.slow)
+        self.train_scale = self.variable("scale", 2.0, lr="lr")
+        self.q_target, self.other_target = self.target(self.q), self.target(self.q, polyak="slow_polyak")
+
+
+def test_targets_follow_whenever_and_however_often_they_are_asked_for() -> None:
+    algorithm = made(Impatient, seldom=False)
+    assert len(algorithm.state_dict()["training"]["targets"]) == 3
+    for network, target, polyak in (
+        (algorithm.q, algorithm.other_target, 0.99),
+        (algorithm.slow, algorithm.slow_target, 0.9),
+    ):
+        before = [parameter.clone() for parameter in target.parameters()]
+        algorithm.update(batch_for(algorithm))
+        for parameter, old, online in zip(target.parameters(), before, network.parameters(), strict=True):
+            torch.testing.assert_close(parameter, polyak * old + (1 - polyak) * online)
+
+
 def test_a_registered_number_is_trained_and_saved() -> None:
     algorithm = made(TwoValues)
     scale = algorithm.training.variables["scale"]
@@ -210,7 +236,7 @@ class WithoutTarget(TwoValues):
             r"optimizers \['policy', 'critics', 'log_alpha'\], the",
         ),
         (lambda: made(prl.DQN), lambda: made(prl.SAC, BOX), "load a state of the same algorithm"),
-        (lambda: made(TwoValues), lambda: made(WithoutTarget), r"the targets \['target_0'\], the algorithm has \[\]"),
+        (lambda: made(TwoValues), lambda: made(WithoutTarget), r"the targets \['q'\], the algorithm has \[\]"),
         (lambda: made(prl.DQN), lambda: made(prl.DQN, optimizer=RMSprop()), "RMSprop: the saved state is of Adam"),
     ],
 )
