@@ -49,6 +49,7 @@ class Algorithm(FieldComponent, ABC):
 
     context = ("device", "actor", "envs")
     other_names = ALGORITHM_NAMES
+    unchangeable = frozenset({"optimizer"})
 
     actions: ClassVar[ActionKind] = "any"
     """The action spaces that it can act in; networks have actions of "bounded" ones within [-1, 1]."""
@@ -121,6 +122,7 @@ class Algorithm(FieldComponent, ABC):
         lr: str = "lr",
         max_grad_norm: str | None = None,
         optimizer: Optimizer | None = None,
+        by_loss: bool = False,
     ) -> Trained:
         """Train networks together by an optimiser.
 
@@ -130,9 +132,19 @@ class Algorithm(FieldComponent, ABC):
             lr: name of the hyper-parameter that is their learning rate.
             max_grad_norm: name of the hyper-parameter that their gradients' norm is scaled down to.
             optimizer: None takes the hyper-parameter's.
+            by_loss: whether all its steps are made by ``stepper.minimise``, which suits every optimiser.
+
+        Raises:
+            ValueError: the optimiser evaluates its loss several times a step, and it is not ``by_loss``.
         """
+        optimizer = optimizer or self.optimizer
+        if optimizer.needs_loss and not by_loss:
+            raise ValueError(
+                f"{type(self).__name__}: {optimizer} evaluates its loss several times a step, but {name!r} is stepped "
+                f"along gradients; choose another, such as optimizer=Adam()"
+            )
         named = ((str(position) if len(networks) > 1 else "", network) for position, network in enumerate(networks))
-        group = Trained(name, dict(parameters_of(named)), optimizer or self.optimizer, lr, max_grad_norm)
+        group = Trained(name, dict(parameters_of(named)), optimizer, lr, max_grad_norm)
         return self.training.add_group(group)
 
     def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> Trained:

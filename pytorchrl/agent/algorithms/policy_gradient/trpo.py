@@ -47,7 +47,7 @@ class TRPO(PolicyGradient):
                 "body; give the actor shared_body=False"
             )
         self.make_networks()
-        self.train_value = self.train("value", self.value, lr="lr_value")
+        self.train_value = self.train("value", self.value, lr="lr_value", by_loss=True)
         self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
 
     def update(self, batch: Batch) -> Result:
