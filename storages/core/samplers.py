@@ -22,6 +22,6 @@ def uniform_in_steps(
     return steps * num_envs + generator.integers(0, num_envs, batch_size, np.int64)
 
 
-def permuted(generator: np.random.Generator, oldest: int, newest: int, parts: int) -> Iterator[NDArray[np.int64]]:
-    """All transitions of [oldest, newest) in random order, in ``parts`` that differ in size by one at the most."""
-    return iter(np.array_split(generator.permutation(np.arange(oldest, newest)), parts))
+def permuted(generator: np.random.Generator, transitions: NDArray[np.int64], parts: int) -> Iterator[NDArray[np.int64]]:
+    """Some transitions in random order, in ``parts`` that differ in size by one at the most."""
+    return iter(np.array_split(generator.permutation(transitions), parts))

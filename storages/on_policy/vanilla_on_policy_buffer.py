@@ -1,7 +1,7 @@
 """A rollout of the current policy: filled, used for a few epochs, emptied."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ class VanillaOnPolicyBuffer(Storage):
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
+        cut_episodes: "bootstrap" lets returns lean on the actor's values as above. "drop" makes batches only of
+            transitions whose episode terminates within the rollout, so that returns are sums of rewards alone; what a
+            limit cut, and what still runs, is lost, which favours short episodes. Not with a memory.
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
@@ -43,10 +46,12 @@ class VanillaOnPolicyBuffer(Storage):
         size: Count,
         *,
         sequence_length: Count | None = None,
+        cut_episodes: Literal["bootstrap", "drop"] = "bootstrap",
         allow_nonfinite: bool = False,
     ) -> None:
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequence_length = sequence_length
+        self.cut_episodes = cut_episodes
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -77,6 +82,11 @@ class VanillaOnPolicyBuffer(Storage):
             raise RuntimeError(f"{type(self).__name__}: the rollout of {self.size} steps is full; call reset() first")
         if VAL not in sample:
             raise SampleError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
+        if self.cut_episodes == "drop" and RHS in sample:
+            raise SampleError(
+                f"{type(self).__name__}: cut_episodes='drop' leaves single transitions out, but an actor with a memory "
+                f"learns from sequences; let it be 'bootstrap'"
+            )
         super()._before_insertion(sample)
 
     def _steps_at_once(self) -> int:
@@ -97,6 +107,8 @@ class VanillaOnPolicyBuffer(Storage):
         self, num_mini_batch: int, mini_batch_size: int | None = None, num_epochs: int = 1
     ) -> Iterator[Batch]:
         """Every transition once an epoch, in random order, in ``num_mini_batch`` batches as equal as can be.
+
+        Where cut episodes are dropped, their transitions are in none; batches are smaller then, and may be fewer.
 
         Where hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
         before the first step, DONE where memory starts anew: with an episode, and where the rollout goes on with
@@ -136,13 +148,22 @@ class VanillaOnPolicyBuffer(Storage):
         return self._epochs_of_sequences(num_mini_batch, num_epochs, self._rollout)
 
     def _epochs(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
-        ring, envs = self._ring, self.num_envs
         for _ in range(num_epochs):
             self._refuse_another_rollout(rollout)
-            parts = samplers.permuted(self._generator, ring.oldest * envs, ring.steps * envs, num_mini_batch)
-            for transitions in parts:
+            for transitions in samplers.permuted(self._generator, self._learnt_from(), num_mini_batch):
                 self._refuse_another_rollout(rollout)
-                yield to_batch(ring.gather(transitions), self.device)
+                if len(transitions):
+                    yield to_batch(self._ring.gather(transitions), self.device)
+
+    def _learnt_from(self) -> NDArray[np.int64]:
+        """Numbers of the transitions that batches are made of."""
+        ring, envs = self._ring, self.num_envs
+        if self.cut_episodes == "bootstrap":
+            return np.arange(ring.oldest * envs, ring.steps * envs)
+        goes_on, terminates = ~ring.broken(), ring.rollout(DONE2)[..., 0].astype(np.bool_)
+        for step in reversed(range(len(terminates) - 1)):
+            terminates[step] |= goes_on[step] & terminates[step + 1]
+        return ring.oldest * envs + np.flatnonzero(terminates)
 
     def _epochs_of_sequences(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
         self._refuse_another_rollout(rollout)

@@ -99,6 +99,33 @@ def ppo(num_envs: int, env: str = "CartPole-v1", memory: Any = None) -> prl.Sche
     )
 
 
+def trpo(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.TRPO.create_factory(
+            max_kl=prl.LinearSchedule(0.05, 0.0),
+            cg_iterations=3,
+            backtracks=3,
+            value_epochs=2,
+            test_every=90,
+            num_test_episodes=1,
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.GAEBuffer.create_factory(size=16),
+        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 30}),
+    )
+
+
+def reinforce(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.REINFORCE.create_factory(
+            lr=prl.LinearSchedule(1e-2, 0.0), episodes_per_update=4, test_every=90, num_test_episodes=1
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.VanillaOnPolicyBuffer.create_factory(size=40),
+        prl.VecEnv.create_factory("CartPole-v1", 3, env_kwargs={"max_episode_steps": 30}),
+    )
+
+
 replay = prl.ReplayBuffer.create_factory(size=60)
 SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "DQN": lambda: dqn(replay),
@@ -126,6 +153,10 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "PPO": lambda: ppo(1),
     "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
     "PPO with a memory": lambda: ppo(4, memory="gru"),
+    "TRPO": trpo,
+    "TRPO with a memory": lambda: trpo("lstm"),
+    "REINFORCE, stopped between the episodes of an update": reinforce,
+    "REINFORCE with a memory": lambda: reinforce("gru"),
 }
 CLOCKS = ("seconds", "speed/steps_per_second")
 

@@ -37,7 +37,7 @@ def imitating(expert: prl.Factory[prl.Storage], seed: int = 0) -> prl.Scheme:
 
 
 def on_disk(directory: Path) -> prl.Factory[prl.Storage]:
-    return prl.ReplayBuffer.create_factory(size=80, directory=directory)
+    return prl.ReplayBuffer.create_factory(size=100, directory=directory)
 
 
 def filled(data: Path, directory: Path) -> prl.Factory[prl.Storage]:

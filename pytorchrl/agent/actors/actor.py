@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
 
 import gymnasium as gym
 import torch
@@ -15,7 +16,7 @@ from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.mlp import MLP, Activation
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.actors.noisy_linear import linear_layer
+from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
@@ -24,6 +25,8 @@ from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import FieldComponent
 from storages.hyper_parameters import Count, UnitInterval
 from storages.transition import ACT, DONE, OBS, RHS
+
+NetworkT = TypeVar("NetworkT", Network, Ensemble)
 
 
 class Spaces(Protocol):
@@ -122,9 +125,11 @@ class Actor(FieldComponent, nn.Module):
             acts: whether it acts in the environments; the state of its memory is then stored with transitions.
             codec: of the actions that the network takes beside observations; None takes observations alone.
             beside: how many numbers it takes beside observations instead of an action.
+
+        Raises:
+            ValueError: there is a network of this name.
         """
-        network = self.networks[name] = self._network(head, acts, codec, beside).to(self.device)
-        return network
+        return self._named(name, self._network(head, acts, codec, beside))
 
     def make_ensemble(
         self,
@@ -137,9 +142,13 @@ class Actor(FieldComponent, nn.Module):
         beside: int = 0,
     ) -> Ensemble:
         """Networks of one kind under a name; as :meth:`make`."""
-        networks = [self._network(head, acts, codec, beside) for _ in range(count)]
-        ensemble = self.networks[name] = Ensemble(networks).to(self.device)
-        return ensemble
+        return self._named(name, Ensemble([self._network(head, acts, codec, beside) for _ in range(count)]))
+
+    def _named(self, name: str, network: NetworkT) -> NetworkT:
+        if name in self.networks:
+            raise ValueError(f"the actor has a network {name!r} already; give each a name")
+        self.networks[name] = network
+        return network.to(self.device)
 
     def _network(self, head: Head, acts: bool, codec: ActionCodec | None, beside: int) -> Network:
         size = beside if codec is None else codec.size
@@ -205,16 +214,28 @@ class Actor(FieldComponent, nn.Module):
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator)
 
     @contextmanager
-    def noise(self, wanted: bool) -> Iterator[None]:
-        """Let noisy layers draw noise, or act by their means."""
-        if wanted or not self.noisy:
-            yield
-            return
-        self.eval()
+    def acting(self, *, noisy: bool) -> Iterator[None]:
+        """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted."""
+        layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
+        for layer in layers:
+            layer.training = False
         try:
             yield
         finally:
-            self.train()
+            for layer in layers:
+                layer.training = True
+
+    @cached_property
+    def _noisy_layers(self) -> list[nn.Module]:
+        return [module for module in self.modules() if isinstance(module, NoisyLinear) and module.training]
+
+    @cached_property
+    def _layers_of_users(self) -> list[nn.Module]:
+        # What of ours learns otherwise than it acts knows by itself which of both it does.
+        if isinstance(self.feature_extractor, str):
+            return []
+        bodies = [module for module in self.modules() if isinstance(module, Body)]
+        return [layer for body in bodies for layer in body.features.modules() if layer.training]
 
     # What networks take
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.actors.encoders import some_observations
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind, check_action_space
 from pytorchrl.agent.algorithms.needs import Needs
@@ -40,10 +41,15 @@ class Algorithm(FieldComponent, ABC):
         optimizer: what moves the weights.
         test_every: environment transitions between evaluations; 0 for none.
         num_test_episodes: episodes of an evaluation.
+
+    Raises:
+        TypeError: the explorer cannot use what the policy gives.
+        UnsupportedSpaceError: the algorithm cannot act in the environments.
     """
 
     context = ("device", "actor", "envs")
     other_names = ALGORITHM_NAMES
+    unchangeable = frozenset({"optimizer"})
 
     actions: ClassVar[ActionKind] = "any"
     """The action spaces that it can act in; networks have actions of "bounded" ones within [-1, 1]."""
@@ -67,7 +73,8 @@ class Algorithm(FieldComponent, ABC):
         self.generator = make_generator(self.device)
         """Of the random numbers of updates."""
         self.build()
-        self._explorer = self.make_explorer()
+        self._tried_output = self._try_policy()
+        self._explorer = self._made_explorer()
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
 
@@ -84,7 +91,7 @@ class Algorithm(FieldComponent, ABC):
 
     @abstractmethod
     def build(self) -> None:
-        """Make networks by `actor.make`, and register what is trained by `train`, `target`, `variable` and `count`."""
+        """Make networks by `actor.make`, and register what is trained by `train`, `target` and `variable`."""
 
     @abstractmethod
     def policy(self, view: View, exploration: Exploration) -> Any:
@@ -115,6 +122,7 @@ class Algorithm(FieldComponent, ABC):
         lr: str = "lr",
         max_grad_norm: str | None = None,
         optimizer: Optimizer | None = None,
+        by_loss: bool = False,
     ) -> Trained:
         """Train networks together by an optimiser.
 
@@ -124,9 +132,19 @@ class Algorithm(FieldComponent, ABC):
             lr: name of the hyper-parameter that is their learning rate.
             max_grad_norm: name of the hyper-parameter that their gradients' norm is scaled down to.
             optimizer: None takes the hyper-parameter's.
+            by_loss: whether all its steps are made by ``stepper.minimise``, which suits every optimiser.
+
+        Raises:
+            ValueError: the optimiser evaluates its loss several times a step, and it is not ``by_loss``.
         """
+        optimizer = optimizer or self.optimizer
+        if optimizer.needs_loss and not by_loss:
+            raise ValueError(
+                f"{type(self).__name__}: {optimizer} evaluates its loss several times a step, but {name!r} is stepped "
+                f"along gradients; choose another, such as optimizer=Adam()"
+            )
         named = ((str(position) if len(networks) > 1 else "", network) for position, network in enumerate(networks))
-        group = Trained(name, dict(parameters_of(named)), optimizer or self.optimizer, lr, max_grad_norm)
+        group = Trained(name, dict(parameters_of(named)), optimizer, lr, max_grad_norm)
         return self.training.add_group(group)
 
     def variable(self, name: str, initial: float, lr: str, optimizer: Optimizer | None = None) -> Trained:
@@ -161,7 +179,7 @@ class Algorithm(FieldComponent, ABC):
             done: (E, 1) float32, 1 where ``obs`` is the first of an episode.
             exploration: what acting in these environments draws on; a deterministic one acts as well as it can.
         """
-        with torch.inference_mode(), self.actor.noise(not exploration.deterministic):
+        with torch.inference_mode(), self.actor.acting(noisy=not exploration.deterministic):
             view = self.actor.view(obs, rhs, done)
             action, fields = self.act(view, exploration)
             env_action = self.codec.to_env(action)
@@ -173,6 +191,23 @@ class Algorithm(FieldComponent, ABC):
         if exploration.deterministic:
             return best_action(self.policy(view, exploration)), {}
         return self._explorer.act(lambda: self.policy(view, exploration), exploration), {}
+
+    def _try_policy(self) -> Any:
+        """The output of the policy for some observations."""
+        rows = 2
+        obs = some_observations(self.actor.observation_space, rows, self.device)
+        done = torch.ones((rows, 1), device=self.device)
+        exploration = Exploration(self.codec, rows, self.device, seed=0)
+        with torch.inference_mode(), self.actor.acting(noisy=False):
+            return self.policy(self.actor.view(obs, self.actor.initial_memory(rows), done), exploration)
+
+    def _made_explorer(self) -> Explorer:
+        explorer = self.make_explorer()
+        try:
+            explorer.check_output(self._tried_output)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}") from None
+        return explorer
 
     # Learning
 
@@ -250,10 +285,16 @@ class Algorithm(FieldComponent, ABC):
         """Change a hyper-parameter while the algorithm is in use.
 
         Raises:
+            TypeError: the explorer cannot use what the policy gives.
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
         """
+        before = getattr(self, name, None)
         self._update_parameter(name, value)
-        self._explorer = self.make_explorer()
+        try:
+            self._explorer = self._made_explorer()
+        except TypeError:
+            setattr(self, name, before)
+            raise
         self._follow_schedules()
 
     def set_progress(self, steps: int, target_steps: int) -> None:
@@ -287,8 +328,8 @@ class Algorithm(FieldComponent, ABC):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
-        self.actor.load_state_dict(state["actor"])
         self.training.load_state_dict(state["training"])
+        self.actor.load_state_dict(state["actor"])
         for generator, saved in zip(self._generators(), state["generators"], strict=True):
             if saved.shape == generator.get_state().shape:
                 # The state of a generator on another kind of device cannot be continued from.

@@ -73,8 +73,9 @@ class Target:
         self.network = make_target(network)
         self.polyak, self.every = polyak, every
         ours, theirs = FlatParameters(self.network.parameters()), list(network.parameters())
-        self._ours = [ours.vector] if group else [parameter.data for parameter in ours.parameters]
-        self._theirs = [group.flat.vector] if group else [parameter.data for parameter in theirs]
+        # Parameters, and not what they hold now, which is elsewhere once a group is made of them.
+        self._ours: list[Tensor] = [ours.vector] if group else [*ours.parameters]
+        self._theirs: list[Tensor] = [group.flat.vector] if group else [*theirs]
         buffers = zip(self.network.buffers(), network.buffers(), strict=True)
         self._buffers = [(our, their) for our, their in buffers if our is not their]
 
@@ -118,7 +119,7 @@ class TrainingState:
         return group
 
     def add_target(self, network: nn.Module, polyak: str, every: str | None) -> nn.Module:
-        """Register a target of a network, under the name of the group that trains the network alone, if there is one.
+        """Register a target of a network; the first has the name of the group that trains the network alone, if any.
 
         Returns:
             The target network.
@@ -127,7 +128,8 @@ class TrainingState:
         same = (g for g in self.groups.values() if [id(p) for p in g.parameters.values()] == parameters)
         group = next(same, None)
         target = Target(network, group, polyak, every)
-        self.targets[f"target_{len(self.targets)}" if group is None else group.name] = target
+        is_named = group is not None and group.name not in self.targets
+        self.targets[group.name if group and is_named else f"target_{len(self.targets)}"] = target
         return target.network
 
     def state_dict(self) -> dict[str, Any]:

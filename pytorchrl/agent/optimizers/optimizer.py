@@ -59,6 +59,11 @@ class Stepper(Protocol):
 class Optimizer(Setting, ABC):
     """How parameters move along their gradients."""
 
+    @property
+    def needs_loss(self) -> bool:
+        """Whether it evaluates its loss several times a step, so that it steps by ``minimise`` alone."""
+        return False
+
     @abstractmethod
     def make(self, parameters: FlatParameters) -> Stepper:
         """Make what steps these parameters."""

@@ -43,6 +43,11 @@ class TorchOptimizer(Optimizer):
         if "lr" in self.arguments:
             raise ValueError("TorchOptimizer: lr is a hyper-parameter of the algorithm, leave it out of the arguments")
 
+    @property
+    def needs_loss(self) -> bool:
+        """Whether it is L-BFGS."""
+        return _name_of(self.make_optimizer) == "LBFGS"
+
     def make(self, parameters: FlatParameters) -> "TorchStepper":
         """Make what steps these parameters."""
         called = self.make_optimizer
@@ -71,6 +76,11 @@ class LBFGS(Optimizer):
     max_iter: Count = 20
     history_size: Count = 10
     line_search: Literal["strong_wolfe"] | None = None
+
+    @property
+    def needs_loss(self) -> bool:
+        """True."""
+        return True
 
     def make(self, parameters: FlatParameters) -> "TorchStepper":
         """Make what steps these parameters."""

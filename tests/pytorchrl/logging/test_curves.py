@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytorchrl.logging import MetricsFile
-from pytorchrl.logging.curves import Curve, Run, grouped, labels, mean_and_spread, read_run, title
+from pytorchrl.logging.curves import Curve, Run, grouped, labels, mean_and_spread, read_run, title, unit
 
 NOTHING = Curve(np.empty(0), np.empty(0))
 
@@ -285,3 +285,21 @@ def test_a_lone_run_is_its_own_mean_without_spread() -> None:
     assert measured is not None
     assert points(measured[0]) == points(alone)
     assert measured[1].tolist() == [0, 0]
+
+
+def test_steps_of_runs_without_environments_to_train_in_are_updates() -> None:
+    envs = {"name": "VecEnv", "hyper_parameters": {"env": "Pendulum-v1"}}
+    trained, offline = run(composition()), run(composition("BCQ") | {"train_envs": None, "test_envs": envs})
+    assert unit([trained]) == unit([run({})]) == "environment steps"
+    assert unit([offline, offline]) == "updates"
+    assert unit([trained, offline]) == "environment steps, or updates"
+    assert title([offline]) == "BCQ on Pendulum-v1"
+
+
+def test_runs_that_differ_in_where_a_source_is_kept_belong_together(tmp_path: Path) -> None:
+    runs = []
+    for number in range(2):
+        source = {"name": "ReplayBuffer", "hyper_parameters": {"size": 9, "directory": f"expert-{number}"}}
+        config = composition("GAIL", seed=number) | {"sources": {"expert": source}}
+        runs.append(read_run(run_folder(tmp_path / str(number), [{"steps": 10, "test/return": 1.0}], config)))
+    assert len(grouped(runs)) == 1

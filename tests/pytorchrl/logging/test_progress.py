@@ -268,3 +268,11 @@ def test_a_run_that_fails_leaves_its_last_state_and_a_usable_terminal() -> None:
     hidden, shown = "\x1b[?25l", "\x1b[?25h"
     assert terminal.received.rindex(shown) > terminal.received.rindex(hidden)
     assert terminal.received.endswith("\n" + shown)
+
+
+def test_steps_are_called_what_they_are() -> None:
+    terminal, clock = Terminal(), Clock()
+    with ProgressDisplay(100, TITLE, unit="updates", console=terminal.console, clock=clock) as progress:
+        clock.seconds += 2
+        progress.update(50)
+        assert "50 / 100 updates   25 updates/s   0:02 left" in terminal.text

@@ -14,7 +14,7 @@ def test_uniform_draws_reach_both_ends_and_nothing_beyond() -> None:
 
 @pytest.mark.parametrize(("count", "parts"), [(1, 1), (12, 3), (13, 3), (5, 5)])
 def test_a_permutation_holds_everything_once_in_parts_as_equal_as_can_be(count: int, parts: int) -> None:
-    permuted = list(samplers.permuted(np.random.default_rng(0), 7, 7 + count, parts))
+    permuted = list(samplers.permuted(np.random.default_rng(0), np.arange(7, 7 + count), parts))
     assert len(permuted) == parts
     assert sorted(np.concatenate(permuted).tolist()) == list(range(7, 7 + count))
     assert max(map(len, permuted)) - min(map(len, permuted)) <= 1
@@ -23,7 +23,7 @@ def test_a_permutation_holds_everything_once_in_parts_as_equal_as_can_be(count: 
 def test_every_place_of_a_permutation_is_fair() -> None:
     generator, counts = np.random.default_rng(0), np.zeros((5, 5))
     for _ in range(4000):
-        order = np.concatenate(list(samplers.permuted(generator, 0, 5, 2)))
+        order = np.concatenate(list(samplers.permuted(generator, np.arange(5), 2)))
         counts[np.arange(5), order] += 1
     chi_square = ((counts - 800) ** 2 / 800).sum()
     assert chi_square < 39.3  # 0.999 quantile of 16 degrees of freedom

@@ -104,6 +104,25 @@ def _weights_of_other_shapes(state: dict[str, Any]) -> None:
     state["scheme"]["algorithm"] = halved(state["scheme"]["algorithm"])
 
 
+def _in(*path: str, value: Any) -> _Change:
+    """With another value somewhere in the state of the scheme."""
+
+    def change(state: dict[str, Any]) -> None:
+        place = state["scheme"]
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = value
+
+    return _state(change)
+
+
+def _seeded(seed: Any) -> _Change:
+    def change(state: dict[str, Any]) -> None:
+        state["scheme"]["collector"]["envs"]["histories"][0]["seed"] = seed
+
+    return _state(change)
+
+
 def _damaged(run: Path, base: Base) -> None:
     flipped(run / "checkpoint.pt", (run / "checkpoint.pt").stat().st_size // 2)
 
@@ -190,6 +209,18 @@ CASES = (
                 _state(_of_another),
                 "checkpoint.pt",
             ),
+            ("no optimisers", _in("algorithm", "training", "optimizers", value={}), "checkpoint.pt"),
+            ("targets that are a list", _in("algorithm", "training", "targets", value=[]), "checkpoint.pt"),
+            (
+                "updates that are a text",
+                _in("algorithm", "training", "counters", value={"updates": "x"}),
+                "checkpoint.pt",
+            ),
+            ("generators that are numbers", _in("algorithm", "generators", value=[1, 2]), "checkpoint.pt"),
+            ("exploration that is a text", _in("collector", "exploration", value="x"), "checkpoint.pt"),
+            ("exploration without a generator", _in("collector", "exploration", "random", value={}), "checkpoint.pt"),
+            ("a negative seed", _seeded(-5), "checkpoint.pt"),
+            ("a seed that is a text", _seeded("5"), "checkpoint.pt"),
             (
                 "environments that are a number",
                 _state(lambda state: state["scheme"].update(collector=3)),

@@ -68,7 +68,7 @@ def features_by(extractor: UserExtractor, space: gym.Space[Any]) -> nn.Module:
 def _tried(module: nn.Module, space: gym.Space[Any]) -> Any:
     """What the module makes of some observations, unchanged by it but for parameters that take their shape now."""
     parameter = next(module.parameters(), None)
-    observations = _some_observations(space, torch.device("cpu") if parameter is None else parameter.device)
+    observations = some_observations(space, _ROWS, torch.device("cpu") if parameter is None else parameter.device)
     modes = {part: part.training for part in module.modules()}
     module.eval()
     with torch.no_grad():
@@ -78,11 +78,12 @@ def _tried(module: nn.Module, space: gym.Space[Any]) -> Any:
     return features
 
 
-def _some_observations(space: gym.Space[Any], device: torch.device) -> Any:
+def some_observations(space: gym.Space[Any], rows: int, device: torch.device) -> Any:
+    """Observations (B, *obs) of a space, or a dict of such, to try networks with; always the same ones."""
     # A copy, for the space's random numbers are the environment's.
     drawn = copy.deepcopy(space)
     drawn.seed(0)
-    observations = [drawn.sample() for _ in range(_ROWS)]
+    observations = [drawn.sample() for _ in range(rows)]
     if not isinstance(space, spaces.Dict):
         return _batch(observations, space, device)
     return {

@@ -33,7 +33,7 @@ class SAC(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
-    unchangeable = frozenset({"num_critics", "initial_alpha"})
+    unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics", "initial_alpha"}
 
     lr_pi: NonNegativeOrSchedule = 3e-4
     lr_q: NonNegativeOrSchedule = 1e-3

@@ -31,7 +31,7 @@ class TD3(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
-    unchangeable = frozenset({"num_critics"})
+    unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics"}
 
     lr_pi: NonNegativeOrSchedule = 1e-3
     lr_q: NonNegativeOrSchedule = 1e-3

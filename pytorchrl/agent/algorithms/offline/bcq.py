@@ -35,7 +35,7 @@ class BCQ(OffPolicyAlgorithm):
     """
 
     actions = "bounded"
-    unchangeable = frozenset({"phi"})
+    unchangeable = OffPolicyAlgorithm.unchangeable | {"phi"}
 
     lr_vae: NonNegativeOrSchedule = 1e-3
     lr_pi: NonNegativeOrSchedule = 1e-3

@@ -15,7 +15,8 @@ from storages.transition import RET
 class REINFORCE(PolicyAndValue):
     """Williams, "Simple Statistical Gradient-Following Algorithms for Connectionist RL" (1992), with returns-to-go.
 
-    The return of an episode that a limit cut, or that still runs, leans on the value function from there on.
+    The return of an episode that a limit cut, or that still runs, leans on the value function from there on;
+    ``VanillaOnPolicyBuffer`` with ``cut_episodes="drop"`` leaves such episodes out.
 
     Args:
         episodes_per_update: episodes between updates; fewer where the storage is full before.

@@ -31,13 +31,13 @@ class TRPO(PolicyGradient):
         value_epochs: steps of the value function in an update.
     """
 
-    lr_value: NonNegativeOrSchedule = 1e-3
+    lr_value: NonNegativeOrSchedule = 3e-3
     max_kl: NonNegativeOrSchedule = 0.01
     damping: NonNegative = 0.1
     cg_iterations: Count = 10
     backtracks: Count = 10
     backtrack_ratio: UnitInterval = 0.8
-    value_epochs: Count = 20
+    value_epochs: Count = 40
 
     def build(self) -> None:
         """Policy and value function; the value function alone has an optimiser."""
@@ -47,7 +47,7 @@ class TRPO(PolicyGradient):
                 "body; give the actor shared_body=False"
             )
         self.make_networks()
-        self.train_value = self.train("value", self.value, lr="lr_value")
+        self.train_value = self.train("value", self.value, lr="lr_value", by_loss=True)
         self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
 
     def update(self, batch: Batch) -> Result:

@@ -14,7 +14,7 @@ class QRDQN(DQN):
         kappa: errors beyond it count linearly in the quantile Huber loss (equation 10).
     """
 
-    unchangeable = frozenset({"num_quantiles", "kappa"})
+    unchangeable = DQN.unchangeable | {"num_quantiles", "kappa"}
 
     num_quantiles: Count = 200
     kappa: Positive = 1.0

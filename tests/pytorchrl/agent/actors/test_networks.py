@@ -11,7 +11,7 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.actors.heads import ActionValue, Policy, StateValue, Values
+from pytorchrl.agent.actors.heads import ActionValue, CategoricalReturns, Policy, QuantileReturns, StateValue, Values
 from pytorchrl.agent.actors.mlp import BatchNorm
 from pytorchrl.agent.algorithms.training import Target
 from tests.support.by_hand import envs_with, perturb
@@ -148,6 +148,16 @@ def test_a_shared_body_is_computed_once_for_all_heads() -> None:
     assert len(calls) == 1
 
 
+def test_two_networks_of_one_name_are_refused() -> None:
+    actor = actor_of(BOX)
+    actor.make("policy", Policy())
+    message = "the actor has a network 'policy' already; give each a name"
+    with pytest.raises(ValueError, match=message):
+        actor.make("policy", Policy())
+    with pytest.raises(ValueError, match=message):
+        actor.make_ensemble("policy", StateValue(), 2)
+
+
 def test_a_network_may_take_numbers_that_are_no_action() -> None:
     actor = actor_of(spaces.Discrete(3))
     network = actor.make("decoder", StateValue(), beside=4)
@@ -183,10 +193,10 @@ def test_noise_is_drawn_while_exploring_and_not_in_evaluation() -> None:
     actor = actor_of(spaces.Discrete(3), noisy=True)
     network = actor.make("q", Values())
     obs = torch.randn(5, 3)
-    with actor.noise(False):
+    with actor.acting(noisy=False):
         one, two = (network(actor.view(obs)).values for _ in range(2))
     assert torch.equal(one, two)
-    with actor.noise(True):
+    with actor.acting(noisy=True):
         three, four = (network(actor.view(obs)).values for _ in range(2))
     assert not torch.equal(three, four)
     assert network.training
@@ -206,7 +216,7 @@ def test_a_dueling_head_adds_to_the_states_value_what_actions_are_better_than_th
     network = actor.make("q", Values())
     streams: Any = network.head.numbers
     obs = torch.randn(5, 3)
-    with actor.noise(False):
+    with actor.acting(noisy=False):
         features = actor.view(obs).features(network.body)
         value = streams.value(torch.relu(streams.value_hidden(features)))
         advantage = streams.advantage(torch.relu(streams.advantage_hidden(features)))
@@ -216,8 +226,6 @@ def test_a_dueling_head_adds_to_the_states_value_what_actions_are_better_than_th
 
 
 def test_every_quantile_has_a_dueling_head() -> None:
-    from pytorchrl.agent.actors.heads import CategoricalReturns, QuantileReturns
-
     actor = actor_of(spaces.Discrete(3), dueling=True)
     view = actor.view(torch.randn(5, 3))
     quantiles = actor.make("quantiles", QuantileReturns(7))

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 import pytorchrl as prl
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads import Policy
+from pytorchrl.agent.explorers import Exploration
+from tests.support.comparison import assert_equal
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PARTS = spaces.Dict(speed=VECTOR, gear=spaces.Discrete(5, start=2), view=spaces.Box(0, 255, (4, 4), np.uint8))
@@ -148,3 +150,35 @@ def test_a_size_that_is_a_property_is_read() -> None:
             return 7
 
     assert body_of(VECTOR, Sized)(torch.zeros(2, 3)).shape == (2, 8)
+
+
+class Moody(nn.Module):
+    """Learns otherwise than it acts."""
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.5))
+        self.fixed = nn.Dropout(0.9).eval()
+
+    def forward(self, observation: Tensor) -> Tensor:
+        features: Tensor = self.fixed(self.layers(observation))
+        return features
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_acting_changes_no_statistics_and_drops_nothing(deterministic: bool) -> None:
+    envs: Any = SimpleNamespace(observation_space=VECTOR, action_space=spaces.Discrete(2))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=Moody)("cpu", envs)
+    algorithm = prl.DQN.create_factory(epsilon=0.0, start_steps=0)("cpu", actor, envs)
+    weights = algorithm.get_weights()
+    obs, done = torch.randn(50, 3), torch.zeros(50, 1)
+    exploration = Exploration(algorithm.codec, 50, "cpu", seed=0, deterministic=deterministic)
+    actions = [algorithm.acting_step(obs, None, done, exploration).action for _ in range(3)]
+    assert torch.equal(actions[0], actions[1])
+    assert torch.equal(actions[0], actions[2])
+    assert_equal(algorithm.get_weights(), weights)
+    extractor: Any = next(module for module in actor.modules() if isinstance(module, Moody))
+    assert extractor.layers[1].training, "it learns by the statistics of its batches"
+    assert not extractor.fixed.training, "what its author fixed stays so"
+    one = Exploration(algorithm.codec, 1, "cpu", seed=0, deterministic=deterministic)
+    assert torch.equal(algorithm.acting_step(obs[:1], None, done[:1], one).action, actions[0][:1])

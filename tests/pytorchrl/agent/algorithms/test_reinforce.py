@@ -160,6 +160,24 @@ def test_an_allowance_of_1_is_worth_what_the_discount_leaves_of_it_unless_the_ep
     assert float(value.detach()) == pytest.approx(expected, abs=0.02)
 
 
+def test_episodes_that_are_dropped_leave_no_trace_in_the_policy() -> None:
+    def scheme(cut_episodes: str) -> prl.Scheme:
+        return prl.Scheme(
+            prl.REINFORCE.create_factory(episodes_per_update=2, test_every=0),
+            prl.OnPolicyActor.create_factory(hidden_sizes=()),
+            prl.VanillaOnPolicyBuffer.create_factory(size=20, cut_episodes=cut_episodes),
+            prl.VecEnv.create_factory(Allowance, 2, env_kwargs={"length": 4, "end": "truncated"}),
+        )
+
+    for choice, updates in (("bootstrap", 5), ("drop", 0)):
+        trained = scheme(choice)
+        before = trained.algorithm.get_weights()
+        train(trained, 40)
+        assert trained.algorithm.updates == updates
+        kept = all(torch.equal(weight, before[name]) for name, weight in trained.algorithm.get_weights().items())
+        assert kept == (choice == "drop")
+
+
 # Runs
 
 

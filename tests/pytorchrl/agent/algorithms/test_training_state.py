@@ -1,0 +1,255 @@
+"""What an algorithm trains is registered once; what is saved, named, refused and stepped follows from that."""
+
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.heads import Policy, StateValue, Values
+from pytorchrl.agent.algorithms.algorithm import Losses
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
+from pytorchrl.agent.optimizers import RMSprop
+from storages.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
+from tests.support.by_hand import envs_with, replayed
+from tests.support.comparison import assert_equal
+from tests.support.toys import continuous
+from tests.support.training import saved_and_loaded
+
+DISCRETE, BOX = spaces.Discrete(3), continuous(size=2)
+ACTIONS = {"discrete": torch.tensor([[0], [2], [1], [2], [0], [1]]).numpy(), "box": torch.linspace(-2, 2, 12)}
+
+
+class TwoValues(OffPolicyAlgorithm):
+    """Two networks, one of which learns every other update only; a target and a number beside them."""
+
+    lr: NonNegativeOrSchedule = 1e-2
+    lr_slow: NonNegativeOrSchedule = 1e-3
+    polyak: UnitInterval = 0.9
+    every: Count = 3
+    seldom: bool = True
+
+    def build(self) -> None:
+        self.q = self.actor.make("q", Values(), acts=True)
+        self.slow = self.actor.make("slow", StateValue())
+        self.train_q = self.train("q", self.q)
+        self.train_slow = self.train("slow", self.slow, lr="lr_slow")
+        self.train_scale = self.variable("scale", 2.0, lr="lr")
+        self.q_target = self.target(self.q, every="every")
+
+    def default_explorer(self) -> Explorer:
+        return EpsilonGreedy(0.1)
+
+    def policy(self, view: Any, exploration: Any) -> Any:
+        return self.q(view)
+
+    def losses(self, rows: Any) -> Losses:
+        scale = self.training.variables["scale"]
+        losses = {
+            self.train_q: rows.mean((self.q(rows.now).values - self.q_target(rows.next).values).square()),
+            self.train_scale: (scale - 1).square().sum(),
+        }
+        if not self.seldom or self.updates % 2 == 1:
+            losses[self.train_slow] = rows.mean(self.slow(rows.now).square())
+        return Losses(losses)
+
+
+def made(algorithm: Any, space: Any = DISCRETE, actor: Any = None, **hyper_parameters: Any) -> Any:
+    envs = envs_with(space)
+    factory = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), **(actor or {}))
+    return algorithm.create_factory(**hyper_parameters)("cpu", factory("cpu", envs), envs)
+
+
+def batch_for(algorithm: Any, seed: int = 0) -> Any:
+    if isinstance(algorithm.action_space, spaces.Discrete):
+        return replayed(ACTIONS["discrete"], seed)
+    return replayed(ACTIONS["box"].view(6, 2).numpy(), seed)
+
+
+OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "two values": (TwoValues, DISCRETE, {}),
+    "DQN": (prl.DQN, DISCRETE, {"target_update_interval": 2}),
+    "QRDQN": (prl.QRDQN, DISCRETE, {"num_quantiles": 5}),
+    "SAC": (prl.SAC, BOX, {}),
+    "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
+    "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),
+    "BehaviourCloning": (prl.BehaviourCloning, DISCRETE, {}),
+}
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_a_loaded_algorithm_goes_on_as_the_saved_one(name: str) -> None:
+    cls, space, hyper_parameters = OFF_POLICY[name]
+    saved, loaded = (made(cls, space, **hyper_parameters) for _ in range(2))
+    for seed in range(4):
+        saved.update(batch_for(saved, seed))
+    loaded.load_state_dict(saved_and_loaded(saved.state_dict()))
+    assert_equal(loaded.state_dict(), saved.state_dict())
+    assert loaded.updates == 4
+    for seed in range(4, 9):
+        one, other = (algorithm.update(batch_for(algorithm, seed)) for algorithm in (saved, loaded))
+        assert_equal(one.info, other.info)
+    assert_equal(loaded.state_dict(), saved.state_dict())
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_computing_and_applying_gradients_apart_is_an_update(name: str) -> None:
+    cls, space, hyper_parameters = OFF_POLICY[name]
+    together, apart, elsewhere = (made(cls, space, **hyper_parameters) for _ in range(3))
+    apart.load_state_dict(together.state_dict())
+    for seed in range(4):
+        batch = batch_for(together, seed)
+        elsewhere.load_state_dict(apart.state_dict())
+        before = apart.get_weights()
+        gradients, result = elsewhere.compute_gradients(batch)
+        assert_equal(elsewhere.get_weights(), before)
+        apart.apply_gradients(gradients)
+        # Updates draw random numbers where gradients are computed.
+        apart.generator.set_state(elsewhere.generator.get_state())
+        assert_equal(together.update(batch).info, result.info)
+        assert_equal(together.state_dict(), apart.state_dict())
+    apart.apply_gradients({})
+    assert_equal(together.state_dict(), apart.state_dict())
+
+
+def test_gradients_are_copies_named_by_group_and_parameter() -> None:
+    algorithm = made(TwoValues)
+    gradients, _ = algorithm.compute_gradients(batch_for(algorithm))
+    names = {f"q.{name}" for name, _ in algorithm.q.named_parameters()} | {"scale.value"}
+    assert gradients.keys() == names
+    before = {name: gradient.clone() for name, gradient in gradients.items()}
+    algorithm.compute_gradients(batch_for(algorithm, 1))
+    assert_equal(gradients, before)
+
+
+def test_a_group_without_a_loss_is_not_stepped() -> None:
+    algorithm = made(TwoValues)
+    algorithm.update(batch_for(algorithm))
+    algorithm.update(batch_for(algorithm, 1))
+    for seed in range(2, 6):
+        weights = [parameter.clone() for parameter in algorithm.slow.parameters()]
+        optimizer = saved_and_loaded(algorithm.train_slow.stepper.state_dict())
+        algorithm.update(batch_for(algorithm, seed))
+        moved = not all(torch.equal(p, w) for p, w in zip(algorithm.slow.parameters(), weights, strict=True))
+        assert moved is (seed % 2 == 1)
+        if not moved:
+            assert_equal(saved_and_loaded(algorithm.train_slow.stepper.state_dict()), optimizer)
+
+
+def test_a_target_follows_every_so_many_updates_and_takes_no_gradient() -> None:
+    algorithm = made(TwoValues, polyak=0.75)
+    for update in range(1, 7):
+        before = [parameter.clone() for parameter in algorithm.q_target.parameters()]
+        algorithm.update(batch_for(algorithm, update))
+        for target, old, online in zip(algorithm.q_target.parameters(), before, algorithm.q.parameters(), strict=True):
+            expected = 0.75 * old + 0.25 * online if update % 3 == 0 else old
+            torch.testing.assert_close(target, expected)
+            assert target.grad is None
+
+
+class Impatient(TwoValues):
+    """Asks for targets before it says what is trained, and for two of one network."""
+
+    slow_polyak: UnitInterval = 0.99
+
+    def build(self) -> None:
+        self.q, self.slow = self.actor.make("q", Values(), acts=True), self.actor.make("slow", StateValue())
+        self.slow_target = self.target(self.slow)
+        self.train_q, self.train_slow = self.train("q", self.q), self.train("slow", self.slow)
+        self.train_scale = self.variable("scale", 2.0, lr="lr")
+        self.q_target, self.other_target = self.target(self.q), self.target(self.q, polyak="slow_polyak")
+
+
+def test_targets_follow_whenever_and_however_often_they_are_asked_for() -> None:
+    algorithm = made(Impatient, seldom=False)
+    assert len(algorithm.state_dict()["training"]["targets"]) == 3
+    for network, target, polyak in (
+        (algorithm.q, algorithm.other_target, 0.99),
+        (algorithm.slow, algorithm.slow_target, 0.9),
+    ):
+        before = [parameter.clone() for parameter in target.parameters()]
+        algorithm.update(batch_for(algorithm))
+        for parameter, old, online in zip(target.parameters(), before, network.parameters(), strict=True):
+            torch.testing.assert_close(parameter, polyak * old + (1 - polyak) * online)
+
+
+def test_a_registered_number_is_trained_and_saved() -> None:
+    algorithm = made(TwoValues)
+    scale = algorithm.training.variables["scale"]
+    assert scale.item() == 2
+    algorithm.update(batch_for(algorithm))
+    assert scale.item() == pytest.approx(1.99)
+    assert algorithm.state_dict()["training"]["variables"]["scale"].item() == scale.item()
+
+
+def test_each_group_has_its_learning_rate_which_may_be_a_schedule() -> None:
+    algorithm = made(TwoValues, lr=prl.LinearSchedule(1e-2, 0.0), lr_slow=5e-4)
+    algorithm.set_progress(25, 100)
+    rates = {name: group.stepper.learning_rate for name, group in algorithm.training.groups.items()}
+    assert rates == pytest.approx({"q": 7.5e-3, "slow": 5e-4, "scale": 7.5e-3})
+
+
+class Shared(TwoValues):
+    """Two groups that may train one body."""
+
+    def build(self) -> None:
+        self.q, self.other = self.actor.make("q", Values(), acts=True), self.actor.make("other", Policy())
+        self.train("q", self.q)
+        self.train("other", self.other)
+
+
+def test_two_groups_that_share_parameters_are_refused() -> None:
+    made(Shared)
+    message = "'other' and 'q' are trained by optimisers of their own, but share parameters; shared_body=False makes a"
+    with pytest.raises(ValueError, match=message):
+        made(Shared, actor={"shared_body": True})
+    # One group may train a body that its networks share.
+    made(prl.PPO, actor={"shared_body": True})
+
+
+class SameName(TwoValues):
+    def build(self) -> None:
+        self.q, self.other = self.actor.make("q", Values(), acts=True), self.actor.make("other", Policy())
+        self.train("q", self.q)
+        self.train("q", self.other)
+
+
+def test_two_groups_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="there is a trained group 'q' already; give each a name"):
+        made(SameName)
+
+
+class WithoutTarget(TwoValues):
+    def build(self) -> None:
+        super().build()
+        self.training.targets.clear()
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded", "message"),
+    [
+        (
+            lambda: made(prl.SAC, BOX),
+            lambda: made(prl.TD3, BOX),
+            r"optimizers \['policy', 'critics', 'log_alpha'\], the",
+        ),
+        (lambda: made(prl.DQN), lambda: made(prl.SAC, BOX), "load a state of the same algorithm"),
+        (lambda: made(TwoValues), lambda: made(WithoutTarget), r"the targets \['q'\], the algorithm has \[\]"),
+        (lambda: made(prl.DQN), lambda: made(prl.DQN, optimizer=RMSprop()), "RMSprop: the saved state is of Adam"),
+    ],
+)
+def test_a_state_of_another_algorithm_is_refused(saved: Any, loaded: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        loaded().load_state_dict(saved().state_dict())
+
+
+class WithoutLosses(TwoValues):
+    losses = OffPolicyAlgorithm.losses  # type: ignore[assignment]
+
+
+def test_an_algorithm_that_says_nowhere_how_to_learn_is_named() -> None:
+    algorithm = made(WithoutLosses)
+    with pytest.raises(NotImplementedError, match="WithoutLosses defines neither losses nor update"):
+        algorithm.update(batch_for(algorithm))

@@ -1,0 +1,118 @@
+"""Episodes that a limit cut, or that still run when the rollout ends, are learnt from or left out by choice."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storages import EmptyStorageError, VanillaOnPolicyBuffer
+from storages.core.fields import SampleError
+from storages.transition import OBS, RET, RHS, RHS2
+from tests.support.profiles import examples
+from tests.support.rollouts import GAMMA, buffer, step
+
+KINDS = {"goes on": (0, 0), "terminates": (1, 0), "is cut": (0, 1), "terminates at the limit": (1, 1)}
+
+
+@st.composite
+def rollouts(draw: Any) -> list[list[str]]:
+    """What becomes of each transition, (T, E)."""
+    steps, envs = draw(st.integers(1, 12)), draw(st.integers(1, 3))
+    # Most steps go on.
+    kinds = st.sampled_from([*KINDS, *["goes on"] * 4])
+    return draw(st.lists(st.lists(kinds, min_size=envs, max_size=envs), min_size=steps, max_size=steps))
+
+
+def filled(rollout: list[list[str]], size: int, **hyper_parameters: Any) -> Any:
+    """Observations are numbers of their own, rewards are powers of two."""
+    storage = buffer(VanillaOnPolicyBuffer, size=size, **hyper_parameters)
+    envs = len(rollout[0])
+    begins = [1] * envs
+    for t, kinds in enumerate(rollout):
+        ends = [KINDS[kind] for kind in kinds]
+        storage.insert_transition(
+            step(
+                [number_of(t, env, envs) for env in range(envs)],
+                [number_of(t + 1, env, envs) + (0.5 if any(ends[env]) else 0) for env in range(envs)],
+                [2.0**-t] * envs,
+                terminated=[end[0] for end in ends],
+                truncated=[end[1] for end in ends],
+                done=begins,
+            )
+        )
+        begins = [int(any(end)) for end in ends]
+    return storage
+
+
+def number_of(t: int, env: int, envs: int) -> int:
+    return t * envs + env
+
+
+def returns_of_terminated_episodes(rollout: list[list[str]]) -> dict[float, float]:
+    """By observation, one transition at a time."""
+    envs = len(rollout[0])
+    returns = {}
+    for t in range(len(rollout)):
+        for env in range(envs):
+            total = 0.0
+            for later in range(t, len(rollout)):
+                total += GAMMA ** (later - t) * 2.0**-later
+                kind = rollout[later][env]
+                if kind.startswith("terminates"):
+                    returns[float(number_of(t, env, envs))] = total
+                if kind != "goes on":
+                    break
+    return returns
+
+
+@given(rollouts(), st.integers(0, 2), st.integers(1, 3), st.integers(1, 2))
+@settings(max_examples=examples(200), deadline=None)
+def test_batches_hold_the_transitions_whose_episode_terminates_and_their_sums_of_rewards(
+    rollout: list[list[str]], room: int, num_mini_batch: int, num_epochs: int
+) -> None:
+    storage = filled(rollout, len(rollout) + room, cut_episodes="drop")
+    num_mini_batch = min(num_mini_batch, len(storage))
+    storage.before_gradients()
+    expected = returns_of_terminated_episodes(rollout)
+    batches = list(storage.generate_batches(num_mini_batch, None, num_epochs))
+    assert len(batches) == num_epochs * min(num_mini_batch, len(expected))
+    observations = [float(obs) for batch in batches for obs in batch[OBS]]
+    assert sorted(observations) == sorted(num_epochs * list(expected))
+    for batch in batches:
+        got = [float(value) for value in batch[RET]]
+        assert got == pytest.approx([expected[float(obs)] for obs in batch[OBS]], rel=1e-5)
+
+
+def test_what_terminates_in_the_next_rollout_is_learnt_from_there_alone() -> None:
+    storage = filled([["goes on"], ["goes on"]], 2, cut_episodes="drop")
+    storage.before_gradients()
+    assert list(storage.generate_batches(1)) == []
+    storage.reset()
+    storage.insert_transition(step(2, 3, 1.0))
+    storage.insert_transition(step(3, 9, 1.0, terminated=1))
+    storage.before_gradients()
+    (batch,) = storage.generate_batches(1)
+    assert sorted(batch[OBS].ravel().tolist()) == [2, 3]
+
+
+def test_by_default_returns_lean_on_the_value_of_what_followed() -> None:
+    storage = filled([["is cut"]], 1)
+    storage.before_gradients()
+    (batch,) = storage.generate_batches(1)
+    assert float(batch[RET]) == pytest.approx(1 + GAMMA * 10 * 1.5)
+
+
+def test_a_memory_which_learns_from_sequences_is_refused() -> None:
+    storage = buffer(VanillaOnPolicyBuffer, cut_episodes="drop")
+    memory = {key: np.zeros((1, 2), np.float32) for key in (RHS, RHS2)}
+    with pytest.raises(SampleError, match=r"cut_episodes='drop'.*memory.*'bootstrap'"):
+        storage.insert_transition(step(1, 2, 1.0) | memory)
+    with pytest.raises(EmptyStorageError):
+        storage.before_gradients()
+
+
+def test_a_choice_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="cut_episodes"):
+        VanillaOnPolicyBuffer.create_factory(size=3, cut_episodes="forget")
