@@ -211,7 +211,7 @@ class Learner:
             return
         self._settled_at = scheme.steps
         scheme.set_progress(scheme.steps, self.target_steps)
-        self._training.add_episodes(episodes)
+        self._training.add_episodes(episodes, scheme.take_shaped_returns())
         self._is_updating = phases_due > 0
         for _ in range(phases_due):
             for info in scheme.update():

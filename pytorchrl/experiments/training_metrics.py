@@ -18,11 +18,13 @@ class TrainingMetrics:
 
     def __init__(self) -> None:
         self._episodes: list[Episode] = []
+        self._shaped_returns: list[float] = []
         self._updates: dict[str, list[Any]] = {}
 
-    def add_episodes(self, episodes: Iterable[Episode]) -> None:
-        """Episodes that ended."""
+    def add_episodes(self, episodes: Iterable[Episode], shaped_returns: Iterable[float] = ()) -> None:
+        """Episodes that ended, and returns of the rewards that the storage got instead of the environments' own."""
         self._episodes.extend(episodes)
+        self._shaped_returns.extend(shaped_returns)
 
     def add_update(self, info: Mapping[str, Any]) -> None:
         """What an update said; its per-row errors are left out."""
@@ -37,22 +39,26 @@ class TrainingMetrics:
             record["train/return"] = float(np.mean([episode.episode_return for episode in self._episodes]))
             record["train/episode_length"] = float(np.mean([episode.length for episode in self._episodes]))
             record["train/episodes"] = len(self._episodes)
+        if self._shaped_returns:
+            record["train/shaped_return"] = float(np.mean(self._shaped_returns))
         for name, values in self._updates.items():
             path = name if "/" in name else f"losses/{name}"
             record[path] = float(np.mean(_floats(values)))
-        self._episodes, self._updates = [], {}
+        self._episodes, self._shaped_returns, self._updates = [], [], {}
         return record
 
     def state_dict(self) -> dict[str, Any]:
         """What was gathered since the last record, as plain data."""
         return {
             "episodes": [[episode.episode_return, episode.length] for episode in self._episodes],
+            "shaped_returns": list(self._shaped_returns),
             "updates": {name: _floats(values) for name, values in self._updates.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved."""
+        """Restore the state returned by `state_dict`."""
         self._episodes = [Episode(*episode) for episode in state["episodes"]]
+        self._shaped_returns = list(state["shaped_returns"])
         self._updates = {name: list(values) for name, values in state["updates"].items()}
 
 

@@ -13,6 +13,7 @@ from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.reward_normalization import RewardNormalization
+from pytorchrl.scheme.shaped_returns import ShapedReturns
 from storages.storage import Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, RHS2, TRUNC2
 
@@ -60,6 +61,8 @@ class Collector:
         self.episodes = 0
         """Episodes that ended so far, as the storage has them: wrappers may end an environment's own earlier."""
         self._rewards = rewards
+        self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
+        """None where the storage gets the environments' own rewards."""
         self._exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed=0)
         self._choice: _Choice | None = None
         """Of the step that is being made, so that a run that is saved where it fails goes on with the same."""
@@ -75,8 +78,7 @@ class Collector:
         self._observation = self.envs.reset(seed)
         self._rhs = self.algorithm.actor.initial_memory(self.envs.num_envs)
         self._done.fill(True)
-        if self._rewards is not None:
-            self._rewards.begin_episodes(self._done)
+        self._begin_episodes(self._done)
 
     def seed(self, seed: Seed) -> None:
         """Start the random generators of exploration anew."""
@@ -102,23 +104,31 @@ class Collector:
         step = self.envs.step(choice.env_action)
         self._envs_are_ahead = True
         reward, ended = step.reward.astype(np.float32), step.terminated | step.truncated
+        if self._rewards is not None:
+            reward = self._rewards(reward, ended)
         self.storage.insert_transition(
             {
                 OBS: self._observation,
                 DONE: self._done,
                 ACT: choice.action,
-                REW: reward if self._rewards is None else self._rewards(reward, ended),
+                REW: reward,
                 OBS2: step.next_observation,
                 DONE2: step.terminated,
                 TRUNC2: step.truncated,
                 **choice.fields,
             }
         )
+        if self._shaped is not None:
+            self._shaped.add(reward, ended)
         self._observation, self._rhs, self._done = step.observation, choice.rhs, ended
         self.steps += self.envs.num_envs
         self.episodes += int(ended.sum())
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
         return [Episode(record.episode_return, record.length) for record in self.envs.finished_episodes]
+
+    def take_shaped_returns(self) -> list[float]:
+        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+        return [] if self._shaped is None else self._shaped.take()
 
     def _choose(self) -> _Choice:
         obs, rhs, done = self._observation, self._rhs, self._done
@@ -154,6 +164,7 @@ class Collector:
             "episodes": self.episodes,
             "exploration": self._exploration.state_dict(),
             "rewards": None if self._rewards is None else self._rewards.state_dict(),
+            "shaped_returns": None if self._shaped is None else self._shaped.state_dict(),
             "envs": self._state_of_envs(),
             "rhs": self._rhs,
             "done": as_tensors(self._done),
@@ -169,6 +180,8 @@ class Collector:
         self._exploration.load_state_dict(state["exploration"])
         if self._rewards is not None:
             self._rewards.load_state_dict(state["rewards"])
+        if self._shaped is not None:
+            self._shaped.load_state_dict(state["shaped_returns"])
         if state["envs"] is None:
             self._observation = self.envs.reset(int(self._exploration.random.integers(2**32)))
             came_back = np.zeros((self.envs.num_envs, 1), np.bool_)
@@ -177,12 +190,16 @@ class Collector:
         self._rhs = self._on_device(state["rhs"])
         done = state["done"].numpy()
         self._done = done | ~came_back
-        if self._rewards is not None:
-            self._rewards.begin_episodes(~came_back)
+        self._begin_episodes(~came_back)
         self._load_choice(state["choice"] if came_back.all() else None)
         cut = [int(env) for env in np.flatnonzero(~came_back & ~done)]
         self.episodes += len(cut)
         return cut
+
+    def _begin_episodes(self, where: NDArray[np.bool_]) -> None:
+        for sums in (self._rewards, self._shaped):
+            if sums is not None:
+                sums.begin_episodes(where)
 
     def _state_of_envs(self) -> dict[str, Any] | None:
         # The process of an environment that failed is gone, and with it what it knew.

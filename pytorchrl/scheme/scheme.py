@@ -195,6 +195,14 @@ class Scheme:
             self.storage.after_episodes([episode.episode_return for episode in episodes])
         return episodes, due
 
+    def take_shaped_returns(self) -> list[float]:
+        """Returns of episodes that ended since the last call, of the rewards that the storage got.
+
+        There are some where those may differ from the environments' own: under wrappers, or where rewards are
+        normalised.
+        """
+        return [] if self._collector is None else self._collector.take_shaped_returns()
+
     def set_progress(self, steps: int, target_steps: int) -> None:
         """Let the schedules of algorithm, explorer and storages follow ``steps`` of ``target_steps``."""
         self.algorithm.set_progress(steps, target_steps)

@@ -115,6 +115,8 @@ class VecEnv(Component):
         self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
         self.num_envs = num_envs
         self.mode = mode
+        self.is_wrapped = bool(wrappers)
+        """Whether there are wrappers, which may change rewards and cut episodes."""
         self.observation_space = self._envs.single_observation_space
         """Of one environment."""
         self.action_space = self._envs.single_action_space
