@@ -81,6 +81,12 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns from rollouts before they are full, which do not divide into sequences of {length} "
             f"steps; give {storage.name} sequence_length=None"
         )
+    memory, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
+    if memory is not None and storage.hyper_parameters.get("cut_episodes") == "drop":
+        return (
+            f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} leaves single "
+            f"transitions out; let it have cut_episodes='bootstrap'"
+        )
     if needs.kind == "rollout":
         return None
     if storage.cls.on_policy:
@@ -88,7 +94,6 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns from replayed transitions, but {storage.name} holds one rollout of the current "
             f"policy; ReplayBuffer keeps them"
         )
-    memory, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
     if memory is not None and sequences is None:
         return (
             f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} makes batches of "

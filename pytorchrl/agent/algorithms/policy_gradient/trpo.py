@@ -63,6 +63,7 @@ class TRPO(PolicyGradient):
         return 0.5 * rows.mean((self.value(rows.now) - rows[RET]).square())
 
     def _step_policy(self, batch: Batch) -> Metrics:
+        self._weights.check()
         rows = self.read(batch)
         advantages = self.advantages(rows)
         policy: Distribution = self.pi(rows.now)

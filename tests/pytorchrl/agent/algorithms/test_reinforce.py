@@ -178,6 +178,16 @@ def test_episodes_that_are_dropped_leave_no_trace_in_the_policy() -> None:
         assert kept == (choice == "drop")
 
 
+def test_dropping_episodes_is_refused_with_a_memory_when_the_scheme_is_made() -> None:
+    with pytest.raises(prl.CompositionError, match=r"has a memory \(gru\).*cut_episodes='bootstrap'"):
+        prl.Scheme(
+            prl.REINFORCE.create_factory(),
+            prl.OnPolicyActor.create_factory(memory="gru"),
+            prl.VanillaOnPolicyBuffer.create_factory(size=20, cut_episodes="drop"),
+            prl.VecEnv.create_factory(Noise),
+        )
+
+
 # Runs
 
 
