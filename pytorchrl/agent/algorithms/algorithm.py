@@ -111,7 +111,10 @@ class Algorithm(FieldComponent, ABC):
 
     def losses(self, rows: Rows) -> Losses:
         """The losses of a batch; what was made by `target` takes no gradients."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither losses nor update")
+        raise NotImplementedError(
+            f"{type(self).__name__} defines no losses, from which updates and gradients follow; without them, an "
+            f"algorithm defines update, and no gradients can be computed apart from it"
+        )
 
     # Registering
 

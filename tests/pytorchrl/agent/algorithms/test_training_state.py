@@ -251,5 +251,5 @@ class WithoutLosses(TwoValues):
 
 def test_an_algorithm_that_says_nowhere_how_to_learn_is_named() -> None:
     algorithm = made(WithoutLosses)
-    with pytest.raises(NotImplementedError, match="WithoutLosses defines neither losses nor update"):
+    with pytest.raises(NotImplementedError, match="WithoutLosses defines no losses"):
         algorithm.update(batch_for(algorithm))
