@@ -1,6 +1,6 @@
 """Packed episodes teach the same as the same episodes padded."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.agent.algorithms.needs import Needs
 from storages.transition import (
     BATCH_SIZES,
     ERRORS,
@@ -30,6 +31,12 @@ class Steering(Noise):
     action_space = continuous(size=2)  # type: ignore[assignment]
 
 
+class Cloning(prl.BehaviourCloning):
+    """Clones what it did itself."""
+
+    sources: ClassVar[Any] = {"main": Needs("any", sequences=True)}
+
+
 # What they draw for their targets is drawn a row, and rows of padded and of packed episodes differ: it is made to count
 # for nothing.
 ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -37,7 +44,7 @@ ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}),
     "SAC": (prl.SAC, {"initial_alpha": 1e-7, "learn_alpha": False}),
     "TD3": (prl.TD3, {"policy_delay": 1, "target_noise": 0.0}),
-    "BehaviourCloning": (prl.BehaviourCloning, {"entropy_coef": 0.01}),
+    "behaviour cloning": (Cloning, {"entropy_coef": 0.01}),
 }
 EPISODES: dict[str, tuple[dict[str, Any], int]] = {
     "one step": ({"whole": True}, 1),
@@ -120,7 +127,7 @@ def test_every_algorithm_trains_on_packed_episodes(name: str, memory: MemoryKind
 
 
 def test_an_actor_without_a_memory_learns_from_packed_episodes_where_the_algorithm_can() -> None:
-    scheme = scheme_of("BehaviourCloning", None, prl.Episodes(packed=True))
+    scheme = scheme_of("behaviour cloning", None, prl.Episodes(packed=True))
     train(scheme, 140)
     assert scheme.algorithm.updates == 4
     scheme.close()

@@ -1,0 +1,61 @@
+"""Update phases are due after so many transitions, full rollouts, or so many episodes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytorchrl.agent.algorithms.update_plan import Collected, EveryEpisodes, EveryRollout, EveryTransitions
+from tests.support.profiles import examples
+
+
+def collected(before: int, after: int, **changes: Any) -> Collected:
+    settings = {"episodes_before": 0, "episodes_after": 0, "is_full": False, "is_empty": False}
+    return Collected(before, after, **(settings | changes))
+
+
+@given(number=st.integers(1, 50), start=st.integers(0, 100), num_envs=st.integers(1, 40), steps=st.integers(1, 60))
+@settings(max_examples=examples(200), deadline=None)
+def test_phases_come_as_often_as_transitions_say_however_many_environments_there_are(
+    number: int, start: int, num_envs: int, steps: int
+) -> None:
+    plan = EveryTransitions(number, start)
+    due = [plan.phases_due(collected(step * num_envs, (step + 1) * num_envs)) for step in range(steps)]
+    assert sum(due) == max(0, steps * num_envs - start) // number
+    first = next((step for step, phases in enumerate(due) if phases), None)
+    if first is not None:
+        assert first * num_envs < start + number <= (first + 1) * num_envs
+
+
+def test_no_phase_is_due_as_long_as_there_is_nothing_to_learn_from() -> None:
+    assert EveryTransitions(1).phases_due(collected(0, 8, is_empty=True)) == 0
+    assert EveryTransitions(1).phases_due(collected(8, 16)) == 8
+    assert EveryEpisodes(1).phases_due(collected(8, 16, episodes_after=3, is_empty=True)) == 0
+
+
+def test_a_full_rollout_is_one_phase() -> None:
+    assert EveryRollout().phases_due(collected(0, 8)) == 0
+    assert EveryRollout().phases_due(collected(8, 16, is_full=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("episodes", "is_full", "due"), [(2, False, 0), (3, False, 1), (7, False, 1), (0, True, 1), (3, True, 1)]
+)
+def test_enough_episodes_or_a_full_rollout_are_one_phase(episodes: int, is_full: bool, due: int) -> None:
+    assert EveryEpisodes(3).phases_due(collected(0, 8, episodes_after=episodes, is_full=is_full)) == due
+
+
+def test_numbers_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="EveryTransitions: number must be at least 1, got 0"):
+        EveryTransitions(0)
+    with pytest.raises(ValueError, match="EveryTransitions: start must be at least 0, got -1"):
+        EveryTransitions(1, -1)
+    with pytest.raises(ValueError, match="EveryEpisodes: number must be at least 1, got 0"):
+        EveryEpisodes(0)
+
+
+def test_a_plan_is_a_value_with_plain_data() -> None:
+    assert EveryTransitions(4, 1_000) == EveryTransitions(4, start=1_000)
+    expected = {"name": "EveryTransitions", "hyper_parameters": {"number": 4, "start": 1_000}}
+    assert EveryTransitions(4, 1_000).config == expected

@@ -1,0 +1,147 @@
+"""Parts that do not go together are refused by name, and the way out that is named works."""
+
+from typing import Any, ClassVar
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.scheme.fitting import check_composition, check_roles
+from storages.factory import Factory
+
+ENVS = prl.VecEnv.create_factory("CartPole-v1")
+OFF, ON = prl.OffPolicyActor.create_factory(), prl.OnPolicyActor.create_factory()
+RECURRENT = prl.OffPolicyActor.create_factory(memory="gru")
+REPLAY, ROLLOUT = prl.ReplayBuffer.create_factory(size=8), prl.GAEBuffer.create_factory(size=8)
+SEQUENCES = prl.PERBuffer.create_factory(size=8, sequences=prl.Sequences(4))
+PACKED = prl.ReplayBuffer.create_factory(size=8, sequences=prl.Episodes(packed=True))
+
+
+class Relearning(prl.PPO):
+    """Learns from a rollout, and from a replay where there is one."""
+
+    sources: ClassVar[Any] = {"main": Needs("rollout"), "old": Needs("replay", collected=False, optional=True)}
+
+
+class FromData(prl.DQN):
+    """Learns from data alone."""
+
+    sources: ClassVar[Any] = {"main": Needs("replay", collected=False)}
+
+
+class OfSequences(prl.DQN):
+    """Learns from sequences, memory or not."""
+
+    sources: ClassVar[Any] = {"main": Needs("replay", sequences=True)}
+
+
+def check(algorithm: Any, actor: Any, storage: Any, collects: bool = True, **sources: Any) -> None:
+    check_composition(algorithm.create_factory(), actor, {"main": storage} | sources, collects=collects)
+
+
+REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
+    "replay for a rollout": (
+        prl.PPO, ON, REPLAY, {},
+        "PPO learns on-policy, but ReplayBuffer keeps what older policies did; GAEBuffer and VanillaOnPolicyBuffer",
+    ),
+    "rollout for a replay": (
+        prl.SAC, OFF, ROLLOUT, {},
+        "SAC learns from replayed transitions, but GAEBuffer holds one rollout of the current policy; ReplayBuffer",
+    ),
+    "rollout for anything": (
+        prl.BehaviourCloning, OFF, ROLLOUT, {},
+        "BehaviourCloning learns from replayed transitions, but GAEBuffer holds one rollout",
+    ),
+    "a memory and single transitions": (
+        prl.DQN, RECURRENT, REPLAY, {},
+        r"OffPolicyActor has a memory \(gru\), which learns from sequences, but ReplayBuffer makes batches of single "
+        r"transitions; give it sequences=Sequences\(length=...\) or sequences=Episodes\(\)",
+    ),
+    "sequences and no memory": (
+        prl.DQN, OFF, SEQUENCES, {},
+        r"PERBuffer makes batches of Sequences\(.*\), but OffPolicyActor has no memory to learn from them; give it "
+        r'memory="gru", or the storage sequences=None',
+    ),
+    "packed episodes and no memory": (
+        prl.TD3, OFF, PACKED, {}, r"ReplayBuffer makes batches of Episodes\(.*packed=True.*\), but OffPolicyActor has",
+    ),
+    "sequences of a rollout that is not full": (
+        prl.REINFORCE, prl.OnPolicyActor.create_factory(memory="gru"),
+        prl.VanillaOnPolicyBuffer.create_factory(size=8, sequence_length=4), {},
+        "REINFORCE learns from rollouts before they are full, .* give VanillaOnPolicyBuffer sequence_length=None",
+    ),
+    "an unknown source": (
+        prl.GAIL, ON, ROLLOUT, {"exprt": REPLAY}, "GAIL knows no source 'exprt'; it learns from 'main', 'expert'",
+    ),
+    "a missing source": (
+        prl.GAIL, ON, ROLLOUT, {},
+        r"GAIL needs a source 'expert'; give it sources=\{'expert': \.\.\.\}, such as from_dataset\(ReplayBuffer",
+    ),
+    "a rollout for another source": (
+        Relearning, ON, ROLLOUT, {"old": ROLLOUT}, "Relearning learns from replayed transitions, but GAEBuffer holds",
+    ),
+    "a rollout without environments": (
+        prl.PPO, ON, ROLLOUT, {"collects": False},
+        "PPO learns from what its own policy does; give the scheme train_envs_factory",
+    ),
+    "environments for data alone": (
+        FromData, OFF, REPLAY, {},
+        "FromData learns from data alone, and its own steps are not to be inserted there; leave out train_envs_factory",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_does_not_go_together_is_refused_with_a_way_out(name: str) -> None:
+    algorithm, actor, storage, further, message = REFUSALS[name]
+    with pytest.raises(prl.CompositionError, match=f"Scheme: {message}"):
+        check(algorithm, actor, storage, **further)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "actor", "storage", "further"),
+    [
+        (prl.PPO, ON, ROLLOUT, {}),
+        (prl.PPO, prl.OnPolicyActor.create_factory(memory="lstm"), ROLLOUT, {}),
+        (prl.DQN, OFF, REPLAY, {}),
+        (prl.DQN, OFF, REPLAY, {"collects": False}),
+        (prl.DQN, RECURRENT, SEQUENCES, {}),
+        *((algorithm, RECURRENT, PACKED, {}) for algorithm in (prl.DQN, prl.QRDQN, prl.SAC, prl.TD3)),
+        (prl.BehaviourCloning, OFF, PACKED, {"collects": False}),
+        (OfSequences, OFF, SEQUENCES, {}),
+        (Relearning, ON, ROLLOUT, {}),
+        (Relearning, ON, ROLLOUT, {"old": REPLAY}),
+        (FromData, OFF, REPLAY, {"collects": False}),
+        (prl.GAIL, ON, ROLLOUT, {"expert": REPLAY}),
+        (prl.REINFORCE, ON, prl.VanillaOnPolicyBuffer.create_factory(size=8), {}),
+        # The defaults of actors are no more than defaults.
+        (prl.DQN, ON, REPLAY, {}),
+        (prl.PPO, OFF, ROLLOUT, {}),
+    ],
+)
+def test_what_goes_together_is_taken(algorithm: Any, actor: Any, storage: Any, further: dict[str, Any]) -> None:
+    check(algorithm, actor, storage, **further)
+
+
+@pytest.mark.parametrize("position", range(5))
+@pytest.mark.parametrize("wrong", [prl.DQN, "DQN", None, prl.VecEnv.create_factory("CartPole-v1"), REPLAY])
+def test_parts_in_the_wrong_place_are_named(position: int, wrong: Any) -> None:
+    given: list[Any] = [prl.DQN.create_factory(), OFF, {"main": REPLAY, "expert": REPLAY}, ENVS, ENVS]
+    check_roles(*given)
+    names = ["algo_factory", "actor_factory", r"sources\['expert'\]", "train_envs_factory", "test_envs_factory"]
+    fits = isinstance(wrong, Factory) and wrong.cls in (prl.VecEnv if position > 2 else prl.ReplayBuffer,)
+    if (wrong is None or fits) and position > 1:
+        wrong = 3
+    given[position] = {"main": REPLAY, "expert": wrong} if position == 2 else wrong
+    with pytest.raises(prl.CompositionError, match=f"Scheme: {names[position]} must be made by create_factory"):
+        check_roles(*given)
+
+
+def test_an_algorithm_of_a_script_says_what_it_needs() -> None:
+    assert OffPolicyAlgorithm.sources["main"].kind == "replay"
+    scheme = prl.Scheme(Relearning.create_factory(test_every=0), ON, ROLLOUT, ENVS, sources={"old": REPLAY})
+    assert scheme.sources.keys() == {"main", "old"}
+    scheme.collect(8)
+    assert len(scheme.sources["old"]) == 0, "the environments' steps go into the main source alone"
+    scheme.close()
