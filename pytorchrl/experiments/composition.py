@@ -114,6 +114,14 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     ]
 
 
+_MISFITS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError),
+    # Of environments that repeat actions.
+    gym.error.Error,
+)
+"""What comes of a file that was not written here."""
+
+
 @contextmanager
 def misfit_named(path: Path) -> Iterator[None]:
     """Say of which file it is that something cannot be made; nothing is known of what a file from elsewhere holds.
@@ -125,7 +133,7 @@ def misfit_named(path: Path) -> Iterator[None]:
         yield
     except (CheckpointError, CompositionError, ImportError):
         raise
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+    except _MISFITS as error:
         told = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or repr(error)
         raise CheckpointError(f"{path} does not fit its own composition: {told}") from error
 

@@ -82,15 +82,12 @@ class Histories:
             What they show (E, *obs), and which of them came back (E,); the others begin new episodes.
 
         Raises:
-            ValueError: it was saved with another number of environments, or without seeds.
+            ValueError: it was saved with another number of environments.
         """
         histories = [as_arrays(history) for history in state["histories"]]
         num_envs, space = self._envs.num_envs, self._envs.single_observation_space
         if len(histories) != num_envs:
             raise ValueError(f"{self._owner}: made for {num_envs} environments, saved with {len(histories)}")
-        for seed in (history["seed"] for history in histories):
-            if not isinstance(seed, int) or seed < 0:
-                raise ValueError(f"{self._owner}: the seed of an environment must be an int from 0, got {seed!r}")
         self._envs.set_attr("saved", histories)
         observations, replayed = zip(*self._envs.call("replay"), strict=True)
         came_back = np.array(replayed)

@@ -116,11 +116,9 @@ def _in(*path: str, value: Any) -> _Change:
     return _state(change)
 
 
-def _seeded(seed: Any) -> _Change:
-    def change(state: dict[str, Any]) -> None:
-        state["scheme"]["collector"]["envs"]["histories"][0]["seed"] = seed
-
-    return _state(change)
+def _history(**changed: Any) -> _Change:
+    """With another past of an environment."""
+    return _state(lambda state: state["scheme"]["collector"]["envs"]["histories"][0].update(changed))
 
 
 def _damaged(run: Path, base: Base) -> None:
@@ -219,8 +217,10 @@ CASES = (
             ("generators that are numbers", _in("algorithm", "generators", value=[1, 2]), "checkpoint.pt"),
             ("exploration that is a text", _in("collector", "exploration", value="x"), "checkpoint.pt"),
             ("exploration without a generator", _in("collector", "exploration", "random", value={}), "checkpoint.pt"),
-            ("a negative seed", _seeded(-5), "checkpoint.pt"),
-            ("a seed that is a text", _seeded("5"), "checkpoint.pt"),
+            ("a negative seed", _history(seed=-5), "checkpoint.pt"),
+            ("a seed that is a text", _history(seed="5"), "checkpoint.pt"),
+            ("actions that there are not", _history(actions=torch.full((60,), 9)), "checkpoint.pt"),
+            ("actions that are fractions", _history(actions=torch.full((60,), 0.5)), "checkpoint.pt"),
             (
                 "environments that are a number",
                 _state(lambda state: state["scheme"].update(collector=3)),
