@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import numpy as np
 import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.noise import NormalActionNoise
 
 import pytorchrl as prl
 
-PairName: TypeAlias = Literal["dqn", "ppo", "sac"]
+PairName: TypeAlias = Literal["dqn", "ppo", "sac", "td3"]
 
 SAC_BATCH = 256
 SAC_HIDDEN_SIZES = (256, 256)
@@ -183,8 +185,59 @@ def _their_sac(seed: int) -> BaseAlgorithm:
     )
 
 
+# TD3: both libraries have actions within [-1, 1] where they add noise to them.
+_TD3_NOISE = 0.1
+
+
+def _our_td3(seed: int) -> prl.Scheme:
+    return prl.Scheme(
+        prl.TD3.create_factory(
+            lr_pi=1e-3,
+            lr_q=1e-3,
+            gamma=0.99,
+            polyak=0.995,
+            num_critics=2,
+            policy_delay=2,
+            exploration_noise=_TD3_NOISE,
+            target_noise=0.2,
+            target_noise_clip=0.5,
+            start_steps=1_000,
+            update_every=1,
+            mini_batch_size=256,
+            test_every=0,
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(256, 256)),
+        prl.ReplayBuffer.create_factory(size=50_000),
+        prl.VecEnv.create_factory("Pendulum-v1", num_envs=1),
+        seed=seed,
+    )
+
+
+def _their_td3(seed: int) -> BaseAlgorithm:
+    return sb3.TD3(
+        "MlpPolicy",
+        "Pendulum-v1",
+        learning_rate=1e-3,
+        gamma=0.99,
+        tau=0.005,
+        policy_delay=2,
+        action_noise=NormalActionNoise(np.zeros(1), np.full(1, _TD3_NOISE)),
+        target_policy_noise=0.2,
+        target_noise_clip=0.5,
+        learning_starts=1_000,
+        train_freq=1,
+        gradient_steps=1,
+        batch_size=256,
+        buffer_size=50_000,
+        policy_kwargs={"net_arch": [256, 256], "activation_fn": torch.nn.ReLU, "n_critics": 2},
+        seed=seed,
+        device="cpu",
+    )
+
+
 PAIRS: Mapping[PairName, Pair] = {
     "dqn": Pair("DQN CartPole-v1", 1.5, 1_400, 12_000, 2_000, _our_dqn, _their_dqn),
     "ppo": Pair("PPO CartPole-v1", 1.5, 4_096, 81_920, 8_192, _our_ppo, _their_ppo),
     "sac": Pair("SAC Pendulum-v1", 1.1, 1_050, 500, 100, _our_sac, _their_sac),
+    "td3": Pair("TD3 Pendulum-v1", 1.25, 1_050, 500, 100, _our_td3, _their_td3),
 }

@@ -126,7 +126,7 @@ def _table(comparisons: Iterable[Comparison]) -> Table:
             f"{statistics.median(comparison.theirs):,.0f}",
             f"{comparison.ratio:.2f}x",
             f"{comparison.ratios[0]:.2f} to {comparison.ratios[-1]:.2f}",
-            f"{comparison.pair.target_ratio:.1f}x",
+            f"{comparison.pair.target_ratio:g}x",
             "yes" if comparison.is_met else "no",
         )
     return table
