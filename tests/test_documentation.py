@@ -4,7 +4,9 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,17 +15,30 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *s
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRAINS = re.compile(r"prl\.Learner|^python ", re.MULTILINE)
 """What a block says that takes seconds: it trains an agent, or starts commands."""
-BLOCKS = [
-    pytest.param(language, code, id=f"{page.name}-{number}", marks=[pytest.mark.long] if TRAINS.search(code) else [])
-    for page in PAGES
-    for number, (language, code) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
-]
+FILE = re.compile(r"\A# (\w+)\.py$", re.MULTILINE)
+"""The first line of a block that the others of its page import, so that the reader saves it as this file."""
 
 
-@pytest.mark.parametrize(("language", "code"), BLOCKS)
-def test_a_code_block_does_what_it_says(language: str, code: str, tmp_path: Path) -> None:
+def blocks() -> Iterator[Any]:
+    """Language and code of all blocks, and the modules of the page that the code imports."""
+    for page in PAGES:
+        found = BLOCK.findall(page.read_text(encoding="utf-8"))
+        modules = {name[1]: code for _, code in found if (name := FILE.match(code))}
+        for number, (language, code) in enumerate(found, start=1):
+            imported = {name: module for name, module in modules.items() if f"from {name} import" in code}
+            is_long = imported or (TRAINS.search(code) and not FILE.match(code))
+            marks = [pytest.mark.long] if is_long else []
+            yield pytest.param(language, code, imported, id=f"{page.name}-{number}", marks=marks)
+
+
+@pytest.mark.parametrize(("language", "code", "modules"), list(blocks()))
+def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[str, str], tmp_path: Path) -> None:
+    for name, module in modules.items():
+        (tmp_path / f"{name}.py").write_text(module, encoding="utf-8")
     if language == "python":
-        run([sys.executable, "-W", "error", "-c", code], tmp_path)
+        # What a page has a module for is started again to be continued.
+        for _ in range(2 if modules else 1):
+            run([sys.executable, "-W", "error", "-c", code], tmp_path)
         return
     assert language == "bash", f"a block in {language or 'no language'} is run by no test"
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -35,6 +50,14 @@ def test_a_code_block_does_what_it_says(language: str, code: str, tmp_path: Path
         else:
             assert command[0] == "python", f"{line!r} is run by no test"
             run([sys.executable, *command[1:]], tmp_path)
+
+
+def test_a_part_of_ones_own_takes_at_most_twenty_lines() -> None:
+    code = BLOCK.findall((ROOT / "docs" / "extending.md").read_text(encoding="utf-8"))
+    lines = [len([line for line in block.splitlines() if line]) for _, block in code]
+    assert len(lines) == 9
+    assert max(lines) <= 20
+    assert not any(re.search(r"[\s.](?!__init__)_\w", block) for _, block in code), "a block uses a private name"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
