@@ -246,3 +246,31 @@ def test_replay_by_priority_and_recency_trains_and_reports_what_it_does(algorith
     for name in ("mean_priority", "largest_priority", "effective_sample_size", "row_age", "replay_ratio", "eta"):
         assert np.isfinite(metrics[f"storage/{name}"]), name
     assert prl.Learner.resume(tmp_path / "run").scheme.config == learner.scheme.config
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "env", "message"),
+    [
+        (
+            prl.SAC.create_factory(explorer=prl.EpsilonGreedy(0.1)),
+            "Pendulum-v1",
+            r"EpsilonGreedy .*; explore with Sample",
+        ),
+        (prl.DQN.create_factory(explorer=prl.Sample()), "CartPole-v1", r"Sample .*; explore with EpsilonGreedy"),
+        (
+            prl.TD3.create_factory(explorer=prl.Boltzmann(1.0)),
+            "Pendulum-v1",
+            r"Boltzmann .*; explore with GaussianNoise",
+        ),
+    ],
+)
+def test_an_explorer_that_does_not_fit_the_policy_is_refused_before_the_first_step(
+    algorithm: prl.Factory[prl.Algorithm], env: str, message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        prl.Scheme(
+            algo_factory=algorithm,
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            storage_factory=prl.ReplayBuffer.create_factory(size=100),
+            train_envs_factory=prl.VecEnv.create_factory(env),
+        )
