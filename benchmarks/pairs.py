@@ -236,8 +236,8 @@ def _their_td3(seed: int) -> BaseAlgorithm:
 
 
 PAIRS: Mapping[PairName, Pair] = {
-    "dqn": Pair("DQN CartPole-v1", 1.5, 1_400, 12_000, 2_000, _our_dqn, _their_dqn),
+    "dqn": Pair("DQN CartPole-v1", 1.6, 1_400, 12_000, 2_000, _our_dqn, _their_dqn),
     "ppo": Pair("PPO CartPole-v1", 1.5, 4_096, 81_920, 8_192, _our_ppo, _their_ppo),
-    "sac": Pair("SAC Pendulum-v1", 1.1, 1_050, 500, 100, _our_sac, _their_sac),
+    "sac": Pair("SAC Pendulum-v1", 1.25, 1_050, 500, 100, _our_sac, _their_sac),
     "td3": Pair("TD3 Pendulum-v1", 1.25, 1_050, 500, 100, _our_td3, _their_td3),
 }
