@@ -33,9 +33,10 @@ def recorded(path: Path, env: str = "CartPole-v1", steps: int = 60, seed: int = 
 def cloning(data: Path, storage: Any = None, **changes: Any) -> prl.Scheme:
     """Behaviour cloning of a data set."""
     algorithm = {"mini_batch_size": 8, "test_every": 0, "num_test_episodes": 2} | changes.pop("algorithm", {})
+    actor = {"hidden_sizes": (8,)} | changes.pop("actor", {})
     return prl.Scheme(
         prl.BehaviourCloning.create_factory(**algorithm),
-        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), **changes.pop("actor", {})),
+        prl.OffPolicyActor.create_factory(**actor),
         prl.from_dataset(storage or prl.ReplayBuffer.create_factory(size=100), data),
         **changes,
     )

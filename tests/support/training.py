@@ -1,8 +1,10 @@
 """Training without a run folder, where a test looks at what is learnt and not at what is written."""
 
 import io
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import pytorchrl as prl
@@ -25,3 +27,11 @@ def saved_and_loaded(state: Any) -> Any:
     torch.save(state, file)
     file.seek(0)
     return torch.load(file, weights_only=True)
+
+
+def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run until so many steps are made, as far as a request to stop lets it; returns the run folder."""
+    monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= at)
+    assert not learner.run()
+    learner.close()
+    return learner.log_dir

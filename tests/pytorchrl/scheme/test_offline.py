@@ -17,6 +17,7 @@ from storages.persistent.datasets import open_dataset
 from storages.transition import ACT, OBS, REW
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import balance, cloning, contents_of, recorded
+from tests.support.training import stopped
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
 
@@ -24,13 +25,6 @@ CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "data.npz")
-
-
-def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(learner._interruption, "is_requested", lambda: learner.scheme.steps >= at)
-    assert not learner.run()
-    learner.close()
-    return learner.log_dir
 
 
 def test_steps_are_updates_for_records_evaluations_schedules_and_checkpoints(data: Path, tmp_path: Path) -> None:

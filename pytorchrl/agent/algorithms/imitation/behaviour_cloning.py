@@ -44,8 +44,7 @@ class BehaviourCloning(OffPolicyAlgorithm):
     def losses(self, rows: Rows) -> Losses:
         """The negative log probability of the data's actions."""
         policy = self.pi(rows.now)
-        surprise = -policy.log_prob(rows.action)
-        entropy = rows.mean(policy.entropy())
+        surprise, entropy = -policy.log_prob(rows.action), rows.mean(policy.entropy())
         loss = rows.weighted_mean(surprise) - self.entropy_coef * entropy
         metrics = {"loss": loss.detach(), "entropy": entropy.detach()}
         return Losses({self.trained: loss}, metrics, rows.per_row(surprise.detach()))

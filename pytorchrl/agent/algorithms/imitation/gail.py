@@ -20,12 +20,13 @@ from storages.transition import REW, Batch
 class GAIL(TRPO):
     """Ho and Ermon, "Generative Adversarial Imitation Learning" (arXiv 1606.03476), on TRPO.
 
-    The environments' rewards are not used: the discriminator pays for what looks like the expert.
+    The environments' rewards are not used: the discriminator pays for what looks like the expert. Its rewards are never
+    negative, so that an episode that ends early loses some: give it environments that end where the expert fails.
 
     Args:
         lr_discriminator: its learning rate.
         discriminator_epochs: its steps in an update phase.
-        discriminator_batch_size: of the expert's transitions, and of the policy's, in each of its steps.
+        discriminator_batch_size: the expert's transitions, or sequences, in each of its steps, beside all of a rollout.
         discriminator_entropy_coef: weight of the entropy of its answers, which is raised.
     """
 
@@ -59,18 +60,27 @@ class GAIL(TRPO):
         return F.softplus(self._logits(rows))
 
     def train_to_discriminate(self, played: Batch, shown: Batch) -> Metrics:
-        """One step of the discriminator: 1 for what the expert has shown, 0 for what the policy has played."""
-        rows_played, rows_shown = self.read(played), self.read(shown)
-        of_policy, of_expert = self._logits(rows_played), self._logits(rows_shown)
-        surprise = rows_played.mean(F.softplus(of_policy)) + rows_shown.mean(F.softplus(-of_expert))
-        entropy = rows_played.mean(_entropy(of_policy)) + rows_shown.mean(_entropy(of_expert))
-        loss = surprise - self.discriminator_entropy_coef * entropy
-        stepper = self.train_discriminator.stepper
-        stepper.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        stepper.step()
-        right = rows_played.mean((of_policy < 0).float()) + rows_shown.mean((of_expert > 0).float())
-        return {"discriminator_loss": loss.detach(), "discriminator_accuracy": right / 2}
+        """One step of the discriminator."""
+        metrics: Metrics = {}
+
+        def loss() -> Tensor:
+            total, metrics["discriminator_accuracy"] = self.discriminator_loss(self.read(played), self.read(shown))
+            return total
+
+        metrics["discriminator_loss"] = self.train_discriminator.stepper.minimise(loss)
+        return metrics
+
+    def discriminator_loss(self, played: Rows, shown: Rows) -> tuple[Tensor, Tensor]:
+        """The cross-entropy with 1 for what the expert has shown and 0 for what the policy has played.
+
+        Returns:
+            The loss, less the weighted entropy of the answers, and the share of answers that are right.
+        """
+        of_policy, of_expert = self._logits(played), self._logits(shown)
+        surprise = played.mean(F.softplus(of_policy)) + shown.mean(F.softplus(-of_expert))
+        entropy = played.mean(_entropy(of_policy)) + shown.mean(_entropy(of_expert))
+        right = played.mean((of_policy < 0).float()) + shown.mean((of_expert > 0).float())
+        return surprise - self.discriminator_entropy_coef * entropy, right / 2
 
     def _logits(self, rows: Rows) -> Tensor:
         """(N, 1): of what the environments made of actions."""

@@ -1,0 +1,222 @@
+"""BCQ's losses, target and choice of actions equal those computed by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+import pytorchrl as prl
+from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+    perturb,
+    replayed,
+)
+from tests.support.comparison import assert_equal
+from tests.support.data_sets import recorded
+from tests.support.training import stopped, train
+
+BOX = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
+STORED = np.array([[0.3, 4.0], [-1.9, 0.1], [2.0, 5.0], [0.0, 2.0], [1.0, 1.0], [-0.5, 3.0]], np.float32)
+SCALED = np.stack([STORED[:, 0] / 2, STORED[:, 1] / 2.5 - 1], axis=1).astype(np.float64)
+"""The same actions within [-1, 1]."""
+ROWS, LATENT = 6, 4
+
+
+def linear_bcq(**hyper_parameters: Any) -> prl.BCQ:
+    envs = envs_with(BOX)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = prl.BCQ.create_factory(**hyper_parameters)("cpu", actor, envs)
+    for number, network in enumerate((actor, algorithm.target_critics, algorithm.target_perturbation)):
+        perturb(network, number, 0.5)
+    return algorithm
+
+
+class ByHand:
+    """The networks of an algorithm of which each has one layer, and what it computes."""
+
+    def __init__(self, algorithm: prl.BCQ) -> None:
+        self.algorithm = algorithm
+        self.encoder, self.decoder, self.perturbation = (
+            layer_of(network.head) for network in (algorithm.encoder, algorithm.decoder, algorithm.perturbation)
+        )
+        self.critics = [layer_of(critic.head) for critic in algorithm.critics]
+        self.target_critics = [layer_of(critic.head) for critic in algorithm.target_critics]
+        self.target_perturbation = layer_of(algorithm.target_perturbation.head)
+        # The random numbers of the next update.
+        self._generator = torch.Generator()
+        self._generator.set_state(algorithm.generator.get_state())
+
+    def noise(self, rows: int) -> NDArray[np.float64]:
+        return numpy(torch.empty(rows, LATENT).normal_(generator=self._generator))
+
+    def decoded(self, obs: Any, latent: Any) -> Any:
+        return np.tanh(linear(self.decoder, np.hstack([obs, latent])))
+
+    def proposed(self, obs: Any) -> Any:
+        """Actions like those of the data, of latent numbers within their bounds."""
+        return self.decoded(obs, self.noise(len(obs)).clip(-self.algorithm.latent_clip, self.algorithm.latent_clip))
+
+    def perturbed(self, layer: Any, obs: Any, action: Any) -> Any:
+        moved = action + self.algorithm.phi * np.tanh(linear(layer, np.hstack([obs, action])))
+        return moved.clip(-1, 1)
+
+    def vae_loss(self, obs: Any, noise: Any) -> Any:
+        mean, log_std = np.split(linear(self.encoder, np.hstack([obs, SCALED])), 2, axis=1)
+        std = np.exp(log_std.clip(-20, 2))
+        reconstruction = ((self.decoded(obs, mean + std * noise) - SCALED) ** 2).mean()
+        divergence = -0.5 * (1 + np.log(std**2) - mean**2 - std**2).mean()
+        return reconstruction + 0.5 * divergence
+
+    def target(self, batch: Any, number: int, share: float) -> Any:
+        several = np.repeat(numpy(batch[OBS2]), number, axis=0)
+        action = self.perturbed(self.target_perturbation, several, self.proposed(several))
+        one, other = (linear(critic, np.hstack([several, action])) for critic in self.target_critics)
+        mixed = share * np.minimum(one, other) + (1 - share) * np.maximum(one, other)
+        best = mixed.reshape(-1, number).max(1)
+        return numpy(batch[REW])[:, 0] + numpy(batch[DISCOUNT])[:, 0] * best
+
+    def critic_errors(self, obs: Any, target: Any) -> list[Any]:
+        return [linear(critic, np.hstack([obs, SCALED]))[:, 0] - target for critic in self.critics]
+
+
+@pytest.mark.parametrize("share", [0.75, 1.0, 0.0])
+def test_losses_and_gradients_equal_those_computed_by_hand(share: float) -> None:
+    algorithm = linear_bcq(minimum_weight=share, num_target_actions=10, phi=0.1)
+    batch = replayed(STORED)
+    before = copies(batch)
+    hand, obs = ByHand(algorithm), numpy(batch[OBS])
+    weight = numpy(batch[WEIGHTS])[:, 0] / ROWS
+    # In the order in which they are drawn.
+    noise = hand.noise(ROWS)
+    target = hand.target(batch, 10, share)
+    proposed = hand.proposed(obs)
+
+    def vae_loss() -> Any:
+        return hand.vae_loss(obs, noise)
+
+    def critic_loss() -> Any:
+        # As of TD3 and SAC, half the squares.
+        return sum((weight * 0.5 * error**2).sum() for error in hand.critic_errors(obs, target))
+
+    def policy_loss() -> Any:
+        action = hand.perturbed(hand.perturbation, obs, proposed)
+        return -linear(hand.critics[0], np.hstack([obs, action])).mean()
+
+    gradients, result = algorithm.compute_gradients(batch)
+    for name, loss in (("vae_loss", vae_loss), ("critic_loss", critic_loss), ("policy_loss", policy_loss)):
+        np.testing.assert_allclose(result.metrics[name], loss(), rtol=1e-4, err_msg=name)
+    assert result.errors is not None
+    errors = np.mean(np.abs(hand.critic_errors(obs, target)), axis=0)
+    np.testing.assert_allclose(numpy(result.errors)[:, 0], errors, rtol=1e-4)
+    layers: dict[str, tuple[Any, Any]] = {
+        "vae.0": (hand.encoder, vae_loss),
+        "vae.1": (hand.decoder, vae_loss),
+        "perturbation": (hand.perturbation, policy_loss),
+        "critics.networks.0": (hand.critics[0], critic_loss),
+        "critics.networks.1": (hand.critics[1], critic_loss),
+    }
+    assert {name.partition(".head")[0] for name in gradients} == set(layers)
+    for name, (layer, loss) in layers.items():
+        for parameter, kind in zip(layer, ("weight", "bias"), strict=True):
+            by_hand = numeric_gradient(loss, parameter)
+            found = numpy(gradients[f"{name}.head.layer.{kind}"])
+            np.testing.assert_allclose(found, by_hand, rtol=2e-3, atol=1e-5, err_msg=name)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def test_targets_follow_critics_and_perturbation_and_nothing_else() -> None:
+    algorithm = linear_bcq(polyak=0.9)
+    (target, other), pi_target = (
+        [layer_of(critic.head)[0] for critic in algorithm.target_critics],
+        layer_of(algorithm.target_perturbation.head)[0],
+    )
+    algorithm.update(replayed(STORED))
+    after = [layer_of(critic.head)[0] for critic in algorithm.critics]
+    np.testing.assert_allclose(layer_of(algorithm.target_critics[0].head)[0], 0.9 * target + 0.1 * after[0], rtol=1e-5)
+    np.testing.assert_allclose(layer_of(algorithm.target_critics[1].head)[0], 0.9 * other + 0.1 * after[1], rtol=1e-5)
+    pi_after = layer_of(algorithm.perturbation.head)[0]
+    np.testing.assert_allclose(
+        layer_of(algorithm.target_perturbation.head)[0], 0.9 * pi_target + 0.1 * pi_after, rtol=1e-5
+    )
+    assert len(algorithm.training.targets) == 2
+
+
+def test_it_acts_by_the_proposed_action_that_the_first_critic_values_most() -> None:
+    algorithm = linear_bcq(num_actions=20, phi=0.1)
+    hand = ByHand(algorithm)
+    # The second critic has no say.
+    perturb(algorithm.critics[1], 9)
+    exploration = exploring(algorithm, 5, deterministic=True)
+    hand._generator.set_state(exploration.generator.get_state())
+    obs = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    step = algorithm.acting_step(obs, None, torch.zeros(5, 1), exploration)
+    several = np.repeat(numpy(obs), 20, axis=0)
+    action = hand.perturbed(hand.perturbation, several, hand.proposed(several))
+    values = linear(hand.critics[0], np.hstack([several, action])).reshape(5, 20)
+    best = action.reshape(5, 20, 2)[np.arange(5), values.argmax(1)]
+    np.testing.assert_allclose(numpy(step.env_action), best * [2, 2.5] + [0, 2.5], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(step.action, step.env_action)
+
+
+def test_an_action_moves_by_phi_at_most_and_stays_within_bounds() -> None:
+    algorithm = linear_bcq(phi=0.07)
+    perturb(algorithm.perturbation, 5, 100.0)
+    obs = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    action = torch.empty(200, 2).uniform_(-1, 1, generator=torch.Generator().manual_seed(1))
+    moved = algorithm._perturbed(algorithm.perturbation, algorithm.actor.view(obs), action)
+    assert moved.abs().max() <= 1
+    distance = (moved - action).abs()
+    assert distance.max() <= 0.07 + 1e-6
+    torch.testing.assert_close(distance[moved.abs() < 1].max(), torch.tensor(0.07))
+
+
+def test_an_autoencoder_proposes_actions_like_those_of_the_data(tmp_path: Path) -> None:
+    scheme = bcq_scheme(recorded(tmp_path / "data.npz", "Pendulum-v1", steps=200), hidden_sizes=(32,))
+    train(scheme, 300)
+    held = scheme.storage.get_all_buffer_data()
+    obs = held[OBS][:, 0]
+    algorithm = scheme.algorithm
+    with torch.no_grad():
+        proposed = algorithm._decoded(algorithm.actor.view(obs), torch.Generator().manual_seed(0), len(obs))
+    # Data in which the action is what is observed leaves next to nothing to choose.
+    assert (algorithm.codec.to_env(proposed) - held[ACT][:, 0]).abs().mean() < 0.3
+
+
+def bcq_scheme(data: Path, seed: int = 0, **actor: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.BCQ.create_factory(mini_batch_size=16, num_actions=8, num_test_episodes=1, test_every=8),
+        prl.OffPolicyActor.create_factory(**({"hidden_sizes": (8,)} | actor)),
+        prl.from_dataset(prl.PERBuffer.create_factory(size=200, alpha=0.6, n_step=2), data),
+        test_envs_factory=prl.VecEnv.create_factory("Pendulum-v1", env_kwargs={"max_episode_steps": 10}),
+        seed=seed,
+    )
+
+
+def test_equal_seeds_learn_equally_and_others_do_not(tmp_path: Path) -> None:
+    data = recorded(tmp_path / "data.npz", "Pendulum-v1")
+    weights = [train(bcq_scheme(data, seed), 6).algorithm.get_weights() for seed in (3, 3, 4)]
+    assert_equal(weights[0], weights[1])
+    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
+
+
+def test_a_resumed_run_is_the_run_that_was_not_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = recorded(tmp_path / "data.npz", "Pendulum-v1")
+    whole = prl.Learner(bcq_scheme(data), 20, tmp_path / "whole")
+    assert whole.run()
+    learner = prl.Learner(bcq_scheme(data), 20, tmp_path / "parts")
+    for stop in (3, 9, 10):
+        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=bcq_scheme(data))
+    assert learner.run()
+    assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
+    assert learner.get_metrics()["test/return"] == whole.get_metrics()["test/return"]

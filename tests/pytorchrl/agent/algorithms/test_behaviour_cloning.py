@@ -1,0 +1,186 @@
+"""Behaviour cloning's loss and gradients equal those computed by hand, and it learns what the data does."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from storages.persistent.datasets import About, write_dataset
+from storages.persistent.episode import Episode
+from storages.transition import ACT, INDICES, MASK, OBS, REW, RHS, WEIGHTS, Batch
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    first_adam_step,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+    perturb,
+    replayed,
+)
+from tests.support.comparison import assert_equal
+from tests.support.data_sets import cloning, recorded
+from tests.support.training import train
+
+ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
+BOX = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
+REAL = np.array([[0.3, 4.0], [-1.9, 0.1], [2.0, 5.0], [0.0, 2.0], [1.0, 1.0], [-0.5, 3.0]], np.float32)
+
+
+def linear_bc(space: Any, **hyper_parameters: Any) -> prl.BehaviourCloning:
+    envs = envs_with(space)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(), initial_log_std=-0.3)("cpu", envs)
+    algorithm = prl.BehaviourCloning.create_factory(**hyper_parameters)("cpu", actor, envs)
+    perturb(algorithm.pi, 1, 0.5)
+    return algorithm
+
+
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.2])
+def test_an_update_of_discrete_actions_equals_the_one_computed_by_hand(entropy_coef: float) -> None:
+    algorithm = linear_bc(spaces.Discrete(3), lr=0.01, entropy_coef=entropy_coef)
+    batch = replayed(ACTIONS)
+    before = copies(batch)
+    obs, weight = numpy(batch[OBS]), numpy(batch[WEIGHTS])[:, 0] / len(ACTIONS)
+    layer = layer_of(algorithm.pi.head)
+    rows = np.arange(len(ACTIONS))
+
+    def surprise() -> Any:
+        scores = linear(layer, obs)
+        log_probs = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        return -log_probs[rows, ACTIONS[:, 0]], -(np.exp(log_probs) * log_probs).sum(1)
+
+    def loss() -> Any:
+        of_actions, entropy = surprise()
+        return (weight * of_actions).sum() - entropy_coef * entropy.mean()
+
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(result.metrics["loss"], loss(), rtol=1e-5)
+    np.testing.assert_allclose(result.metrics["entropy"], surprise()[1].mean(), rtol=1e-5)
+    assert result.errors is not None
+    np.testing.assert_allclose(numpy(result.errors)[:, 0], surprise()[0], rtol=1e-4)
+    by_hand = [numeric_gradient(loss, parameter) for parameter in layer]
+    for name, gradient in zip(("weight", "bias"), by_hand, strict=True):
+        np.testing.assert_allclose(numpy(gradients[f"policy.head.layer.{name}"]), gradient, rtol=1e-3, atol=1e-6)
+    algorithm.update(batch)
+    for after, parameter, gradient in zip(layer_of(algorithm.pi.head), layer, by_hand, strict=True):
+        np.testing.assert_allclose(after, parameter + first_adam_step(gradient, 0.01), rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.2])
+def test_an_update_of_real_actions_equals_the_one_computed_by_hand(entropy_coef: float) -> None:
+    algorithm = linear_bc(BOX, entropy_coef=entropy_coef)
+    batch = replayed(REAL)
+    obs, weight = numpy(batch[OBS]), numpy(batch[WEIGHTS])[:, 0] / len(REAL)
+    layer, log_std = layer_of(algorithm.pi.head), numpy(algorithm.pi.head.log_std)
+
+    def loss() -> Any:
+        # Actions are those of the environments, whatever their bounds.
+        distance = (REAL - linear(layer, obs)) / np.exp(log_std)
+        log_probs = (-0.5 * distance**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(1)
+        entropy = (log_std + 0.5 * np.log(2 * np.pi * np.e)).sum()
+        return -(weight * log_probs).sum() - entropy_coef * entropy
+
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(result.metrics["loss"], loss(), rtol=1e-5)
+    for name, parameter in (("layer.weight", layer[0]), ("layer.bias", layer[1]), ("log_std", log_std)):
+        by_hand = numeric_gradient(loss, parameter)
+        np.testing.assert_allclose(numpy(gradients[f"policy.head.{name}"]), by_hand, rtol=1e-3, atol=1e-5)
+
+
+def test_padding_is_not_learnt_from() -> None:
+    algorithm = linear_bc(spaces.Discrete(3))
+    flat = replayed(ACTIONS)
+    flat[WEIGHTS] = torch.ones(6, 1)
+    alone, _ = algorithm.compute_gradients(flat)
+    padded: Batch = {
+        key: torch.stack([flat[key][:3], flat[key][3:]], dim=1) for key in flat if key not in (WEIGHTS, INDICES)
+    }
+    padded = {key: torch.cat([field, 7 * torch.ones_like(field[:1])]) for key, field in padded.items()}
+    padded[ACT][3] = 0
+    padded[MASK] = torch.ones(4, 2, 1)
+    padded[MASK][3] = 0
+    padded[WEIGHTS] = torch.ones(2, 1)
+    gradients, result = algorithm.compute_gradients(padded)
+    for name, gradient in alone.items():
+        torch.testing.assert_close(gradients[name], gradient)
+    assert result.errors is not None
+    assert result.errors.shape == (4, 2, 1)
+
+
+def test_it_acts_by_the_most_likely_action_and_explores_by_drawing() -> None:
+    algorithm = linear_bc(spaces.Discrete(3), start_steps=0)
+    obs = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    done = torch.zeros(400, 1)
+    best = algorithm.acting_step(obs, None, done, exploring(algorithm, 400, deterministic=True)).action
+    scores = linear(layer_of(algorithm.pi.head), numpy(obs))
+    np.testing.assert_array_equal(numpy(best)[:, 0], scores.argmax(1))
+    drawn = algorithm.acting_step(obs, None, done, exploring(algorithm, 400)).action
+    assert 0.3 < (drawn == best).float().mean() < 0.95
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_equal_seeds_learn_equally_and_others_do_not(env: str, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "data.npz", env)
+    weights = [train(cloning(data, seed=seed), 12).algorithm.get_weights() for seed in (3, 3, 4)]
+    assert_equal(weights[0], weights[1])
+    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_it_does_what_the_data_does(env: str, tmp_path: Path) -> None:
+    data = recorded(tmp_path / "data.npz", env, steps=100)
+    algorithm = {"lr": 1e-2, "mini_batch_size": 64}
+    scheme = train(cloning(data, algorithm=algorithm, actor={"hidden_sizes": (32,)}), 300)
+    held = scheme.storage.get_all_buffer_data()
+    obs = held[OBS][:, 0]
+    exploration = exploring(scheme.algorithm, len(obs), deterministic=True)
+    done = scheme.algorithm.acting_step(obs, None, torch.zeros(len(obs), 1), exploration)
+    if env == "CartPole-v1":
+        assert (done.action == held[ACT][:, 0]).float().mean() > 0.9
+    else:
+        assert (done.action - held[ACT][:, 0]).abs().mean() < 0.1
+
+
+MEMORIES = {
+    "sequences": prl.Sequences(5, burn_in=2),
+    "episodes": prl.Episodes(whole=False),
+    "packed episodes": prl.Episodes(whole=False, packed=True),
+}
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_an_actor_with_a_memory_learns_what_only_the_past_tells(name: str, tmp_path: Path) -> None:
+    data = remembering(tmp_path / "data.npz")
+    scheme = prl.Scheme(
+        prl.BehaviourCloning.create_factory(lr=1e-2, mini_batch_size=16, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=8),
+        prl.from_dataset(prl.ReplayBuffer.create_factory(size=400, sequences=MEMORIES[name]), data),
+        seed=1,
+    )
+    assert not scheme.storage.get_all_buffer_data()[RHS].any()
+    train(scheme, 150)
+    last = [float(metrics["loss"]) for _ in range(10) for metrics in scheme.update()]
+    # Without a memory nothing is better than log(2) = 0.69.
+    assert np.mean(last) < 0.3
+
+
+def remembering(path: Path) -> Path:
+    """Episodes in which the action is what was observed a step before."""
+    generator = np.random.default_rng(0)
+    episodes = []
+    for _ in range(40):
+        seen = generator.integers(0, 2, (11, 1)).astype(np.float32)
+        actions = np.concatenate([[[0.0]], seen[:-2]]).astype(np.int64)
+        fields = {ACT: actions, REW: np.zeros((10, 1), np.float32)}
+        episodes.append(Episode(seen, fields, terminated=True, truncated=False))
+    box = {"type": "Box", "dtype": "float32", "shape": [1], "low": [0.0], "high": [1.0]}
+    discrete = {"type": "Discrete", "dtype": "int64", "start": 0, "n": 2}
+    write_dataset(path, episodes, about=About(observation_space=box, action_space=discrete))
+    return path

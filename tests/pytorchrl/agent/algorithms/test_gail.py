@@ -1,0 +1,224 @@
+"""GAIL's discriminator and rewards equal those computed by hand, in the order of the paper's algorithm."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from storages.transition import ACT, ADV, DONE, OBS, OBS2, RET, REW, VAL
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    first_adam_step,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+    perturb,
+    replayed,
+)
+from tests.support.comparison import assert_equal
+from tests.support.data_sets import recorded
+from tests.support.rollout_batches import rollout_batch
+from tests.support.training import stopped, train
+
+SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
+SHOWN = {
+    "discrete": np.array([[0], [2], [1], [2], [0], [1]]),
+    "box": np.random.default_rng(5).uniform(-1, 1, (6, 2)).astype(np.float32),
+}
+
+
+def linear_gail(kind: str, **hyper_parameters: Any) -> prl.GAIL:
+    envs = envs_with(SPACES[kind])
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = prl.GAIL.create_factory(**hyper_parameters)("cpu", actor, envs)
+    perturb(actor, 1, 0.5)
+    return algorithm
+
+
+def inputs(kind: str, batch: Any) -> Any:
+    """Observations and actions side by side, as the discriminator takes them."""
+    action = numpy(batch[ACT])
+    # The environments get actions of a Box within its bounds, and so does the discriminator.
+    columns = np.eye(3)[action[:, 0].astype(int)] if kind == "discrete" else action.clip(-1, 1)
+    return np.hstack([numpy(batch[OBS]), columns])
+
+
+def probability(layer: Any, features: Any) -> Any:
+    return 1 / (1 + np.exp(-linear(layer, features)[:, 0]))
+
+
+@pytest.mark.parametrize("kind", SPACES)
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.1])
+def test_the_discriminator_is_trained_as_by_hand_with_1_for_the_expert(kind: str, entropy_coef: float) -> None:
+    algorithm = linear_gail(kind, lr_discriminator=0.01, discriminator_entropy_coef=entropy_coef)
+    played, shown = rollout_batch(algorithm), replayed(SHOWN[kind])
+    before = copies(played), copies(shown)
+    others = algorithm.pi.state_dict() | {f"value.{k}": v for k, v in algorithm.value.state_dict().items()}
+    others = copies(others)
+    layer = layer_of(algorithm.discriminator.head)
+
+    def answers() -> Any:
+        return probability(layer, inputs(kind, played)), probability(layer, inputs(kind, shown))
+
+    def loss() -> Any:
+        of_policy, of_expert = answers()
+        cross_entropy = -np.log(1 - of_policy).mean() - np.log(of_expert).mean()
+        entropies = [(-p * np.log(p) - (1 - p) * np.log(1 - p)).mean() for p in (of_policy, of_expert)]
+        return cross_entropy - entropy_coef * sum(entropies)
+
+    of_policy, of_expert = answers()
+    expected = loss()
+    steps = [first_adam_step(numeric_gradient(loss, parameter), 0.01) for parameter in layer]
+    metrics = algorithm.train_to_discriminate(played, shown)
+    np.testing.assert_allclose(metrics["discriminator_loss"], expected, rtol=1e-5)
+    right = ((of_policy < 0.5).mean() + (of_expert > 0.5).mean()) / 2
+    np.testing.assert_allclose(metrics["discriminator_accuracy"], right, rtol=1e-6)
+    for after, parameter, step in zip(layer_of(algorithm.discriminator.head), layer, steps, strict=True):
+        np.testing.assert_allclose(after, parameter + step, rtol=1e-4, atol=1e-5)
+    assert_equal((played, shown), before)
+    assert_equal(algorithm.pi.state_dict() | {f"value.{k}": v for k, v in algorithm.value.state_dict().items()}, others)
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_the_reward_is_minus_the_logarithm_of_not_being_taken_for_the_expert(kind: str) -> None:
+    algorithm = linear_gail(kind)
+    batch = replayed(SHOWN[kind])
+    expected = -np.log(1 - probability(layer_of(algorithm.discriminator.head), inputs(kind, batch)))
+    with torch.no_grad():
+        reward = algorithm.reward(algorithm.read(batch))
+    assert reward.shape == (6, 1)
+    np.testing.assert_allclose(numpy(reward)[:, 0], expected, rtol=1e-4)
+
+
+def test_a_sure_discriminator_leaves_rewards_finite() -> None:
+    algorithm = linear_gail("discrete")
+    for bias in (-500.0, 500.0):
+        with torch.no_grad():
+            algorithm.discriminator.head.layer.bias.fill_(bias)
+            reward = algorithm.reward(algorithm.read(replayed(SHOWN["discrete"])))
+        assert torch.isfinite(reward).all()
+        assert (reward >= 0).all()
+
+
+# Whole update phases
+
+
+def gail_scheme(data: Path, seed: int = 0, wrappers: Any = (), memory: Any = None, **changes: Any) -> prl.Scheme:
+    sequences = prl.Sequences(4) if memory else None
+    algorithm = {"discriminator_epochs": 2, "value_epochs": 2, "test_every": 48, "num_test_episodes": 1}
+    return prl.Scheme(
+        prl.GAIL.create_factory(**algorithm),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=4),
+        changes.pop("storage", None) or prl.GAEBuffer.create_factory(size=8, gae_lambda=0.9),
+        prl.VecEnv.create_factory(
+            "CartPole-v1", num_envs=2, wrappers=wrappers, env_kwargs={"max_episode_steps": changes.pop("longest", 30)}
+        ),
+        sources={"expert": prl.from_dataset(prl.PERBuffer.create_factory(size=80, sequences=sequences), data)},
+        seed=seed,
+        **changes,
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return recorded(tmp_path / "expert.npz")
+
+
+def test_rewards_are_rewritten_before_returns_and_the_policy_moves_before_the_discriminator(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = gail_scheme(data)
+    scheme.collect(16)
+    algorithm, rollout = scheme.algorithm, scheme.storage
+    assert isinstance(algorithm, prl.GAIL)
+    held = rollout.get_all_buffer_data()
+    assert (held[REW] == 1).all()
+    with torch.no_grad():
+        paid = algorithm.reward(algorithm.read(held)).view(8, 2, 1)
+        after_last = algorithm.value(algorithm.actor.view(rollout.get_data_slice(7, 8)[OBS2][0]))
+    events = []
+
+    def noted(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            events.append(name)
+            return method(*arguments)
+
+        return call
+
+    def checked_update(batch: Any) -> Any:
+        stored = rollout.get_all_buffer_data()
+        torch.testing.assert_close(stored[REW], paid)
+        # One episode runs through the rollout of each environment, so that its returns can be computed by hand.
+        assert not stored[DONE][1:].any()
+        value = numpy(stored[VAL])
+        following = np.concatenate([value[1:], numpy(after_last)[None]])
+        advantage = numpy(paid) + 0.99 * following - value
+        for step in reversed(range(7)):
+            advantage[step] += 0.99 * 0.9 * advantage[step + 1]
+        np.testing.assert_allclose(numpy(stored[ADV]), advantage, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(numpy(stored[RET]), advantage + value, rtol=1e-4, atol=1e-5)
+        return update(batch)
+
+    update = algorithm.update
+    monkeypatch.setattr(algorithm, "update", noted("policy", checked_update))
+    monkeypatch.setattr(algorithm, "train_to_discriminate", noted("discriminator", algorithm.train_to_discriminate))
+    metrics = list(scheme.update())
+    assert events == ["policy", "discriminator", "discriminator"]
+    np.testing.assert_allclose(metrics[-1]["imitation_reward"], paid.mean(), rtol=1e-5)
+
+
+def test_the_rewards_of_the_environments_change_nothing(data: Path) -> None:
+    plain = train(gail_scheme(data, seed=2), 64)
+    scaled = train(gail_scheme(data, seed=2, wrappers=[("ScaleReward", {"factor": 7.0})]), 64)
+    assert_equal(plain.algorithm.state_dict(), scaled.algorithm.state_dict())
+
+
+def test_a_rollout_ends_where_it_began_learning_from_the_expert_alone(data: Path) -> None:
+    """The expert's storage is only read."""
+    scheme = gail_scheme(data)
+    before = scheme.sources["expert"].get_all_buffer_data()
+    train(scheme, 48)
+    assert_equal(scheme.sources["expert"].get_all_buffer_data(), before)
+    assert len(scheme.sources["expert"]) == 60
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_equal_seeds_learn_equally_and_others_do_not(memory: Any, data: Path) -> None:
+    weights = [train(gail_scheme(data, seed, memory=memory), 32).algorithm.get_weights() for seed in (3, 3, 4)]
+    assert_equal(weights[0], weights[1])
+    assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
+
+
+@pytest.mark.parametrize("memory", [None, "lstm"])
+def test_a_run_of_two_sources_resumes_as_if_it_had_not_been_stopped(
+    memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = prl.Learner(gail_scheme(data, memory=memory), 100, tmp_path / "whole")
+    assert whole.run()
+    learner = prl.Learner(gail_scheme(data, memory=memory), 100, tmp_path / "parts")
+    for stop in (6, 34, 64):
+        learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=gail_scheme(data, memory=memory))
+    assert learner.run()
+    state = learner.scheme.state_dict()
+    assert_equal(state, whole.scheme.state_dict())
+    # The expert's data is not in the checkpoint, the running rollout is.
+    assert "ring" not in state["sources"]["expert"]
+    assert "ring" in state["storage"]
+
+
+def test_a_discriminator_tells_the_expert_from_another(data: Path) -> None:
+    algorithm = linear_gail("box", lr_discriminator=0.05)
+    played, shown = rollout_batch(algorithm, 64), replayed(np.full((64, 2), 0.9, np.float32))
+    for _ in range(200):
+        metrics = algorithm.train_to_discriminate(played, shown)
+    assert metrics["discriminator_accuracy"] > 0.9
+    with torch.no_grad():
+        of_policy, of_expert = (algorithm.reward(algorithm.read(batch)).mean() for batch in (played, shown))
+    assert of_expert > 2 * of_policy
