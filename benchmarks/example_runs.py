@@ -23,9 +23,12 @@ from pytorchrl.scheme import evaluate
 ROOT = Path(__file__).resolve().parents[1]
 
 ExampleName: TypeAlias = Literal[
+    "bc_cartpole",
+    "bcq_pendulum",
     "dqn_cartpole",
     "dqn_her_bitflipping",
     "dqn_memory_cartpole",
+    "gail_cartpole",
     "ppo_cartpole",
     "ppo_memory_cartpole",
     "qrdqn_cartpole",

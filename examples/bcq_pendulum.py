@@ -1,18 +1,21 @@
-"""BCQ swings up Pendulum-v1 by what another run has stored: ``python examples/bcq_pendulum.py --help`` lists options.
+"""BCQ swings up Pendulum-v1 by data of mixed quality: ``python examples/bcq_pendulum.py --help`` lists what can be set.
 
-The data is all that SAC stored while it learnt, from random actions to good ones. BCQ learns from it without acting:
-steps are updates.
+No environment is acted in while learning: steps are updates. The data is of a controller that acts at random now and
+then: never in a fifth of the episodes, always in another.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import tyro
 
 import pytorchrl as prl
+from pytorchrl.experiments import collect_demonstrations
 from storages.persistent.datasets import open_dataset, return_of
 
 
@@ -23,18 +26,16 @@ class Arguments:
     env: str = "Pendulum-v1"
     """The environment of the data, which the policy is evaluated in; its actions are bounded."""
     data: Path | None = None
-    """A data set to learn from; SAC collects one beside the run folder where left out."""
-    behaviour_steps: int = 8_000
-    """Environment steps that SAC is trained for, which are the data."""
+    """A data set to learn from; 50 episodes of a controller are recorded into the run folder where left out."""
     seed: int = 1
-    """All randomness of both runs follows from it."""
+    """All randomness of the run follows from it, the recorded episodes too."""
     target_steps: int = 5_000
     """Updates to train for."""
-    hidden_sizes: tuple[int, ...] = (128, 128)
+    hidden_sizes: tuple[int, ...] = (64, 64)
     """Units of the hidden layers of all networks."""
     lr: float = 1e-3
     """Learning rate of all networks at the start; it falls to 0, so that the policy settles."""
-    gamma: float = 0.99
+    gamma: float = 0.95
     """Discount factor."""
     phi: float = 0.05
     """The largest perturbation of an action like those of the data, in units of actions scaled to [-1, 1]."""
@@ -50,27 +51,38 @@ class Arguments:
     """The run folder; a new one under runs/ where left out."""
 
 
-def collect(arguments: Arguments, directory: Path) -> None:
-    """Train SAC, whose storage is kept on disk: random actions, and then better ones from episode to episode."""
-    algorithm = prl.SAC.create_factory(lr_q=1e-3, test_every=0)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(64, 64))
-    storage = prl.ReplayBuffer.create_factory(size=arguments.behaviour_steps, directory=directory)
-    scheme = prl.Scheme(algorithm, actor, storage, prl.VecEnv.create_factory(arguments.env), seed=arguments.seed)
-    learner = prl.Learner(scheme, arguments.behaviour_steps, directory.parent)
-    learner.run()
-    learner.close()
+def controller(seed: int) -> Callable[[Any], Any]:
+    """Swings the pendulum up by its energy and holds it there, but for random actions, more in each environment."""
+    random = np.random.default_rng(seed)
+
+    def act(observation: Any) -> Any:
+        cosine, sine, turning = observation.T
+        missing_energy = 15 - (turning**2 / 2 + 15 * cosine)
+        swing = 2 * np.sign(turning * missing_energy + 1e-9)
+        hold = -10 * np.arctan2(sine, cosine) - 2 * turning
+        action = np.where(cosine > 0.9, hold, swing).clip(-2, 2)
+        at_random = random.random(len(action)) < np.linspace(0, 1, len(action))
+        return np.where(at_random, random.uniform(-2, 2, len(action)), action)[:, None].astype(np.float32)
+
+    return act
 
 
 def data_of(arguments: Arguments) -> Path:
-    """Where the data is."""
-    return arguments.data or arguments.log_dir / "behaviour" / "replay"
+    """Where the data is, which is recorded where that was not done yet."""
+    data = arguments.data or arguments.log_dir / "data.npz"
+    if not data.exists():
+        envs = prl.VecEnv.create_factory(arguments.env, num_envs=5)
+        collect_demonstrations(controller(arguments.seed), envs, path=data, episodes=50, seed=arguments.seed)
+    return data
+
+
+def behaviour_return(arguments: Arguments) -> float:
+    """Mean return of the data's episodes."""
+    return float(np.mean([return_of(episode) for episode in open_dataset(data_of(arguments))]))
 
 
 def compose(arguments: Arguments) -> prl.Scheme:
-    """Collect data where that was not done yet, and make what learns from it."""
-    data = data_of(arguments)
-    if not data.exists():
-        collect(arguments, data)
+    """Make what learns from the data."""
     lr = prl.LinearSchedule(arguments.lr, 0.0)
     algorithm = prl.BCQ.create_factory(
         lr_vae=lr,
@@ -82,16 +94,9 @@ def compose(arguments: Arguments) -> prl.Scheme:
         test_every=arguments.test_every,
     )
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
-    # A copy in memory: the data of the other run is only read.
-    storage = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100_000), data)
+    storage = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100_000), data_of(arguments))
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)
     return prl.Scheme(algorithm, actor, storage, test_envs_factory=envs, device=arguments.device, seed=arguments.seed)
-
-
-def behaviour_return(arguments: Arguments) -> float:
-    """Mean return of the data's whole episodes."""
-    episodes = open_dataset(data_of(arguments))
-    return float(np.mean([return_of(episode) for episode in episodes if episode.terminated or episode.truncated]))
 
 
 def train(arguments: Arguments) -> prl.Learner:

@@ -10,9 +10,12 @@ import pytest
 
 import pytorchrl as prl
 from examples import (
+    bc_cartpole,
+    bcq_pendulum,
     dqn_cartpole,
     dqn_her_bitflipping,
     dqn_memory_cartpole,
+    gail_cartpole,
     ppo_cartpole,
     ppo_memory_cartpole,
     qrdqn_cartpole,
@@ -27,9 +30,12 @@ from pytorchrl.scheme import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
+    "bc_cartpole": bc_cartpole,
+    "bcq_pendulum": bcq_pendulum,
     "dqn_cartpole": dqn_cartpole,
     "dqn_her_bitflipping": dqn_her_bitflipping,
     "dqn_memory_cartpole": dqn_memory_cartpole,
+    "gail_cartpole": gail_cartpole,
     "ppo_cartpole": ppo_cartpole,
     "ppo_memory_cartpole": ppo_memory_cartpole,
     "qrdqn_cartpole": qrdqn_cartpole,
@@ -46,18 +52,23 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted(EXAMPLES)
 
 
+SLOW = ("bc", "sac", "td3")
+
+
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.long) if name.startswith(("sac", "td3")) else name for name in EXAMPLES],
+    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith(SLOW) else name for name in EXAMPLES]
 )
 def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tmp_path: Path) -> None:
     if name == "sac_her_pointmaze":
         pytest.importorskip("gymnasium_robotics")
     example = EXAMPLES[name]
-    learner = example.train(example.Arguments(target_steps=1_200, test_every=600, log_dir=tmp_path / "run"))
+    arguments = example.Arguments(target_steps=1_200, test_every=600, log_dir=tmp_path / "run")
+    learner = example.train(arguments)
     assert learner.done()
     assert learner.curve_file.is_file()
-    learner = prl.Learner.resume(tmp_path / "run", target_steps=1_500)
+    # A run of a data set is continued by its script.
+    scheme = example.compose(arguments) if hasattr(example, "compose") else None
+    learner = prl.Learner.resume(tmp_path / "run", scheme=scheme, target_steps=1_500)
     assert learner.run()
     learner.close()
 
@@ -81,8 +92,11 @@ def test_every_setting_of_an_example_is_an_option_with_a_text(
 @pytest.mark.parametrize(
     ("name", "threshold"),
     [
+        ("bc_cartpole", 475),
+        ("bcq_pendulum", -300),
         ("dqn_cartpole", 450),
         ("dqn_her_bitflipping", -11.5),
+        ("gail_cartpole", 450),
         ("ppo_cartpole", 475),
         ("qrdqn_cartpole", 450),
         ("reinforce_cartpole", 400),
