@@ -29,19 +29,19 @@ class Arguments:
     """A data set to learn from; 50 episodes of a controller are recorded into the run folder where left out."""
     seed: int = 1
     """All randomness of the run follows from it, the recorded episodes too."""
-    target_steps: int = 5_000
+    target_steps: int = 6_000
     """Updates to train for."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Units of the hidden layers of all networks."""
     lr: float = 1e-3
     """Learning rate of all networks at the start; it falls to 0, so that the policy settles."""
-    gamma: float = 0.95
+    gamma: float = 0.99
     """Discount factor."""
     phi: float = 0.05
     """The largest perturbation of an action like those of the data, in units of actions scaled to [-1, 1]."""
     mini_batch_size: int = 100
     """Transitions of an update."""
-    test_every: int = 1_000
+    test_every: int = 2_000
     """Updates between evaluations."""
     device: str = "cpu"
     """Where to compute."""
