@@ -122,7 +122,7 @@ class Collector:
             self._shaped.add(reward, ended)
         self._observation, self._rhs, self._done = step.observation, choice.rhs, ended
         self.steps += self.envs.num_envs
-        self.episodes += int(ended.sum())
+        self.episodes += int(np.count_nonzero(ended))
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
         return [Episode(record.episode_return, record.length) for record in self.envs.finished_episodes]
 

@@ -170,7 +170,7 @@ class Scheme:
                 return [], 0
             self._updates_begun += 1
             return [], 1
-        plan = self.algorithm.update_plan()
+        plan = self.algorithm.plan
         due = 0
         while not due and self.steps < until:
             if stopped():

@@ -1,7 +1,7 @@
 """Networks over the spaces of some environments: the user chooses their body, the algorithm their heads."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -213,17 +213,10 @@ class Actor(FieldComponent, nn.Module):
         """A fully connected layer of a head, noisy where the user wants it."""
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator)
 
-    @contextmanager
-    def acting(self, *, noisy: bool) -> Iterator[None]:
+    def acting(self, *, noisy: bool) -> AbstractContextManager[None]:
         """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted."""
         layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
-        for layer in layers:
-            layer.training = False
-        try:
-            yield
-        finally:
-            for layer in layers:
-                layer.training = True
+        return _in_evaluation(layers) if layers else _AS_THEY_ARE
 
     @cached_property
     def _noisy_layers(self) -> list[nn.Module]:
@@ -282,3 +275,17 @@ class Actor(FieldComponent, nn.Module):
     def extra_repr(self) -> str:
         """What torch shows of the actor beside its networks."""
         return f"observations: {self.reads}"
+
+
+@contextmanager
+def _in_evaluation(layers: list[nn.Module]) -> Iterator[None]:
+    for layer in layers:
+        layer.training = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.training = True
+
+
+_AS_THEY_ARE = nullcontext()

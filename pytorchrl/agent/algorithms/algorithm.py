@@ -75,6 +75,8 @@ class Algorithm(FieldComponent, ABC):
         self.build()
         self._tried_output = self._try_policy()
         self._explorer = self._made_explorer()
+        self.plan = self.update_plan()
+        """When update phases are due while it collects."""
         self._follow_schedules()
         self.seed(np.random.SeedSequence())
 
@@ -256,8 +258,9 @@ class Algorithm(FieldComponent, ABC):
         if not losses.stop:
             for group in losses.of:
                 group.stepper.zero_grad()
-            total = sum(losses.of.values())
-            assert isinstance(total, Tensor)
+            total, *others = losses.of.values()
+            for other in others:
+                total = total + other
             total.backward()  # type: ignore[no-untyped-call]
         return losses
 
@@ -295,6 +298,7 @@ class Algorithm(FieldComponent, ABC):
         self._update_parameter(name, value)
         try:
             self._explorer = self._made_explorer()
+            self.plan = self.update_plan()
         except TypeError:
             setattr(self, name, before)
             raise

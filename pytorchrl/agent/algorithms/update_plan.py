@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from storages.hyper_parameters import Count, CountOrZero
 from storages.setting import Setting
 
 
-@dataclass(frozen=True)
-class Collected:
+class Collected(NamedTuple):
     """What one step of the environments added."""
 
     before: int

@@ -42,8 +42,11 @@ class EpsilonGreedy(Explorer):
         if exploring == exploration.num_envs:
             return exploration.uniform_actions()
         values = output()
-        self.check_output(values)
-        greedy: Tensor = values.greedy()
+        try:
+            greedy: Tensor = values.greedy()
+        except AttributeError:
+            self.check_output(values)
+            raise
         if not exploring:
             return greedy
         chosen = torch.from_numpy(explore).to(greedy.device).view(-1, *[1] * (greedy.ndim - 1))
