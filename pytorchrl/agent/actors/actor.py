@@ -215,12 +215,16 @@ class Actor(FieldComponent, nn.Module):
 
     @contextmanager
     def acting(self, *, noisy: bool) -> Iterator[None]:
-        """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted."""
+        """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted.
+
+        It is torch's inference mode too, in which there is no dropout.
+        """
         layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
         for layer in layers:
             layer.training = False
         try:
-            yield
+            with torch.inference_mode():
+                yield
         finally:
             for layer in layers:
                 layer.training = True
@@ -257,7 +261,8 @@ class Actor(FieldComponent, nn.Module):
 
     def value(self, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
         """(B, 1): the value of observations (B, *obs); without a memory, ``rhs`` and ``done`` say nothing."""
-        value: Tensor = self.networks["value"](self.view(obs, rhs, done))
+        with self.acting(noisy=True):
+            value: Tensor = self.networks["value"](self.view(obs, rhs, done))
         return value
 
     def evaluate_actions(self, obs: Any, rhs: Any, done: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -266,10 +271,11 @@ class Actor(FieldComponent, nn.Module):
         ``rhs`` (B, hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
         """
         batch = {OBS: obs, DONE: done, ACT: action} | ({} if rhs is None else {RHS: rhs})
-        view = Steps(Unrolling(batch))
-        log_prob: Tensor = self.networks["policy"](view).log_prob(flat(action))
-        value: Tensor = self.networks["value"](view)
-        return log_prob.view(done.shape), value.view(done.shape)
+        with self.acting(noisy=True):
+            view = Steps(Unrolling(batch))
+            log_prob: Tensor = self.networks["policy"](view).log_prob(flat(action))
+            value: Tensor = self.networks["value"](view)
+            return log_prob.view(done.shape), value.view(done.shape)
 
     # What is shown
 
