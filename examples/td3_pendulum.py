@@ -38,6 +38,8 @@ class Arguments:
     """Transitions of an update."""
     num_critics: int = 2
     """Critics; the smallest of their values counts."""
+    polyak: float = 0.995
+    """How much of the targets stays at each of their updates."""
     policy_delay: int = 2
     """Updates of the critics between those of the policy and of the targets."""
     exploration_noise: float = 0.1
@@ -66,6 +68,7 @@ def train(arguments: Arguments) -> prl.Learner:
         lr_q=prl.LinearSchedule(arguments.lr_q, 0.0),
         gamma=arguments.gamma,
         num_critics=arguments.num_critics,
+        polyak=arguments.polyak,
         policy_delay=arguments.policy_delay,
         exploration_noise=arguments.exploration_noise,
         target_noise=arguments.target_noise,
