@@ -20,13 +20,13 @@ class Arguments:
     """All randomness of the run follows from it."""
     target_steps: int = 15_000
     """Environment steps to train for."""
-    hidden_sizes: tuple[int, ...] = (256, 256)
+    hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the hidden layers of policy and critics."""
     lr_pi: float = 1e-3
     """Learning rate of the policy at the start; it falls to 0, so that the policy settles."""
     lr_q: float = 1e-3
     """Learning rate of the critics at the start; it falls to 0 too."""
-    gamma: float = 0.99
+    gamma: float = 0.98
     """Discount factor."""
     buffer_size: int = 100_000
     """Transitions that the replay buffer keeps."""
@@ -34,13 +34,15 @@ class Arguments:
     """Random steps before learning starts."""
     update_every: int = 1
     """Environment steps between updates."""
-    mini_batch_size: int = 256
+    mini_batch_size: int = 128
     """Transitions of an update."""
     num_critics: int = 2
     """Critics; the smallest of their values counts."""
+    polyak: float = 0.99
+    """How much of the targets stays at each of their updates."""
     policy_delay: int = 2
     """Updates of the critics between those of the policy and of the targets."""
-    exploration_noise: float = 0.1
+    exploration_noise: float = 0.3
     """Standard deviation of the noise on actions, which reach from -1 to 1."""
     target_noise: float = 0.2
     """Standard deviation of the noise on the target policy's actions."""
@@ -66,6 +68,7 @@ def train(arguments: Arguments) -> prl.Learner:
         lr_q=prl.LinearSchedule(arguments.lr_q, 0.0),
         gamma=arguments.gamma,
         num_critics=arguments.num_critics,
+        polyak=arguments.polyak,
         policy_delay=arguments.policy_delay,
         exploration_noise=arguments.exploration_noise,
         target_noise=arguments.target_noise,

@@ -1,7 +1,7 @@
 """Networks over the spaces of some environments: the user chooses their body, the algorithm their heads."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -213,10 +213,13 @@ class Actor(FieldComponent, nn.Module):
         """A fully connected layer of a head, noisy where the user wants it."""
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator)
 
-    def acting(self, *, noisy: bool) -> AbstractContextManager[None]:
-        """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted."""
+    def acting(self, *, noisy: bool) -> AbstractContextManager[Any]:
+        """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted.
+
+        It is torch's inference mode too, in which there is no dropout.
+        """
         layers = self._layers_of_users if noisy else self._layers_of_users + self._noisy_layers
-        return _in_evaluation(layers) if layers else _AS_THEY_ARE
+        return _in_evaluation(layers) if layers else torch.inference_mode()
 
     @cached_property
     def _noisy_layers(self) -> list[nn.Module]:
@@ -250,7 +253,8 @@ class Actor(FieldComponent, nn.Module):
 
     def value(self, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
         """(B, 1): the value of observations (B, *obs); without a memory, ``rhs`` and ``done`` say nothing."""
-        value: Tensor = self.networks["value"](self.view(obs, rhs, done))
+        with self.acting(noisy=True):
+            value: Tensor = self.networks["value"](self.view(obs, rhs, done))
         return value
 
     def evaluate_actions(self, obs: Any, rhs: Any, done: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -259,10 +263,11 @@ class Actor(FieldComponent, nn.Module):
         ``rhs`` (B, hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
         """
         batch = {OBS: obs, DONE: done, ACT: action} | ({} if rhs is None else {RHS: rhs})
-        view = Steps(Unrolling(batch))
-        log_prob: Tensor = self.networks["policy"](view).log_prob(flat(action))
-        value: Tensor = self.networks["value"](view)
-        return log_prob.view(done.shape), value.view(done.shape)
+        with self.acting(noisy=True):
+            view = Steps(Unrolling(batch))
+            log_prob: Tensor = self.networks["policy"](view).log_prob(flat(action))
+            value: Tensor = self.networks["value"](view)
+            return log_prob.view(done.shape), value.view(done.shape)
 
     # What is shown
 
@@ -282,10 +287,8 @@ def _in_evaluation(layers: list[nn.Module]) -> Iterator[None]:
     for layer in layers:
         layer.training = False
     try:
-        yield
+        with torch.inference_mode():
+            yield
     finally:
         for layer in layers:
             layer.training = True
-
-
-_AS_THEY_ARE = nullcontext()

@@ -184,7 +184,7 @@ class Algorithm(FieldComponent, ABC):
             done: (E, 1) float32, 1 where ``obs`` is the first of an episode.
             exploration: what acting in these environments draws on; a deterministic one acts as well as it can.
         """
-        with torch.inference_mode(), self.actor.acting(noisy=not exploration.deterministic):
+        with self.actor.acting(noisy=not exploration.deterministic):
             view = self.actor.view(obs, rhs, done)
             action, fields = self.act(view, exploration)
             env_action = self.codec.to_env(action)
@@ -203,7 +203,7 @@ class Algorithm(FieldComponent, ABC):
         obs = some_observations(self.actor.observation_space, rows, self.device)
         done = torch.ones((rows, 1), device=self.device)
         exploration = Exploration(self.codec, rows, self.device, seed=0)
-        with torch.inference_mode(), self.actor.acting(noisy=False):
+        with self.actor.acting(noisy=False):
             return self.policy(self.actor.view(obs, self.actor.initial_memory(rows), done), exploration)
 
     def _made_explorer(self) -> Explorer:

@@ -62,7 +62,10 @@ class TD3(OffPolicyAlgorithm):
         return action
 
     def losses(self, rows: Rows) -> Losses:
-        """The critics' errors (algorithm 1), and in every ``policy_delay``-th update the policy's."""
+        """The critics' errors (algorithm 1), and in every ``policy_delay``-th update the policy's.
+
+        The policy learns from the critics as they are before their step.
+        """
         target = self._clipped_double_target(rows)
         values = self.critics(rows.now, rows.action)
         critic_loss = loss_of_critics(values, target, rows)

@@ -15,7 +15,10 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads import Policy
 from pytorchrl.agent.explorers import Exploration
+from storages.transition import LOGP, VAL
 from tests.support.comparison import assert_equal
+from tests.support.toys import Noise
+from tests.support.training import train
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PARTS = spaces.Dict(speed=VECTOR, gear=spaces.Discrete(5, start=2), view=spaces.Box(0, 255, (4, 4), np.uint8))
@@ -182,3 +185,25 @@ def test_acting_changes_no_statistics_and_drops_nothing(deterministic: bool) -> 
     assert not extractor.fixed.training, "what its author fixed stays so"
     one = Exploration(algorithm.codec, 1, "cpu", seed=0, deterministic=deterministic)
     assert torch.equal(algorithm.acting_step(obs[:1], None, done[:1], one).action, actions[0][:1])
+
+
+@pytest.mark.parametrize("actor", [{"feature_extractor": Moody}, {"dropout": 0.5}, {"batch_norm": True}])
+@pytest.mark.parametrize("storage", [prl.GAEBuffer, prl.VTraceBuffer])
+def test_what_follows_a_rollout_is_valued_as_while_acting(storage: Any, actor: Any) -> None:
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(num_epochs=2, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), **actor),
+        storage.create_factory(size=16),
+        prl.VecEnv.create_factory(Noise),
+    )
+    train(scheme, 32)
+    before = scheme.algorithm.get_weights()
+    obs, done = torch.randn(1, 3), torch.zeros(1, 1)
+    step = scheme.algorithm.acting_step(obs, None, done, Exploration(scheme.algorithm.codec, 1, "cpu", seed=0))
+    with torch.no_grad():
+        torch.testing.assert_close(scheme.actor.value(obs, None, done), step.fields[VAL])
+        log_prob, value = scheme.actor.evaluate_actions(obs[None], None, done[None], step.action[None])
+    torch.testing.assert_close(value[0], step.fields[VAL])
+    torch.testing.assert_close(log_prob[0], step.fields[LOGP])
+    assert_equal(scheme.algorithm.get_weights(), before)
+    scheme.close()

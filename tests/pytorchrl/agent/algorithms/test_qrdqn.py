@@ -8,9 +8,18 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.explorers import Exploration
 from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, first_adam_step, numeric_gradient, numpy, replayed
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    first_adam_step,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+    replayed,
+)
 from tests.support.comparison import assert_equal
 from tests.support.toys import continuous
 
@@ -38,15 +47,9 @@ def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
     return batch
 
 
-def layer_of(network: Any) -> list[Any]:
-    layer = network.head.numbers.layer
-    return [numpy(layer.weight), numpy(layer.bias)]
-
-
 def quantiles_of(layer: Any, obs: Any) -> Any:
     """(B, actions, quantiles)."""
-    weight, bias = layer
-    return (obs @ weight.T + bias).reshape(len(obs), NUM_ACTIONS, -1)
+    return linear(layer, obs).reshape(len(obs), NUM_ACTIONS, -1)
 
 
 def quantile_huber_loss(quantiles: Any, target: Any, kappa: float) -> float:
@@ -67,7 +70,7 @@ class NumpyQRDQN:
     """The loss of one batch."""
 
     def __init__(self, algorithm: prl.QRDQN, batch: dict[str, Any]) -> None:
-        self.online, self.target = layer_of(algorithm.q), layer_of(algorithm.q_target)
+        self.online, self.target = layer_of(algorithm.q.head.numbers), layer_of(algorithm.q_target.head.numbers)
         self.batch = {key: numpy(value) for key, value in batch.items()}
         self.kappa = algorithm.kappa
         obs2 = self.batch[OBS2]
@@ -111,7 +114,12 @@ def test_an_update_equals_the_one_computed_by_hand(kappa: float, max_grad_norm: 
         assert norm > max_grad_norm
         expected = [gradient * max_grad_norm / norm for gradient in expected]
     parts = zip(
-        layer_of(algorithm.q), layer_of(algorithm.q_target), by_hand.online, by_hand.target, expected, strict=True
+        layer_of(algorithm.q.head.numbers),
+        layer_of(algorithm.q_target.head.numbers),
+        by_hand.online,
+        by_hand.target,
+        expected,
+        strict=True,
     )
     for online, target, online_before, target_before, gradient in parts:
         stepped = online_before + first_adam_step(gradient, 0.01)
@@ -128,10 +136,10 @@ def linear_qrdqn_like(algorithm: prl.QRDQN, **changes: Any) -> prl.QRDQN:
 
 def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
     algorithm = linear_qrdqn(polyak=0.0, target_update_interval=3)
-    first = layer_of(algorithm.q_target)[0]
+    first = layer_of(algorithm.q_target.head.numbers)[0]
     for number in range(1, 7):
         algorithm.update(n_step_batch(number))
-        online, target = layer_of(algorithm.q)[0], layer_of(algorithm.q_target)[0]
+        online, target = layer_of(algorithm.q.head.numbers)[0], layer_of(algorithm.q_target.head.numbers)[0]
         if number < 3:
             np.testing.assert_array_equal(target, first)
         assert np.array_equal(target, online) == (number % 3 == 0)
@@ -140,8 +148,8 @@ def test_a_hard_target_is_a_copy_every_so_many_updates() -> None:
 def test_the_greedy_action_has_the_highest_mean_of_quantiles() -> None:
     algorithm = linear_qrdqn(start_steps=0)
     obs, done = torch.randn(100, 3), torch.zeros(100, 1)
-    step = algorithm.acting_step(obs, None, done, Exploration(algorithm.codec, 100, "cpu", 0, deterministic=True))
-    means = quantiles_of(layer_of(algorithm.q), numpy(obs)).mean(2)
+    step = algorithm.acting_step(obs, None, done, exploring(algorithm, 100, deterministic=True))
+    means = quantiles_of(layer_of(algorithm.q.head.numbers), numpy(obs)).mean(2)
     np.testing.assert_array_equal(step.action[:, 0], means.argmax(1))
 
 
@@ -156,7 +164,7 @@ def test_quantiles_learn_the_distribution_of_rewards() -> None:
         batch[WEIGHTS].fill_(1.0)
         batch[REW] = torch.from_numpy(random.uniform(0, 8, (128, 1)).astype(np.float32))
         algorithm.update(batch)
-    found = quantiles_of(layer_of(algorithm.q), np.zeros((1, 3)))[0]
+    found = quantiles_of(layer_of(algorithm.q.head.numbers), np.zeros((1, 3)))[0]
     # The midpoints of four equal parts of [0, 8].
     np.testing.assert_allclose(found, np.tile([1.0, 3.0, 5.0, 7.0], (NUM_ACTIONS, 1)), atol=0.3)
 

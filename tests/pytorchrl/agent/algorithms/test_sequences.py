@@ -10,11 +10,9 @@ from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.scheme import Scheme
 from storages.transition import (
     ACT,
-    BURN_IN,
     DISCOUNT,
     DONE,
     ERRORS,
-    LEAD_OUT,
     LOGP,
     MASK,
     OBS,
@@ -23,74 +21,10 @@ from storages.transition import (
     RHS,
     VAL,
     WEIGHTS,
-    WINDOW,
 )
 from tests.support.by_hand import perturb
 from tests.support.comparison import assert_equal
-
-
-def off_policy_scheme(
-    algorithm: Any, kind: MemoryKind, sequences: prl.Sequences | prl.Episodes, n_step: int = 1, **hyper_parameters: Any
-) -> Scheme:
-    env = "CartPole-v1" if algorithm is prl.DQN else "Pendulum-v1"
-    return Scheme(
-        algo_factory=algorithm.create_factory(start_steps=30, mini_batch_size=6, **hyper_parameters),
-        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(5,), memory=kind, memory_size=4),
-        storage_factory=prl.PERBuffer.create_factory(
-            size=100, n_step=n_step, alpha=0.5, epsilon=0.1, default_error=1.0, sequences=sequences
-        ),
-        train_envs_factory=prl.VecEnv.create_factory(env, num_envs=2),
-    )
-
-
-def batch_of(scheme: Scheme) -> Any:
-    while scheme.steps < 120:
-        scheme.collect(120)
-    return next(iter(scheme.storage.generate_batches(1, 6)))
-
-
-def states_by_hand(body: Any, batch: Any, b: int, stored: bool) -> tuple[Any, list[Any]]:
-    """The features of every step of one sequence, and the memory after each; with the steps that lead out."""
-    with torch.no_grad():
-        state = batch[RHS][b : b + 1] if stored else body.initial_state(1)
-        if BURN_IN in batch:
-            early = batch[BURN_IN]
-            state = early[RHS][b : b + 1] if stored else body.initial_state(1)
-            for t in range(len(early[DONE])):
-                _, state = body(early[OBS][t, b : b + 1], state, early[DONE][t, b : b + 1])
-    features, states = [], []
-    for t in range(len(batch[DONE])):
-        feature, state = body(batch[OBS][t, b : b + 1], state, batch[DONE][t, b : b + 1])
-        features.append(feature)
-        states.append(state.detach())
-    if LEAD_OUT in batch:
-        late = batch[LEAD_OUT]
-        with torch.no_grad():
-            for t in range(len(late[DONE])):
-                _, state = body(late[OBS][t, b : b + 1], state, late[DONE][t, b : b + 1])
-                states.append(state)
-    return features, states
-
-
-def next_features(body: Any, batch: Any, b: int, t: int, states: list[Any]) -> Any:
-    state = states[t + int(batch[WINDOW][t, b]) - 1]
-    with torch.no_grad():
-        feature, _ = body(batch[OBS2][t, b : b + 1], state, torch.zeros(1, 1))
-    return feature
-
-
-def valued(critic: Any, features: Any, action: Any) -> Any:
-    """(1, 1): what a critic makes of a step and an action."""
-    return critic.head(critic.joint(torch.cat([features, action], dim=1))).mean
-
-
-SEQUENCES: dict[str, tuple[prl.Sequences | prl.Episodes, int]] = {
-    "plain": (prl.Sequences(4), 1),
-    "burn-in and n steps": (prl.Sequences(4, burn_in=3), 3),
-    "across episodes": (prl.Sequences(6, burn_in=2, across_episodes=True), 2),
-    "episodes": (prl.Episodes(whole=False), 3),
-    "pieces of episodes": (prl.Episodes(longest=7, whole=False), 3),
-}
+from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_policy_scheme, states_by_hand, valued
 
 
 @pytest.mark.parametrize("double", [False, True])

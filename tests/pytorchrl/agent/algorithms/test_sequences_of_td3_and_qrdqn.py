@@ -8,15 +8,9 @@ import torch
 import pytorchrl as prl
 from pytorchrl.agent.actors.memory import MemoryKind
 from storages.transition import ACT, DISCOUNT, ERRORS, MASK, OBS2, REW, WEIGHTS
+from tests.support.by_hand import perturb
 from tests.support.comparison import assert_equal
 from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_policy_scheme, states_by_hand, valued
-
-
-def move(network: torch.nn.Module) -> None:
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -26,7 +20,7 @@ def test_td3s_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKind)
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.TD3)
     for network in (algorithm.target_pi, algorithm.target_critics):
-        move(network)
+        perturb(network, 1, 0.1)
     shape, targets_of = batch[REW].shape, algorithm.target_critics
     algorithm.seed(3)
     noise = torch.empty(shape).normal_(0, algorithm.target_noise, generator=algorithm.generator)
@@ -78,7 +72,7 @@ def test_qrdqns_update_is_that_of_a_slow_learner(sequences: str, kind: MemoryKin
     batch, algorithm = batch_of(scheme), scheme.algorithm
     assert isinstance(algorithm, prl.QRDQN)
     network, target_network = algorithm.q, algorithm.q_target
-    move(target_network)
+    perturb(target_network, 1, 0.1)
     fractions = torch.tensor([1 / 6, 3 / 6, 5 / 6])
     errors, loss = torch.zeros_like(batch[MASK]), torch.zeros(())
     for b in range(6):

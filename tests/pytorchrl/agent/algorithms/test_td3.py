@@ -9,9 +9,18 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import copies, envs_with, first_adam_step, numeric_gradient, numpy, replayed
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    first_adam_step,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+    replayed,
+)
 from tests.support.comparison import assert_equal
 from tests.support.toys import continuous
 
@@ -39,15 +48,6 @@ def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
     return batch
 
 
-def linear(layer: Any, features: Any) -> Any:
-    weight, bias = layer
-    return features @ weight.T + bias
-
-
-def layer_of(network: Any) -> list[Any]:
-    return [numpy(network.head.layer.weight), numpy(network.head.layer.bias)]
-
-
 class NumpyTD3:
     """The losses of one batch, with the noise that the algorithm is about to draw."""
 
@@ -56,9 +56,9 @@ class NumpyTD3:
         generator.set_state(algorithm.generator.get_state())
         noise = algorithm.target_noise * numpy(torch.empty(5, 2).normal_(generator=generator))
         self.noise = np.clip(noise, -algorithm.target_noise_clip, algorithm.target_noise_clip)
-        self.policy, self.target_policy = layer_of(algorithm.pi), layer_of(algorithm.target_pi)
-        self.critics = [layer_of(critic) for critic in algorithm.critics]
-        self.target_critics = [layer_of(critic) for critic in algorithm.target_critics]
+        self.policy, self.target_policy = layer_of(algorithm.pi.head), layer_of(algorithm.target_pi.head)
+        self.critics = [layer_of(critic.head) for critic in algorithm.critics]
+        self.target_critics = [layer_of(critic.head) for critic in algorithm.target_critics]
         self.batch = {key: numpy(value) for key, value in batch.items()}
 
     def target(self) -> Any:
@@ -109,17 +109,20 @@ def test_losses_gradients_and_the_step_equal_those_of_a_numpy_version(num_critic
     algorithm.generator.set_state(state)
     algorithm.update(batch)
     policy = [w + first_adam_step(g, 0.01) for w, g in zip(by_hand.policy, policy_gradients, strict=True)]
-    _assert_layers_close([layer_of(algorithm.pi)], [policy])
+    _assert_layers_close([layer_of(algorithm.pi.head)], [policy])
     critics = [
         [w + first_adam_step(g, 0.02) for w, g in zip(critic, of_critic, strict=True)]
         for critic, of_critic in zip(by_hand.critics, critic_gradients, strict=True)
     ]
-    _assert_layers_close([layer_of(critic) for critic in algorithm.critics], critics)
+    _assert_layers_close([layer_of(critic.head) for critic in algorithm.critics], critics)
     targets = [
         [0.9 * old + 0.1 * new for old, new in zip(target, layer, strict=True)]
         for target, layer in zip([by_hand.target_policy, *by_hand.target_critics], [policy, *critics], strict=True)
     ]
-    found_targets = [layer_of(algorithm.target_pi), *(layer_of(critic) for critic in algorithm.target_critics)]
+    found_targets = [
+        layer_of(algorithm.target_pi.head),
+        *(layer_of(critic.head) for critic in algorithm.target_critics),
+    ]
     _assert_layers_close(found_targets, targets)
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
@@ -210,7 +213,7 @@ def test_exploration_is_gaussian_noise_within_the_box_and_evaluation_draws_none(
     with torch.no_grad():
         for parameter in algorithm.pi.parameters():
             parameter.zero_()
-    exploration = Exploration(algorithm.codec, 2_000, "cpu", 0)
+    exploration = exploring(algorithm, 2_000)
     obs, done = torch.randn(2_000, 3), torch.zeros(2_000, 1)
     step = algorithm.acting_step(obs, None, done, exploration)
     # Actions in [-1, 1] are stretched to the Box [-3, 1]: noise of 0.1 becomes 0.2 around -1.
@@ -221,11 +224,11 @@ def test_exploration_is_gaussian_noise_within_the_box_and_evaluation_draws_none(
     algorithm = linear_td3(exploration_noise=5.0, start_steps=0)
     step = algorithm.acting_step(100 * obs, None, done, exploration)
     assert all(SPACE.contains(action) for action in step.env_action.numpy())
-    evaluating = Exploration(algorithm.codec, 2_000, "cpu", 0, deterministic=True)
+    evaluating = exploring(algorithm, 2_000, deterministic=True)
     state = evaluating.state_dict()
     one, two = (algorithm.acting_step(obs, None, done, evaluating).env_action for _ in range(2))
     assert torch.equal(one, two)
-    np.testing.assert_allclose(numpy(one), 2 * np.tanh(linear(layer_of(algorithm.pi), numpy(obs))) - 1, atol=1e-5)
+    np.testing.assert_allclose(numpy(one), 2 * np.tanh(linear(layer_of(algorithm.pi.head), numpy(obs))) - 1, atol=1e-5)
     assert_equal(evaluating.state_dict(), state)
 
 

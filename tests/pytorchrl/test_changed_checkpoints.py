@@ -1,0 +1,72 @@
+"""A checkpoint of which any part was changed is gone on from, or refused in a line that names it."""
+
+import copy
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pytorchrl as prl
+from tests.support.compositions import dqn_scheme, ppo_scheme
+from tests.support.profiles import examples
+
+SCHEMES = {
+    "off-policy": lambda: dqn_scheme(algorithm={"test_every": 0, "explorer": prl.Boltzmann(0.5)}, size=30),
+    "on-policy": lambda: ppo_scheme(normalize_rewards="returns"),
+}
+STRANGE: list[Any] = [None, 3, -5, "text", [], {}, 0.5, torch.zeros(3), torch.zeros(2, 2, dtype=torch.int64)]
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    learner = prl.Learner(SCHEMES[request.param](), 64, folder)
+    learner.run()
+    learner.close()
+    return folder
+
+
+def places(state: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to all parts of a nested state."""
+    keys = list(state) if isinstance(state, dict) else range(len(state)) if isinstance(state, list) else ()
+    for key in keys:
+        yield (*way, key)
+        yield from places(state[key], (*way, key))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")  # of numpy and torch, about tensors where numbers should be
+@settings(max_examples=examples(100), deadline=None)
+@given(data=st.data(), value=st.sampled_from([*range(len(STRANGE)), "nothing", "shorter", "more exact"]))
+def test_a_part_that_was_changed_is_noticed_in_a_line_or_does_no_harm(run: Path, data: Any, value: Any) -> None:
+    state = torch.load(run / "checkpoint.pt", weights_only=True)
+    *way, last = data.draw(st.sampled_from(list(places({name: state[name] for name in ("scheme", "learner")}))))
+    part = state
+    for key in way:
+        part = part[key]
+    old = part[last]
+    if value == "nothing":
+        del part[last]
+    elif value == "shorter":
+        part[last] = old[: len(old) // 2] if isinstance(old, list) or getattr(old, "ndim", 0) else []
+    elif value == "more exact":
+        part[last] = old.double() if isinstance(old, torch.Tensor) else float("nan")
+    else:
+        part[last] = copy.deepcopy(STRANGE[value])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "run"
+        shutil.copytree(run, folder)
+        torch.save(state, folder / "checkpoint.pt")
+        told = "checkpoint.pt"
+        try:
+            prl.Learner.resume(folder, target_steps=80).close()
+        except prl.CheckpointError as refused:
+            told = str(refused)
+    assert "checkpoint.pt" in told
+    assert "\n" not in told
