@@ -33,16 +33,14 @@ class LateErrors:
     """
 
     def __init__(self) -> None:
-        self._updates: deque[LateUpdate] = deque()
+        self.updates: deque[LateUpdate] = deque()
+        """Oldest first; asked on every insertion whether there are any."""
         self._drawn_since = 0
         """How many of them, from the oldest on, a draw has passed over."""
 
-    def __len__(self) -> int:
-        return len(self._updates)
-
     def add(self, update: LateUpdate) -> None:
         """Let an update's errors count later."""
-        self._updates.append(update)
+        self.updates.append(update)
 
     def begin_draw(self, count: Update) -> None:
         """Let the errors count that the draw before has passed over.
@@ -55,17 +53,17 @@ class LateErrors:
                 count(*self._oldest())
             finally:
                 self._drop_oldest()
-        self._drawn_since = len(self._updates)
+        self._drawn_since = len(self.updates)
 
     def settle(self, count: Update) -> None:
         """Let all errors count, up to an update with one that is not finite, which is left for a draw to refuse."""
         with suppress(ValueError):
-            while self._updates:
+            while self.updates:
                 count(*self._oldest())
                 self._drop_oldest()
 
     def _oldest(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        fetched, eta = self._updates[0]
+        fetched, eta = self.updates[0]
         indices, errors, *steps = fetched.arrays()
         errors = errors[..., 0]
         if steps:
@@ -73,5 +71,5 @@ class LateErrors:
         return indices[:, 0], errors
 
     def _drop_oldest(self) -> None:
-        self._updates.popleft()
+        self.updates.popleft()
         self._drawn_since = max(0, self._drawn_since - 1)

@@ -92,7 +92,7 @@ class Priorities:
             self._waiting += steps
             if self._waiting >= self._most_waiting:
                 self._catch_up()
-        if self.late:
+        if self.late.updates:
             self.settle()
 
     def _catch_up(self) -> None:

@@ -211,7 +211,7 @@ class PERBuffer(NStepReplayBuffer):
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         first = self._first_of(update, updates)
-        if self._priorities is not None and self._priorities.late:
+        if self._priorities is not None and self._priorities.late.updates:
             self._priorities.begin_draw()
         if self._current(self.alpha) == 0:
             return self._choose_uniformly(batch_size, first)

@@ -277,7 +277,7 @@ def test_late_updates_that_no_draw_has_passed_over_do_not_count() -> None:
         late.add(LateUpdate(fetched, 1.0))
         late.begin_draw(lambda transitions, errors: counted.append(int(transitions[0])))
         assert counted == list(range(number))
-        assert len(late) == 1
+        assert len(late.updates) == 1
 
 
 def test_errors_stay_on_the_cpu_without_a_device() -> None:
@@ -285,7 +285,7 @@ def test_errors_stay_on_the_cpu_without_a_device() -> None:
     filled(storage)
     batch = next(iter(storage.generate_batches(1, 6)))
     storage.after_gradients(batch, {ERRORS: errors_of(batch)})
-    assert not storage._priorities.late
+    assert not storage._priorities.late.updates
     assert not isinstance(storage._transfer, LateTransfer)
     assert INDICES in batch
     assert MASK not in batch
