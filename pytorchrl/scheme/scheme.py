@@ -15,12 +15,13 @@ from pytorchrl.agent.algorithms.update_plan import Collected
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.scheme.collector import Collector, Episode
+from pytorchrl.scheme.collector import Collector, Episode, to_device
 from pytorchrl.scheme.dataset_factory import DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from storages.factory import Factory
+from storages.persistent import episodes_of
 from storages.storage import Storage
 
 # Streams of random numbers that follow from the run's seed, one for each purpose.
@@ -104,6 +105,8 @@ class Scheme:
         """Episodes that had ended when update phases were last due."""
         self._updates_begun = 0
         """Update phases of a scheme that collects nothing."""
+        self._has_counted_data = False
+        """Whether observations are normalised by those of the data, in a scheme that collects nothing."""
         self.envs = None if train_envs_factory is None else train_envs_factory()
         """Where it acts; None where it collects nothing."""
         try:
@@ -213,6 +216,8 @@ class Scheme:
 
     def update(self) -> Iterator[Metrics]:
         """Go through one update phase; yields what each update and the storages say of it."""
+        if self._collector is None:
+            self._count_data()
         yield from self.algorithm.update_phase(self.sources)
         if self.actor.normalization is not None:
             self.actor.normalization.use_newest()
@@ -280,6 +285,20 @@ class Scheme:
             envs.close()
         for source in self.sources.values():
             source.close()
+
+    def _count_data(self) -> None:
+        """Let observations be normalised by those of the data, which no collector counts."""
+        normalization = self.actor.normalization
+        if normalization is None or self._has_counted_data:
+            return
+        # The statistics of a run that was resumed are there already.
+        if not normalization.has_counted:
+            for episode in episodes_of(self.storage):
+                seen = episode.observations
+                before = {name: part[:-1] for name, part in seen.items()} if isinstance(seen, Mapping) else seen[:-1]
+                normalization.add(to_device(before, self.device))
+            normalization.use_newest()
+        self._has_counted_data = True
 
     def _collects_into(self, name: str) -> bool:
         """Whether the environments' steps are inserted into a source."""

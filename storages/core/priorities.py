@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from storages.core.episode_starts import EpisodeStarts
 from storages.core.kernels.priorities import store_errors
 from storages.core.kernels.sum_tree import SumTree
+from storages.core.late_errors import LateErrors
 from storages.core.ring import Ring
 from storages.hyper_parameters import InitialError
 
@@ -73,6 +74,8 @@ class Priorities:
         self._changed: NDArray[np.bool_] | None = None
         """(leaves,): whose errors changed since they were last asked for; None as long as nobody asks."""
         self._any_changed = False
+        self.late = LateErrors()
+        """Of updates on a device that the host does not wait for."""
 
     # What the storage tells
 
@@ -85,10 +88,12 @@ class Priorities:
         if self._starts is not None:
             assert steps == 1
             self._insert_among(self._starts, np.float32(self._initial_error))
-            return
-        self._waiting += steps
-        if self._waiting >= self._most_waiting:
-            self._catch_up()
+        else:
+            self._waiting += steps
+            if self._waiting >= self._most_waiting:
+                self._catch_up()
+        if self.late.updates:
+            self.settle()
 
     def _catch_up(self) -> None:
         """Let the tree learn of the steps that it has not learnt of."""
@@ -158,6 +163,18 @@ class Priorities:
         elif largest > self.largest_error:
             self.largest_error = largest
             self._set_initial_error()
+
+    def begin_draw(self) -> None:
+        """Let the late errors count that the draw before has passed over.
+
+        Raises:
+            ValueError: one is not finite.
+        """
+        self.late.begin_draw(self.update)
+
+    def settle(self) -> None:
+        """Let all late errors count, before something else happens to priorities."""
+        self.late.settle(self.update)
 
     def _know(self, largest: float) -> None:
         """Bound the errors of transitions that no update has met by the first ones that are known, and not 0."""

@@ -2,12 +2,13 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from storages.transition import BATCH_SIZES, Batch
 
@@ -23,8 +24,32 @@ class Sent(NamedTuple):
     """When it has come there; None where it is there."""
 
 
+class Fetched:
+    """Tensors on their way to the host.
+
+    Args:
+        tensors: what they are copied to.
+        arrived: an event after the copies; None where they are done.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], arrived: Any) -> None:
+        self._tensors, self._arrived = tensors, arrived
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """The tensors as arrays, once they have arrived."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+            self._arrived = None
+        return [tensor.numpy() for tensor in self._tensors]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An event can be neither copied nor pickled.
+        self.arrays()
+        return self.__dict__
+
+
 class Transfer:
-    """The way of batches to a device.
+    """The way of batches to a device, and of what updates say of them back.
 
     On the CPU the tensors are the gathered arrays themselves. To a CUDA device they go in one piece, out of pinned
     memory, on a stream of their own: neither the CPU waits for the copy, nor what the device computes meanwhile. Pinned
@@ -37,6 +62,8 @@ class Transfer:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._stream: Any = None
+        self.is_asynchronous = device.type == "cuda"
+        """Whether the host need not wait for the device."""
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             # With its number, which other threads would take for that of another device.
@@ -77,6 +104,17 @@ class Transfer:
                 if leaf.is_cuda:
                     leaf.record_stream(stream)
         return sent.batch
+
+    def fetch(self, *tensors: torch.Tensor) -> Fetched:
+        """Begin the way of tensors to the host, behind what the device has to do already; it is not waited for."""
+        copies = [torch.empty(one.shape, dtype=one.dtype, pin_memory=self.is_asynchronous) for one in tensors]
+        for copy, tensor in zip(copies, tensors, strict=True):
+            copy.copy_(tensor.detach(), non_blocking=True)
+        arrived = None
+        if self.is_asynchronous:
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record(torch.cuda.current_stream(self.device))
+        return Fetched(copies, arrived)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy has a stream of its own.

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.core.kernels.sequences import packed_sequence_errors, sequence_errors
 from storages.transition import ERRORS
 
 _AS_STORED = (torch.float32, torch.float64)
@@ -28,10 +29,26 @@ def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
         as_stored: NDArray[np.floating] = errors.numpy(force=True)
         if as_stored.shape == expected:
             return as_stored[..., 0]
-    return _converted(info, expected, owner)
+    array: NDArray[np.floating] = tensor_of_errors(info, expected, owner).numpy(force=True)[..., 0]
+    return array
 
 
-def _converted(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> NDArray[np.floating]:
+def errors_of_sequences(errors: NDArray[Any], steps: NDArray[Any], count: int, eta: float) -> NDArray[np.floating]:
+    """The error (B,) of each sequence or episode, between the largest and the mean of its steps' errors.
+
+    Args:
+        errors: (T, B), or (N,) of packed episodes.
+        steps: their mask (T, B, 1), or which episode each step is of, (N, 1).
+        count: B.
+        eta: share of the largest.
+    """
+    if steps.ndim == 2:
+        return packed_sequence_errors(errors, steps[:, 0], count, eta)
+    return sequence_errors(errors, steps[..., 0], eta)
+
+
+def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> torch.Tensor:
+    """As :func:`errors_of_update`, with the trailing axis, on the device where the errors are."""
     if ERRORS not in info:
         raise ValueError(
             f"{owner}: the update's info has no {ERRORS!r}, which priorities follow; use ReplayBuffer or "
@@ -48,8 +65,7 @@ def _converted(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -
             raise ValueError(f"{owner}: {ERRORS} must be real numbers, got {errors.dtype}; no priority was changed")
         # NumPy has no bfloat16, compiled code no half precision.
         errors = errors.float()
-    array: NDArray[np.floating] = errors.numpy(force=True)[..., 0]
-    return array
+    return errors
 
 
 def _as_tensor(errors: Any, expected: tuple[int, ...], owner: str) -> torch.Tensor:

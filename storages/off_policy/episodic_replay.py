@@ -47,6 +47,8 @@ class EpisodicReplay(PERBuffer):
         if resident is None or resident.is_everything:
             return super()._choose(batch_size, update, updates)
         while resident.due():
+            # Errors of what leaves memory are kept.
+            self._settle_errors()
             try:
                 changed = resident.bring(self._directory.ledger.live, self._generator)
             except DroppedError:
@@ -189,6 +191,7 @@ class EpisodicReplay(PERBuffer):
 
     def _know_all_errors(self) -> None:
         """Take those of what is in memory, too, for when it is not."""
+        self._settle_errors()
         if self._priorities is not None and self._resident is not None:
             for at, first, count in self._resident.merged():
                 self._known.put(first, self._priorities.errors_of(at, at + count))

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.kernels.priorities import effective_sample_size, mean_of
-from storages.core.kernels.sequences import packed_sequence_errors, sequence_errors
+from storages.core.late_errors import LateUpdate
 from storages.core.priorities import Priorities, importance_weights
-from storages.core.update_errors import errors_of_update
+from storages.core.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
 from storages.episodes import Episodes
 from storages.hyper_parameters import (
     Count,
@@ -111,22 +111,25 @@ class PERBuffer(NStepReplayBuffer):
         Adds the mean and the largest priority of what is stored, and the effective sample size of the batch's weights,
         1 where all are equal.
 
+        On a CUDA device nothing is waited for: errors travel to the host while the device goes on, and count from the
+        second draw after this, or from when something is next inserted or saved.
+
         Raises:
             ValueError: ``alpha`` is not 0, and ``info`` has no errors, errors of another shape than the batch has rows,
-                or some that are not finite as float32. No priority was changed.
+                or some that are not finite as float32, which on a CUDA device the draw says that they would count
+                from. No priority was changed.
         """
         if self._priorities is None:
             return super().after_gradients(batch, info)
+        if self._transfer.is_asynchronous:
+            return super().after_gradients(batch, info) | self._update_later(self._priorities, batch, info)
         indices, owner = batch[INDICES].numpy(force=True), type(self).__name__
         if self.sequences is None:
             errors = errors_of_update(info, indices.shape, owner)
-        elif EPISODE in batch:
-            episodes = batch[EPISODE].numpy(force=True)
-            errors = errors_of_update(info, episodes.shape, owner)
-            errors = packed_sequence_errors(errors, episodes[:, 0], len(indices), self.sequences.eta)
         else:
-            mask = batch[MASK].numpy(force=True)
-            errors = sequence_errors(errors_of_update(info, mask.shape, owner), mask[..., 0], self.sequences.eta)
+            steps = batch[EPISODE if EPISODE in batch else MASK].numpy(force=True)
+            errors = errors_of_update(info, steps.shape, owner)
+            errors = errors_of_sequences(errors, steps, len(indices), self.sequences.eta)
         self._priorities.update(indices[:, 0], errors)
         return {
             **info,
@@ -138,6 +141,7 @@ class PERBuffer(NStepReplayBuffer):
 
     def reset(self) -> None:
         """Empty, ready, memory kept."""
+        self._settle_errors()
         super().reset()
         if self._priorities is not None:
             self._priorities.reset()
@@ -188,6 +192,7 @@ class PERBuffer(NStepReplayBuffer):
             self._priorities.inserted(steps)
 
     def _state_beside_the_ring(self) -> dict[str, Any]:
+        self._settle_errors()
         summary = None if self._priorities is None else self._priorities.summary()
         return super()._state_beside_the_ring() | {"priorities": summary}
 
@@ -206,6 +211,8 @@ class PERBuffer(NStepReplayBuffer):
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         first = self._first_of(update, updates)
+        if self._priorities is not None and self._priorities.late.updates:
+            self._priorities.begin_draw()
         if self._current(self.alpha) == 0:
             return self._choose_uniformly(batch_size, first)
         if self._priorities is None:
@@ -219,6 +226,24 @@ class PERBuffer(NStepReplayBuffer):
         smallest = self._priorities.smallest if self.weights_over == "stored" else chosen.priorities.min()
         weights = importance_weights(chosen.priorities, self._current(self.beta), smallest)
         return Rows(chosen.transitions, weights)
+
+    def _update_later(self, priorities: Priorities, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin the way of an update's errors to the host; returns what there is to say of priorities, in tensors."""
+        indices, weights = batch[INDICES], batch[WEIGHTS].double()
+        rows = [indices] if self.sequences is None else [indices, batch[EPISODE if EPISODE in batch else MASK]]
+        errors = tensor_of_errors(info, tuple(rows[-1].shape), type(self).__name__)
+        eta = 1.0 if self.sequences is None else self.sequences.eta
+        priorities.late.add(LateUpdate(self._transfer.fetch(indices, errors, *rows[1:]), eta))
+        return {
+            "storage/mean_priority": priorities.mean,
+            "storage/largest_priority": priorities.largest,
+            "storage/effective_sample_size": weights.sum() ** 2 / (weights.square().sum() * len(weights)),
+        }
+
+    def _settle_errors(self) -> None:
+        """Wait for the errors that are on their way from a device, and let them count."""
+        if self._priorities is not None:
+            self._priorities.settle()
 
     def _first_of(self, update: int, updates: int) -> int:
         """Number of the oldest transition that a batch may hold."""

@@ -189,6 +189,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
                 one was stored.
         """
         running = self._directory.writable()
+        self._settle_errors()
         begins = self._resident is None
         if not begins:
             self._let_go_of(self._directory.advance(self._state_beside_the_ring))
@@ -217,6 +218,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             PersistenceError: earlier ones could not be written, or the buffer is read only, or the episode is too long.
         """
         running = self._directory.writable()
+        self._settle_errors()
         if self._resident is not None:
             self._let_go_of(self._directory.advance(self._state_beside_the_ring))
         columns, length = columns_of(episode), len(episode)
@@ -249,6 +251,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         """Empty, ready, memory kept; what is on disk is deleted."""
         directory, resident = self._directory, self._resident
         directory.writable()
+        self._settle_errors()
         if resident is None:
             return
         directory.reset(self._state_beside_the_ring)

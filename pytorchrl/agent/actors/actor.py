@@ -65,7 +65,7 @@ class Actor(FieldComponent, nn.Module):
             small for Nature's, and flattens all else.
         normalize_observations: subtract the running mean of the observations collected so far, and divide by their
             standard deviation, within [-10, 10]. All copies of the environment, evaluation and target networks share
-            these statistics, which are saved with the weights.
+            these statistics, which are saved with the weights. Without environments, they are those of the data.
         dueling: split action values into a state's value and advantages (Wang et al., arXiv 1511.06581).
         noisy: fully connected layers with noise that is learnt (Fortunato et al., arXiv 1706.10295).
         layer_norm: normalise the features of each row in each layer before its activation.

@@ -102,6 +102,11 @@ class ObservationNormalization(QuickModule):
         for key, part in self._parts():
             part.add(observation[key] if self._is_dict else observation)
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether any observation was counted in; waits for the device."""
+        return any(bool(part.count) for _, part in self._parts())
+
     def use_newest(self) -> None:
         """Normalise from now on with all observations counted so far, if there are any."""
         for _, part in self._parts():

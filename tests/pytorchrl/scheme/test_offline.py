@@ -12,6 +12,7 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.experiments.inspection import inspect_storage
+from pytorchrl.logging.curves import grouped, read_run
 from storages.persistent import DatasetError, fill
 from storages.persistent.datasets import open_dataset
 from storages.transition import ACT, OBS, REW
@@ -84,6 +85,44 @@ def test_a_resumed_run_is_the_run_that_was_not_stopped(
         assert learner.scheme.steps == stop
     assert learner.run()
     assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
+
+
+def test_observations_are_normalised_by_those_of_the_data(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scheme() -> prl.Scheme:
+        return cloning(data, actor={"normalize_observations": True})
+
+    whole = prl.Learner(scheme(), 6, tmp_path / "whole")
+    assert whole.run()
+    seen = np.concatenate([np.asarray(episode.observations)[:-1] for episode in open_dataset(data)])
+    normalization = whole.scheme.actor.normalization
+    assert normalization is not None
+    normalised = normalization(torch.from_numpy(seen)).numpy()
+    np.testing.assert_allclose(normalised, (seen - seen.mean(0)) / seen.std(0), rtol=1e-3, atol=1e-4)
+    learner = prl.Learner(scheme(), 6, tmp_path / "parts")
+    learner = prl.Learner.resume(stopped(learner, 2, monkeypatch), scheme=scheme())
+    assert learner.run()
+    assert_equal(learner.scheme.state_dict(), whole.scheme.state_dict())
+
+
+def test_runs_of_data_at_different_places_are_plotted_as_runs_of_one_composition(data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "copy.npz"
+    other.write_bytes(data.read_bytes())
+    for number, (file, size) in enumerate([(data, 100), (other, 100), (data, 90)]):
+        storage, algorithm = prl.ReplayBuffer.create_factory(size=size), {"test_every": 2}
+        scheme = cloning(file, storage, seed=number, test_envs_factory=CARTPOLE, algorithm=algorithm)
+        prl.Learner(scheme, 2, tmp_path / f"run-{number}").run()
+    runs = [read_run(tmp_path / f"run-{number}") for number in range(3)]
+    assert [len(group) for group in grouped(runs)] == [2, 1]
+
+
+def test_a_run_without_environments_acts_only_where_it_is_told(data: Path, tmp_path: Path) -> None:
+    prl.Learner(cloning(data), 2, tmp_path / "run").run()
+    with pytest.raises(prl.CompositionError, match="had no environments; say in which to act"):
+        collect_demonstrations(tmp_path / "run", path=tmp_path / "played.npz", episodes=1)
+    written = collect_demonstrations(tmp_path / "run", CARTPOLE, path=tmp_path / "played.npz", episodes=2)
+    assert written.episodes == 2
 
 
 def test_a_checkpoint_holds_no_copy_of_the_data(data: Path) -> None:

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from storages import EREBuffer, HERBuffer, Sequences, Storage
+from storages import Episodes, EREBuffer, HERBuffer, Sequences, Storage
 from storages.core.on_device import DeviceMemoryError, free_bytes
-from storages.transition import ERRORS, INDICES, MASK, OBS, WEIGHTS
+from storages.transition import ERRORS, INDICES, MASK, OBS, REW, WEIGHTS
+from tests.support.comparison import assert_equal
+from tests.support.late_transfer import with_late_errors
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, map_leaves
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
@@ -32,6 +34,8 @@ def pair(way: dict[str, Any], envs: Any = None, **hyper_parameters: Any) -> tupl
         for device, where in (("cpu", {"prefetch": way["prefetch"]}), ("cuda", way))
     )
     on_cpu, on_gpu = storages
+    # What counts late on the GPU counts as late here.
+    with_late_errors(on_cpu)
     on_cpu.seed(0)
     on_gpu.seed(0)
     return on_cpu, on_gpu
@@ -90,6 +94,42 @@ def test_goals_are_relabelled_as_on_the_cpu(way: dict[str, Any]) -> None:
             storage.insert_transition({OBS: obs, "NextObservation": obs2, **flags, **rest})
     for one, two in zip(*(storage.generate_batches(5, 64) for storage in storages), strict=True):
         assert equal(one, map_leaves(two, torch.Tensor.cpu))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("sequences", [None, Sequences(4), Episodes(), Episodes(packed=True)])
+def test_errors_arrive_whole_while_the_gpu_is_busy(way: dict[str, Any], sequences: Any) -> None:
+    on_cpu, on_gpu = pair(way, sequences=sequences)
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    for phase in range(4):
+        for _ in range(15):
+            sample = stream.step()
+            on_cpu.insert_transition(sample)
+            on_gpu.insert_transition(sample)
+        for one, two in zip(on_cpu.generate_batches(8, 32), on_gpu.generate_batches(8, 32), strict=True):
+            on_cpu.after_gradients(one, {ERRORS: one[REW] * (phase + 1)})
+            keep_busy()
+            errors = two[REW] * (phase + 1)
+            on_gpu.after_gradients(two, {ERRORS: errors})
+            # What follows on the device's stream comes after the copy.
+            errors.fill_(float("nan"))
+        assert_equal(on_cpu.state_dict(), on_gpu.state_dict())
+
+
+def test_no_update_is_waited_for() -> None:
+    _, on_gpu = pair(WAYS[0])
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(40):
+        on_gpu.insert_transition(stream.step())
+    batches = on_gpu.generate_batches(3, 32)
+    for _ in range(3):
+        batch = next(batches)
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            on_gpu.after_gradients(batch, {ERRORS: batch[REW].abs()})
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_consumer_may_use_a_stream_of_its_own() -> None:

@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
-from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval
+from storages.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 
 
 class BCQ(OffPolicyAlgorithm):
@@ -28,6 +28,8 @@ class BCQ(OffPolicyAlgorithm):
         lr_q: learning rate of the critics.
         polyak: how much of the targets stays at each update.
         phi: the largest perturbation of an action.
+        kl_weight: weight of the divergence of the autoencoder's latent numbers from standard normals; less of it lets
+            proposals differ more.
         latent_clip: bound of the latent numbers that actions are decoded from.
         minimum_weight: weight of the smaller critic in a target, the larger one has the rest (equation 13).
         num_target_actions: actions proposed in each next state.
@@ -42,6 +44,7 @@ class BCQ(OffPolicyAlgorithm):
     lr_q: NonNegativeOrSchedule = 1e-3
     polyak: UnitInterval = 0.995
     phi: Positive = 0.05
+    kl_weight: NonNegative = 0.5
     latent_clip: Positive = 0.5
     minimum_weight: UnitInterval = 0.75
     num_target_actions: Count = 10
@@ -83,7 +86,7 @@ class BCQ(OffPolicyAlgorithm):
         reconstruction = rows.mean((decoded - rows.action).square().mean(1, keepdim=True))
         # The authors' code takes the mean over the latent numbers.
         divergence = rows.mean(latent.kl(_standard_normal(latent))) / self._latent
-        vae_loss = reconstruction + 0.5 * divergence
+        vae_loss = reconstruction + self.kl_weight * divergence
 
         target = self._target(rows)
         values = self.critics(rows.now, rows.action)

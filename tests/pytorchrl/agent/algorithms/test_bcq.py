@@ -76,7 +76,7 @@ class ByHand:
         std = np.exp(log_std.clip(-20, 2))
         reconstruction = ((self.decoded(obs, mean + std * noise) - SCALED) ** 2).mean()
         divergence = -0.5 * (1 + np.log(std**2) - mean**2 - std**2).mean()
-        return reconstruction + 0.5 * divergence
+        return reconstruction + self.algorithm.kl_weight * divergence
 
     def target(self, batch: Any, number: int, share: float) -> Any:
         several = np.repeat(numpy(batch[OBS2]), number, axis=0)
@@ -90,9 +90,9 @@ class ByHand:
         return [linear(critic, np.hstack([obs, SCALED]))[:, 0] - target for critic in self.critics]
 
 
-@pytest.mark.parametrize("share", [0.75, 1.0, 0.0])
-def test_losses_and_gradients_equal_those_computed_by_hand(share: float) -> None:
-    algorithm = linear_bcq(minimum_weight=share, num_target_actions=10, phi=0.1)
+@pytest.mark.parametrize(("share", "kl_weight"), [(0.75, 0.5), (1.0, 0.1), (0.0, 0.0)])
+def test_losses_and_gradients_equal_those_computed_by_hand(share: float, kl_weight: float) -> None:
+    algorithm = linear_bcq(minimum_weight=share, num_target_actions=10, phi=0.1, kl_weight=kl_weight)
     batch = replayed(STORED)
     before = copies(batch)
     hand, obs = ByHand(algorithm), numpy(batch[OBS])

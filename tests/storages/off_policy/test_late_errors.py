@@ -1,0 +1,291 @@
+"""Errors of updates on a device are not waited for: they count from the second draw after, whenever they arrive."""
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storages import Episodes, EREBuffer, HERBuffer, PERBuffer, Sequences, Storage
+from storages.core.late_errors import LateErrors, LateUpdate
+from storages.core.transfer import Transfer
+from storages.transition import ERRORS, INDICES, MASK, REW
+from tests.support.comparison import assert_equal
+from tests.support.episodic import buffer
+from tests.support.late_transfer import LateTransfer, with_late_errors
+from tests.support.model import ALGORITHM, Stream, equal, through_a_file
+from tests.support.profiles import examples
+
+SIZE = 16
+PRIORITIES: dict[str, Any] = {"n_step": 2, "alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
+WINDOWS = [None, Sequences(4, burn_in=2, overlap=2), Episodes(), Episodes(packed=True)]
+
+
+def same_goals(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
+    return obs, rhs, obs2, rhs2, rew
+
+
+KINDS: dict[str, Any] = {
+    "priority": lambda **kwargs: PERBuffer.create_factory(SIZE, **PRIORITIES, **kwargs),
+    "recency": lambda **kwargs: EREBuffer.create_factory(SIZE, eta=0.999, cmin=6, **PRIORITIES, **kwargs),
+    "hindsight": lambda **kwargs: HERBuffer.create_factory(SIZE, same_goals, **PRIORITIES, **kwargs),
+}
+
+
+def made(kind: str = "priority", **hyper_parameters: Any) -> Any:
+    storage = KINDS[kind](**hyper_parameters)("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    return storage
+
+
+def filled(*storages: Storage, steps: int = 20) -> Stream:
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(steps):
+        insert(stream.step(), *storages)
+    return stream
+
+
+def insert(sample: Any, *storages: Storage) -> None:
+    for storage in storages:
+        storage.insert_transition(sample)
+
+
+def errors_of(batch: Any, update: int = 0) -> torch.Tensor:
+    """Errors that follow from the batch."""
+    return batch[REW].abs() * (1 + update % 5)
+
+
+class ToldLate:
+    """A storage that waits for errors, and gets them when those of another are to count.
+
+    Args:
+        storage: which gets them.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.untold: list[tuple[Any, Any]] = []
+        self.drawn_since = 0
+
+    def draw(self, batches: Any) -> Any:
+        self.tell(self.drawn_since)
+        self.drawn_since = len(self.untold)
+        return next(batches)
+
+    def tell(self, count: int) -> None:
+        for batch, errors in self.untold[:count]:
+            self.storage.after_gradients(batch, {ERRORS: errors})
+        del self.untold[:count]
+        self.drawn_since = max(0, self.drawn_since - count)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    sequences=st.sampled_from(WINDOWS),
+    default_error=st.sampled_from([1.0, "largest", "first"]),
+    events=st.lists(st.sampled_from(["update"] * 4 + ["insert", "save", "reset"]), min_size=5, max_size=40),
+)
+def test_errors_count_from_the_second_draw_or_from_an_insertion_or_a_save(
+    kind: str, sequences: Any, default_error: Any, events: list[str]
+) -> None:
+    late = with_late_errors(made(kind, sequences=sequences, default_error=default_error))
+    told = ToldLate(made(kind, sequences=sequences, default_error=default_error))
+    stream = filled(late, told.storage)
+    batches, expected = late.generate_batches(1000, 6), told.storage.generate_batches(1000, 6)
+    for number, event in enumerate(events):
+        if event == "update":
+            batch, other = next(batches), told.draw(expected)
+            assert equal(batch, other)
+            errors = errors_of(batch, number)
+            info, bare = late.after_gradients(batch, {ERRORS: errors, "loss": 2.0}), {"loss": 2.0}
+            told.untold.append((other, errors.clone()))
+            assert bare.items() <= info.items()
+            # The update's own tensor is free to change.
+            errors.fill_(99.0)
+        elif event == "insert":
+            insert(stream.step(), late, told.storage)
+            told.tell(len(told.untold))
+        elif event == "save":
+            told.tell(len(told.untold))
+            assert_equal(late.state_dict(), told.storage.state_dict())
+        else:
+            told.tell(len(told.untold))
+            for storage in (late, told.storage):
+                storage.reset()
+            for _ in range(20):
+                insert(stream.step(), late, told.storage)
+
+
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_batches_ahead_are_drawn_with_the_errors_that_counted_then(prefetch: int) -> None:
+    late, told = with_late_errors(made(prefetch=prefetch)), ToldLate(made(prefetch=prefetch))
+    stream = filled(late, told.storage)
+    for _ in range(4):
+        for batch, other in zip(late.generate_batches(8, 6), told.storage.generate_batches(8, 6), strict=True):
+            assert equal(batch, other)
+            # What was drawn with this batch was drawn before what the update before it said.
+            told.tell(len(told.untold))
+            late.after_gradients(batch, {ERRORS: errors_of(batch)})
+            told.untold.append((other, errors_of(batch)))
+        insert(stream.step(), late, told.storage)
+        told.tell(len(told.untold))
+        assert_equal(late.state_dict(), told.storage.state_dict())
+
+
+def test_no_update_is_waited_for_before_the_second_draw_after_it() -> None:
+    late = with_late_errors(made())
+    filled(late)
+    arrivals = late._transfer.arrivals
+    for number, batch in enumerate(late.generate_batches(6, 6)):
+        awaited = [arrival.was_awaited for arrival in arrivals]
+        assert awaited == [True] * max(0, number - 1) + [False] * min(1, number)
+        late.after_gradients(batch, {ERRORS: errors_of(batch)})
+        assert [arrival.was_awaited for arrival in arrivals] == [*awaited, False]
+
+
+def test_what_is_said_of_an_update_is_what_is_said_where_it_is_waited_for() -> None:
+    late, waiting = with_late_errors(made()), made()
+    filled(late, waiting)
+    (batch,), (other,) = late.generate_batches(1, 6), waiting.generate_batches(1, 6)
+    said = late.after_gradients(batch, {ERRORS: errors_of(batch)})
+    expected = waiting.after_gradients(other, {ERRORS: errors_of(other)})
+    assert said.keys() == expected.keys()
+    for name in ("storage/row_age", "storage/replay_ratio", "storage/effective_sample_size"):
+        assert float(said[name]) == pytest.approx(float(expected[name]), rel=1e-12)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_error_that_is_no_number_is_refused_by_the_draw_that_it_would_count_from(value: float) -> None:
+    late, sound = with_late_errors(made()), made()
+    filled(late, sound)
+    batches = late.generate_batches(9, 6)
+    next(iter(sound.generate_batches(1, 6)))
+    for update in range(3):
+        errors = errors_of(batch := next(batches))
+        errors[2] = value if update == 1 else errors[2]
+        late.after_gradients(batch, {ERRORS: errors})
+        if update != 1:
+            sound.after_gradients(batch, {ERRORS: errors})
+    with pytest.raises(ValueError, match=rf"PERBuffer: error 2 of the update is {value}; no priority was changed"):
+        next(batches)
+    # Those of other updates count, and what is stored can be saved.
+    assert_equal(late.state_dict()["priorities"], sound.state_dict()["priorities"])
+    assert next(iter(late.generate_batches(1, 6))) is not None
+
+
+def test_a_diverged_update_does_not_keep_a_storage_from_being_saved(tmp_path: Path) -> None:
+    late = with_late_errors(made(directory=tmp_path / "replay"))
+    filled(late)
+    batch = next(iter(late.generate_batches(1, 6)))
+    late.after_gradients(batch, {ERRORS: errors_of(batch) * float("nan")})
+    late.state_dict()
+    late.close()
+    again = made(directory=tmp_path / "replay")
+    assert len(again) == len(late)
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        ({}, "PERBuffer: the update's info has no 'Errors'"),
+        ({ERRORS: torch.zeros(6)}, r"PERBuffer: Errors must have shape \(6, 1\)"),
+        ({ERRORS: torch.zeros(6, 1, dtype=torch.complex64)}, "PERBuffer: Errors must be real numbers"),
+    ],
+)
+def test_errors_that_do_not_fit_are_refused_at_once(info: Any, message: str) -> None:
+    late = with_late_errors(made())
+    filled(late)
+    batch = next(iter(late.generate_batches(1, 6)))
+    with pytest.raises(ValueError, match=message):
+        late.after_gradients(batch, info)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
+def test_errors_may_have_any_real_dtype_and_a_gradient(dtype: torch.dtype) -> None:
+    late, waiting = with_late_errors(made()), made()
+    filled(late, waiting)
+    for storage in (late, waiting):
+        batch = next(iter(storage.generate_batches(1, 6)))
+        errors = errors_of(batch).to(dtype)
+        storage.after_gradients(batch, {ERRORS: errors.requires_grad_(dtype.is_floating_point)})
+    assert_equal(late.state_dict(), waiting.state_dict())
+
+
+def test_a_copy_has_the_errors_that_are_on_their_way() -> None:
+    late = with_late_errors(made())
+    filled(late)
+    batches = late.generate_batches(3, 6)
+    for _ in range(2):
+        late.after_gradients(batch := next(batches), {ERRORS: errors_of(batch)})
+    batches.close()
+    copies = [copy.deepcopy(late), pickle.loads(pickle.dumps(late))]
+    expected = next(iter(late.generate_batches(1, 6)))
+    for storage in copies:
+        assert equal(next(iter(storage.generate_batches(1, 6))), expected)
+
+
+def test_a_saved_storage_goes_on_as_the_one_that_was_saved() -> None:
+    late, resumed = with_late_errors(made()), with_late_errors(made())
+    filled(late)
+    for batch in late.generate_batches(5, 6):
+        late.after_gradients(batch, {ERRORS: errors_of(batch)})
+    resumed.load_state_dict(through_a_file(late.state_dict()))
+    for one, two in zip(late.generate_batches(5, 6), resumed.generate_batches(5, 6), strict=True):
+        assert equal(one, two)
+        for storage, batch in ((late, one), (resumed, two)):
+            storage.after_gradients(batch, {ERRORS: errors_of(batch)})
+
+
+@pytest.mark.parametrize("size", [20, 200])
+@pytest.mark.parametrize("sequences", [None, Episodes()])
+def test_a_buffer_of_episodes_on_disk_keeps_late_errors(size: int, sequences: Any, tmp_path: Path) -> None:
+    """Of episodes that leave memory, too."""
+    late, told = (
+        buffer(tmp_path / name, "vector", 2, size, sequences=sequences, memory_bytes=100_000, **PRIORITIES)
+        for name in ("late", "told")
+    )
+    with_late_errors(late)
+    stream = filled(late, told, steps=60)
+    for storage in (late, told):
+        storage.seed(0)
+    for _ in range(5):
+        # A single update, before an insertion: when its errors count makes no difference.
+        batch, other = (next(iter(storage.generate_batches(1, 6))) for storage in (late, told))
+        assert equal(batch, other)
+        late.after_gradients(batch, {ERRORS: errors_of(batch)})
+        told.after_gradients(other, {ERRORS: errors_of(batch)})
+        insert(stream.step(), late, told)
+    for name in ("errors", "priorities", "generator"):
+        assert_equal(late.state_dict()[name], told.state_dict()[name])
+    late.close()
+    told.close()
+
+
+def test_late_updates_that_no_draw_has_passed_over_do_not_count() -> None:
+    counted: list[Any] = []
+    late = LateErrors()
+    transfer = Transfer(torch.device("cpu"))
+    for number in range(3):
+        fetched = transfer.fetch(torch.full((2, 1), number), torch.ones(2, 1))
+        late.add(LateUpdate(fetched, 1.0))
+        late.begin_draw(lambda transitions, errors: counted.append(int(transitions[0])))
+        assert counted == list(range(number))
+        assert len(late.updates) == 1
+
+
+def test_errors_stay_on_the_cpu_without_a_device() -> None:
+    storage = made()
+    filled(storage)
+    batch = next(iter(storage.generate_batches(1, 6)))
+    storage.after_gradients(batch, {ERRORS: errors_of(batch)})
+    assert not storage._priorities.late.updates
+    assert not isinstance(storage._transfer, LateTransfer)
+    assert INDICES in batch
+    assert MASK not in batch
