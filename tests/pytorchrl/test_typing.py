@@ -67,6 +67,21 @@ Own.create_factory(9, alpa=0.5)  # wrong
 prl.PERBuffer.create_factory(9, alpha="much")  # wrong
 prl.PERBuffer.create_factory()  # wrong
 
+class OwnDQN(prl.DQN):
+    conservatism: UnitInterval = 0.5
+
+own: prl.Factory[OwnDQN] = OwnDQN.create_factory(conservatism=1.0, gamma=0.9, explorer=prl.Boltzmann(1.0))
+OwnDQN.create_factory(conservatsm=1.0)  # wrong
+OwnDQN.create_factory(gama=0.9)  # wrong
+OwnDQN.create_factory(explorer=prl.Sample)  # wrong
+
+class OwnActor(prl.OnPolicyActor):
+    power_iterations: int = 1
+
+OwnActor.create_factory(power_iterations=2, hidden_sizes=(8,))
+OwnActor.create_factory(power_iteration=2)  # wrong
+OwnActor.create_factory(memory="gruu")  # wrong
+
 class Base(FieldComponent):
     context = ("device", "envs")
     gamma: UnitInterval = 0.99
@@ -92,7 +107,9 @@ Derived.create_factory(storage=prl.VecEnv.create_factory("CartPole-v1"))  # wron
 
 @pytest.mark.long
 def test_mypy_rejects_a_misspelt_hyper_parameter_of_every_component_and_accepts_the_right_ones(tmp_path: Path) -> None:
-    assert {"ReplayBuffer", "GAEBuffer", "PersistentEpisodicBuffer", "VecEnv"} <= set(COMPONENTS)
+    algorithms = {"BCQ", "DQN", "GAIL", "PPO", "QRDQN", "REINFORCE", "SAC", "TD3", "TRPO", "BehaviourCloning"}
+    others = {"OnPolicyActor", "OffPolicyActor", "ReplayBuffer", "GAEBuffer", "PersistentEpisodicBuffer", "VecEnv"}
+    assert algorithms | others <= set(COMPONENTS)
     file = tmp_path / "script.py"
     file.write_text(script() + OWN)
     packages = Path(prl.__file__).parents[1]

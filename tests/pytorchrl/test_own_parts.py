@@ -1,0 +1,202 @@
+"""Parts of each kind that a user's script defines train, are continued by the script, and are refused where misused."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+from tests.support import own_parts
+from tests.support.comparison import assert_equal
+
+PACKAGES = Path(prl.__file__).parents[1]
+
+RESUME_ALL = """
+import sys
+from pathlib import Path
+import pytorchrl as prl
+
+for run in sorted(Path(sys.argv[1]).iterdir()):
+    try:
+        prl.Learner.resume(run)
+    except prl.CompositionError as error:
+        print(error)
+"""
+
+
+def run_python(folder: Path, *arguments: str) -> str:
+    """What a process prints that knows the packages, and nothing of the tests."""
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(PACKAGES)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.long
+def test_parts_of_a_script_train_and_are_continued_by_the_script_alone_as_if_never_stopped(tmp_path: Path) -> None:
+    shutil.copy(own_parts.__file__, tmp_path / "own_parts.py")
+    run_python(tmp_path, "own_parts.py", "train", "runs")
+
+    refused = run_python(tmp_path, "-c", RESUME_ALL, "runs").splitlines()
+    way_out = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
+    parts = {name: f"class {name} of a script" for name in own_parts.SCHEMES} | {"Waves": "function Waves"}
+    expected = [
+        f"the run was composed with the {parts[name]}; {way_out}"
+        for name in sorted(own_parts.SCHEMES)
+        for _ in ("stopped", "whole")
+    ]
+    assert refused == expected
+
+    run_python(tmp_path, "own_parts.py", "continue", "runs")
+    for name in own_parts.SCHEMES:
+        files = (tmp_path / "runs" / run / "checkpoint.pt" for run in (name, f"{name}-whole"))
+        continued, whole = (checkpoint.load(file)["scheme"] for file in files)
+        assert continued["algorithm"]["training"]["counters"]["updates"] > 1
+        assert_equal(continued, whole, name)
+
+
+@pytest.mark.long
+def test_the_command_line_says_how_a_run_with_a_part_of_a_script_is_continued(tmp_path: Path) -> None:
+    learner = prl.Learner(own_parts.SCHEMES["Sticky"](), target_steps=20, log_dir=tmp_path / "run")
+    learner.run()
+    learner.close()
+    command = [sys.executable, "-m", "pytorchrl", "resume", str(tmp_path / "run")]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGES)}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert finished.returncode == 1
+    assert "class Sticky of a script; make the scheme in a script and pass it: Learner.resume" in finished.stderr
+
+
+@pytest.mark.parametrize("name", own_parts.SCHEMES)
+def test_a_part_of_a_script_acts_and_learns(name: str) -> None:
+    scheme = own_parts.SCHEMES[name]()
+    updates = 0
+    while not updates:
+        scheme.set_progress(scheme.steps, 100)
+        _, due = scheme.collect(100)
+        updates = sum(1 for _ in range(due) for _ in scheme.update())
+    scheme.close()
+
+
+@pytest.mark.parametrize(
+    ("cls", "given", "message"),
+    [
+        (own_parts.ConservativeDQN, {"conservatsm": 1.0}, "ConservativeDQN: unknown .* did you mean 'conservatism'"),
+        (own_parts.SoftQLearning, {"entropi": 1.0}, "SoftQLearning: unknown .* did you mean 'entropy'"),
+        (own_parts.SoftQLearning, {"tau": 0.1}, "SoftQLearning: unknown .* here it is polyak, which is 1 - tau"),
+        (own_parts.FittedValues, {"learning_rate": 0.1}, "FittedValues: unknown .* here it is lr"),
+        (own_parts.SpectralActor, {"power_iteration": 1}, "SpectralActor: unknown .* did you mean 'power_iterations'"),
+        (own_parts.ClippingBuffer, {"size": 9, "klip": 1.0}, "ClippingBuffer: unknown .* did you mean 'clip'"),
+        (own_parts.Lion, {"beta3": 1.0}, "unexpected keyword argument 'beta3'"),
+    ],
+)
+def test_a_misspelt_hyper_parameter_of_a_users_class_is_answered_with_the_nearest(
+    cls: Any, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        getattr(cls, "create_factory", cls)(**given)
+
+
+@pytest.mark.parametrize(
+    ("cls", "given", "message"),
+    [
+        (own_parts.ConservativeDQN, {"conservatism": -1.0}, "ConservativeDQN: conservatism must be .* got -1.0"),
+        (own_parts.SoftQLearning, {"polyak": 1.5}, r"SoftQLearning: polyak must lie in \[0, 1\], got 1.5"),
+        (own_parts.SoftQLearning, {"lr": own_parts.Halving(-1.0, every=1)}, "SoftQLearning: lr must be"),
+        (own_parts.SpectralActor, {"power_iterations": 0}, "SpectralActor: power_iterations must be .* got 0"),
+        (own_parts.ClippingBuffer, {"size": 9, "clip": 0.0}, "ClippingBuffer: clip must be .* got 0.0"),
+        (own_parts.Lion, {"beta1": 2.0}, r"Lion: beta1 must lie in \[0, 1\], got 2.0"),
+        (own_parts.Halving, {"initial": 1.0, "every": 0}, "Halving: every must be .* got 0"),
+        (own_parts.Sticky, {"probability": 0.5, "then": "greedy"}, "Sticky: then must be .* got 'greedy'"),
+    ],
+)
+def test_a_value_outside_its_range_is_refused_with_the_name_of_the_users_class(
+    cls: Any, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        getattr(cls, "create_factory", cls)(**given)
+
+
+def test_an_explorer_of_ones_own_that_does_not_fit_the_network_is_refused_when_the_scheme_is_made() -> None:
+    algorithm = prl.DQN.create_factory(explorer=own_parts.Sticky(0.1, then=prl.Sample()))
+    with pytest.raises(TypeError, match=r"Sample needs a distribution, .* explore with EpsilonGreedy"):
+        own_parts.composed(algorithm)
+
+
+class Uneven(nn.Module):
+    """Features of the wrong shape."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__()
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return observation[:, None]
+
+
+class Twofold(Uneven):
+    """Features of the wrong kind."""
+
+    def forward(self, observation: Tensor) -> Any:
+        return observation, observation
+
+
+@pytest.mark.parametrize(
+    ("extractor", "error", "message"),
+    [
+        (Uneven, ValueError, r"feature_extractor Uneven must return a Tensor \(B, n\) .* returned \(2, 1, 4\)"),
+        (Twofold, TypeError, r"feature_extractor Twofold must return a Tensor \(B, n\) .* returned a tuple of 2"),
+        (nn.Linear(4, 4), TypeError, "feature_extractor is an instance of Linear; .* pass the class, or a function"),
+        (lambda space: 4, TypeError, r"feature_extractor <lambda> must make a torch.nn.Module .* got a int"),
+    ],
+)
+def test_an_encoder_of_ones_own_that_makes_no_features_is_refused_by_name(
+    extractor: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        own_parts.composed(actor=prl.OffPolicyActor.create_factory(feature_extractor=extractor))
+
+
+def test_an_algorithm_of_ones_own_that_does_not_say_how_it_learns_is_refused_by_name() -> None:
+    class Idle(prl.PolicyGradient):
+        def build(self) -> None:
+            self.make_networks()
+
+    scheme = own_parts.composed(
+        Idle.create_factory(), prl.OnPolicyActor.create_factory(), prl.GAEBuffer.create_factory(size=4)
+    )
+    _, due = scheme.collect(8)
+    assert due == 1
+    with pytest.raises(NotImplementedError, match="Idle defines no"):
+        list(scheme.update())
+    scheme.close()
+
+
+def test_an_output_of_ones_own_that_no_explorer_can_use_is_refused_when_the_scheme_is_made() -> None:
+    class Nothing(nn.Module):
+        def forward(self, features: Tensor) -> Any:
+            return torch.Generator()
+
+    class Head:
+        def build(self, features: int, actor: prl.Actor) -> nn.Module:
+            return Nothing()
+
+    class Blind(own_parts.SoftQLearning):
+        def build(self) -> None:
+            self.q = self.actor.make("q", Head(), acts=True)
+
+    with pytest.raises(TypeError, match="Blind: Boltzmann needs values of countable actions, the network gives Gener"):
+        own_parts.composed(Blind.create_factory())
