@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all check bench bench-storages bench-persistence learning format clean
+.PHONY: train test test-all check gpu bench bench-storages bench-persistence learning format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -19,6 +19,9 @@ check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+gpu: $(ENV)  ## every test and benchmark that needs a GPU, in a table; without one, a line that says so
+	$(BIN)/python benchmarks/gpu.py
 
 bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baselines3
 	$(BIN)/python benchmarks/throughput.py $(BENCH)

@@ -9,6 +9,7 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
+import torch
 
 from tests.support import budget, profiles
 
@@ -17,3 +18,8 @@ profiles.load()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(budget.Budget(), "budget")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None and not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device here")

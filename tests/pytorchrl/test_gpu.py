@@ -9,7 +9,7 @@ import torch
 import pytorchrl as prl
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+pytestmark = pytest.mark.gpu
 
 SCHEMES = {"dqn": dqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme}
 
@@ -25,6 +25,22 @@ def test_a_run_on_the_gpu_trains_saves_and_resumes(name: str, tmp_path: Path) ->
     assert all(torch.equal(*pair) for pair in zip(parameters, resumed.scheme.actor.parameters(), strict=True))
     assert resumed.run()
     resumed.close()
+
+
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_an_update_by_priority_waits_for_nothing(name: str) -> None:
+    storage = prl.PERBuffer.create_factory(150, alpha=0.6, beta=0.4, epsilon=0.01)
+    scheme = SCHEMES[name](device="cuda", storage=storage)
+    scheme.collect(60)
+    for number, batch in enumerate(scheme.storage.generate_batches(4, 8)):
+        torch.cuda.synchronize()
+        # What is done for the first time may wait: kernels are loaded, memory is pinned.
+        torch.cuda.set_sync_debug_mode("error" if number else "default")
+        try:
+            scheme.storage.after_gradients(batch, scheme.algorithm.update(batch).info)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    scheme.close()
 
 
 @pytest.mark.parametrize("name", ["dqn", "sac"])

@@ -14,7 +14,7 @@ from tests.support.comparison import assert_equal
 from tests.support.late_transfer import with_late_errors
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, map_leaves
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+pytestmark = pytest.mark.gpu
 
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0, "cmin": 6}
 WAYS: list[dict[str, Any]] = [

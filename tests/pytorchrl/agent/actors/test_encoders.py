@@ -200,7 +200,7 @@ def test_no_value_is_read_back_from_the_device(space: Any, extractor: Any) -> No
     assert features(observations_of(space, "meta")).shape == (3, output_size_of(features))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+@pytest.mark.gpu
 @pytest.mark.parametrize(("space", "extractor"), EVERY_KIND)
 def test_a_gpu_gives_the_features_that_the_processor_does(space: Any, extractor: Any) -> None:
     features = made(space, extractor)

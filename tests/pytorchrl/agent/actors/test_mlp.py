@@ -134,7 +134,7 @@ def test_a_body_hands_everything_on() -> None:
     assert all(module.generator is generator for module in body.modules() if hasattr(module, "generator"))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+@pytest.mark.gpu
 def test_chance_on_a_gpu_comes_from_a_generator_there() -> None:
     mlps = [
         MLP(3, (5, 4), dropout=0.3, noisy=True, generator=torch.Generator("cuda").manual_seed(0)).to("cuda")
