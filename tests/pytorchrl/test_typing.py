@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.factory import Component, FieldComponent
+from tests.support import own_parts
 
 BASES = (FieldComponent, prl.Storage, VecEnv)
 COMPONENTS = sorted(
@@ -112,10 +114,12 @@ def test_mypy_rejects_a_misspelt_hyper_parameter_of_every_component_and_accepts_
     assert algorithms | others <= set(COMPONENTS)
     file = tmp_path / "script.py"
     file.write_text(script() + OWN)
+    # A script of a user's that is annotated has no errors.
+    own = shutil.copy(own_parts.__file__, tmp_path / "own_parts.py")
     packages = Path(prl.__file__).parents[1]
     command = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "--follow-imports=silent"]
     run = subprocess.run(
-        [*command, "--cache-dir", str(tmp_path / "cache"), str(file)],
+        [*command, "--cache-dir", str(tmp_path / "cache"), str(file), own],
         env=os.environ | {"MYPYPATH": str(packages)},
         cwd=tmp_path,
         capture_output=True,
@@ -124,6 +128,7 @@ def test_mypy_rejects_a_misspelt_hyper_parameter_of_every_component_and_accepts_
     )
     wrong = {number for number, line in enumerate(file.read_text().splitlines(), 1) if line.endswith("# wrong")}
     errors = [line for line in run.stdout.splitlines() if ": error: " in line]
+    assert not [line for line in errors if line.startswith("own_parts")], run.stdout
     assert {int(line.split(":")[1]) for line in errors} == wrong, run.stdout + run.stderr
     assert all("[call-arg]" in line or "[arg-type]" in line for line in errors), run.stdout
 

@@ -169,7 +169,8 @@ class FittedValues(prl.PolicyGradient):
         self.train_pi.stepper.minimise(lambda: -gain.mean())
 
         def error() -> Tensor:
-            return (self.value(self.read(batch).now) - rows[RET]).square().mean()
+            value: Tensor = self.value(self.read(batch).now)
+            return (value - rows[RET]).square().mean()
 
         before = self.train_value.stepper.minimise(error)
         self.end_update()
@@ -231,10 +232,13 @@ class SpectralActor(prl.OffPolicyActor):
 
 
 class ClippingBuffer(prl.PERBuffer):
-    """A storage that adds a hyper-parameter, and counts."""
+    """A storage that adds a hyper-parameter, declared where type checkers look for it, and counts."""
 
-    clip: Positive = 1.0
     clipped = 0
+
+    def __init__(self, *context: Any, clip: Positive = 1.0, **others: Any) -> None:
+        super().__init__(*context, **others)
+        self.clip = clip
 
     def insert_transition(self, sample: Any) -> None:
         self.clipped += int((abs(sample[REW]) > self.clip).sum())
@@ -248,7 +252,13 @@ class ClippingBuffer(prl.PERBuffer):
         super().load_state_dict({name: value for name, value in state.items() if name != "clipped"})
 
 
-OFF_POLICY = {"start_steps": 20, "update_every": 4, "mini_batch_size": 8, "test_every": 50, "num_test_episodes": 1}
+OFF_POLICY: dict[str, Any] = {
+    "start_steps": 20,
+    "update_every": 4,
+    "mini_batch_size": 8,
+    "test_every": 50,
+    "num_test_episodes": 1,
+}
 DQN = prl.DQN.create_factory(**OFF_POLICY)
 
 
@@ -263,9 +273,8 @@ def composed(algorithm: Any = DQN, actor: Any = None, storage: Any = None) -> pr
     )
 
 
-def on_policy(cls: type[prl.Algorithm]) -> prl.Scheme:
-    """Of an algorithm that learns from rollouts."""
-    algorithm = cls.create_factory(lr=1e-3, test_every=0)
+def on_policy(algorithm: prl.Factory[prl.Algorithm]) -> prl.Scheme:
+    """An algorithm that learns from rollouts."""
     return composed(algorithm, prl.OnPolicyActor.create_factory(), prl.GAEBuffer.create_factory(size=20))
 
 
@@ -277,8 +286,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "Lion": lambda: composed(prl.DQN.create_factory(optimizer=Lion(beta2=0.9), lr=1e-4, **OFF_POLICY)),
     "ConservativeDQN": lambda: composed(ConservativeDQN.create_factory(conservatism=0.5, **OFF_POLICY)),
     "SoftQLearning": lambda: composed(SoftQLearning.create_factory(entropy=0.3, **OFF_POLICY)),
-    "FittedValues": lambda: on_policy(FittedValues),
-    "FromTheGroundUp": lambda: on_policy(FromTheGroundUp),
+    "FittedValues": lambda: on_policy(FittedValues.create_factory(lr=1e-3, test_every=0)),
+    "FromTheGroundUp": lambda: on_policy(FromTheGroundUp.create_factory(lr=1e-3, test_every=0)),
     "SpectralActor": lambda: composed(actor=SpectralActor.create_factory(hidden_sizes=(8,), power_iterations=2)),
     "ClippingBuffer": lambda: composed(storage=ClippingBuffer.create_factory(size=50, clip=0.5, alpha=0.6)),
 }
