@@ -22,11 +22,11 @@ class Arguments:
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (256, 256)
     """Units of the network's hidden layers."""
-    num_quantiles: int = 25
+    num_quantiles: int = 10
     """Quantiles of each action's return."""
     kappa: float = 1.0
     """Errors beyond it count linearly in the loss."""
-    lr: float = 5e-4
+    lr: float = 2e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
     """Discount factor."""
