@@ -27,9 +27,9 @@ class VanillaOnPolicyBuffer(Storage):
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        cut_episodes: "bootstrap" lets returns lean on the actor's values as above. "drop" makes batches only of
-            transitions whose episode terminates within the rollout, so that returns are sums of rewards alone; what a
-            limit cut, and what still runs, is lost, which favours short episodes. Not with a memory.
+        cut_episodes: "bootstrap" lets returns lean on the actor's values as above. "drop" makes batches only of steps
+            whose episode terminates within the rollout, so that returns are sums of rewards alone. Episodes that a
+            limit cut, or that still run, are lost, which favours short ones. Not with a memory.
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 

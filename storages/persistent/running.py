@@ -182,7 +182,13 @@ class Running:
 
 
 def marks_of(state: Mapping[str, Any], archive: Archive, journalled: Ring) -> list[int]:
-    """Of each environment, how many of its journalled steps are in the archive, or gone."""
+    """Of each environment, how many of its journalled steps are in the archive, or gone.
+
+    Raises:
+        TypeError: the state is not one that a buffer of whole episodes wrote.
+    """
+    if not isinstance(state["live"], int):
+        raise TypeError(f"the oldest transition is a number, got {state['live']!r}")
     envs, steps = journalled.envs, journalled.steps
     said, recorded = ([*marks, *[0] * envs][:envs] for marks in (state["marks"], archive.marks))
     return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]

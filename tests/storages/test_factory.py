@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -177,9 +178,7 @@ def test_storages_say_what_is_wrong_with_their_hyper_parameters(
 
 @pytest.mark.parametrize("cls", [ReplayBuffer, VanillaOnPolicyBuffer, GAEBuffer])
 def test_every_storage_documents_its_hyper_parameters_once(cls: type[Component]) -> None:
-    documented = [
-        line.split(":")[0].strip() for line in (cls.__doc__ or "").splitlines() if line.startswith("        ")
-    ]
+    documented = [line.split(":")[0].strip() for line in (cls.__doc__ or "").splitlines() if re.match(r" {8}\S", line)]
     assert documented == list(hyper_parameters_of(cls))
 
 

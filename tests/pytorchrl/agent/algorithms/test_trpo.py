@@ -442,7 +442,9 @@ def test_runs_of_one_seed_are_equal_and_of_another_not(memory: str | None) -> No
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
+@pytest.mark.parametrize(
+    "memory", [None, pytest.param("gru", marks=pytest.mark.long), pytest.param("lstm", marks=pytest.mark.long)]
+)
 def test_an_update_reads_no_value_back_from_the_device(memory: str | None) -> None:
     # Tensors of the meta device have no values that could be read.
     actor = {"memory": memory, "memory_size": 3}

@@ -103,13 +103,13 @@ def test_runs_with_nested_observations_train_and_resume(algorithm: str, mode: An
         if algorithm == "ppo":
             return prl.Scheme(
                 prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=40, num_test_episodes=1),
-                prl.OnPolicyActor.create_factory((8,), normalize_observations=True),
+                prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
                 prl.GAEBuffer.create_factory(size=10),
                 envs,
             )
         return prl.Scheme(
             prl.DQN.create_factory(start_steps=20, mini_batch_size=8, test_every=40, num_test_episodes=1),
-            prl.OffPolicyActor.create_factory((8,), feature_extractor="embedding"),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor="embedding"),
             prl.NStepReplayBuffer.create_factory(size=50, n_step=2),
             envs,
         )
@@ -151,7 +151,7 @@ class Grip(nn.Module):
 def test_a_network_of_the_users_learns_from_the_parts_by_their_names() -> None:
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=10, mini_batch_size=8),
-        prl.OffPolicyActor.create_factory((8,), feature_extractor=Grip),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), feature_extractor=Grip),
         prl.PERBuffer.create_factory(size=50, alpha=0.6),
         prl.VecEnv.create_factory(Robot),
     )

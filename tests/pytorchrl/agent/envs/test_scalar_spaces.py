@@ -55,13 +55,13 @@ def test_runs_with_numbers_train_and_resume(algorithm: str, as_dict: bool, mode:
         if algorithm == "ppo":
             return prl.Scheme(
                 prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=40, num_test_episodes=1),
-                prl.OnPolicyActor.create_factory((8,), normalize_observations=normalize),
+                prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=normalize),
                 prl.GAEBuffer.create_factory(size=10),
                 envs,
             )
         return prl.Scheme(
             prl.SAC.create_factory(start_steps=20, mini_batch_size=8, test_every=40, num_test_episodes=1),
-            prl.OffPolicyActor.create_factory((8,), normalize_observations=normalize),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=normalize),
             prl.ReplayBuffer.create_factory(size=50),
             envs,
         )
