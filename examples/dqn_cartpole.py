@@ -38,7 +38,7 @@ class Arguments:
     """Transitions of an update."""
     exploration_fraction: float = 0.2
     """Part of the run in which the probability of a random action falls from 1 to 0.05."""
-    polyak: float = 0.99
+    polyak: float = 0.995
     """How much of the target network stays at each update."""
     test_every: int = 5_000
     """Environment steps between evaluations."""

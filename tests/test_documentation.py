@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRAINS = re.compile(r"prl\.Learner|^python ", re.MULTILINE)
-"""What a block says that takes seconds: it trains an agent, or starts commands."""
+"""What a block says that takes many seconds: it trains an agent, or starts commands."""
 FILE = re.compile(r"\A# (\w+)\.py$", re.MULTILINE)
 """The first line of a block that the others of its page import, so that the reader saves it as this file."""
 
@@ -26,8 +26,8 @@ def blocks() -> Iterator[Any]:
         modules = {name[1]: code for _, code in found if (name := FILE.match(code))}
         for number, (language, code) in enumerate(found, start=1):
             imported = {name: module for name, module in modules.items() if f"from {name} import" in code}
-            is_long = imported or (TRAINS.search(code) and not FILE.match(code))
-            marks = [pytest.mark.long] if is_long else []
+            is_short = language == "python" and page.name == "README.md" and not TRAINS.search(code)
+            marks = [] if is_short else [pytest.mark.long]
             yield pytest.param(language, code, imported, id=f"{page.name}-{number}", marks=marks)
 
 

@@ -52,7 +52,7 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted(EXAMPLES)
 
 
-SLOW = ("bc", "sac", "td3")
+SLOW = ("bc", "dqn_memory", "sac", "td3")
 
 
 @pytest.mark.parametrize(

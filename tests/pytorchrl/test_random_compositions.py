@@ -192,7 +192,7 @@ SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "deran
 
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_a_random_composition_resumes_bit_for_bit(name: str) -> None:
-    @settings(max_examples=2, **SETTINGS)
+    @settings(max_examples=1, **SETTINGS)
     @given(compositions([name]))
     def each(composition: Composition) -> None:
         check(composition)

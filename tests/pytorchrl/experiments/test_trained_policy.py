@@ -1,5 +1,7 @@
 """A trained policy acts in a plain gymnasium loop as the evaluation of its run did."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,19 @@ def trained(name: str, folder: Path) -> prl.Learner:
     learner = prl.Learner(scheme, target_steps=150, log_dir=folder)
     learner.run()
     return learner
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes the folder of a finished run, which tests only read, once for each composition."""
+
+    @functools.cache
+    def make(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        trained(name, folder).close()
+        return folder
+
+    return make
 
 
 def returns_of(policy: TrainedPolicy, env: gym.Env[Any, Any], seeds: list[int]) -> list[float]:
@@ -113,9 +128,9 @@ def test_the_best_weights_are_a_policy_too(tmp_path: Path) -> None:
     learner.close()
 
 
-def test_it_acts_for_several_environments_and_forgets_where_episodes_begin(tmp_path: Path) -> None:
-    trained("dqn with memory", tmp_path / "run").close()
-    policy, alone = prl.load_policy(tmp_path / "run"), prl.load_policy(tmp_path / "run")
+def test_it_acts_for_several_environments_and_forgets_where_episodes_begin(finished: Callable[[str], Path]) -> None:
+    run = finished("dqn with memory")
+    policy, alone = prl.load_policy(run), prl.load_policy(run)
     seen = np.random.default_rng(0).normal(size=(6, 3, 4)).astype(np.float32)
     starts = np.zeros((6, 3), bool)
     starts[0], starts[3, 1] = True, True
@@ -128,12 +143,12 @@ def test_it_acts_for_several_environments_and_forgets_where_episodes_begin(tmp_p
     assert [actions[1] for actions in together] == expected
 
 
-def test_exploring_follows_its_seed(tmp_path: Path) -> None:
-    trained("sac", tmp_path / "run").close()
+def test_exploring_follows_its_seed(finished: Callable[[str], Path]) -> None:
+    run = finished("sac")
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     drawn = []
     for seed in (0, 0, 1):
-        policy = prl.load_policy(tmp_path / "run")
+        policy = prl.load_policy(run)
         drawn.append(np.array([policy(one, deterministic=False, seed=seed) for one in observations]))
     assert np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], drawn[2])
@@ -170,16 +185,18 @@ def test_it_gives_what_environments_of_any_space_take(actions: spaces.Space[Any]
         ({"a": np.zeros(4)}, "must have the shape|could not|float"),
     ],
 )
-def test_observations_of_another_space_are_refused(observation: Any, message: str, tmp_path: Path) -> None:
-    trained("dqn", tmp_path / "run").close()
-    policy = prl.load_policy(tmp_path / "run")
+def test_observations_of_another_space_are_refused(
+    observation: Any, message: str, finished: Callable[[str], Path]
+) -> None:
+    run = finished("dqn")
+    policy = prl.load_policy(run)
     with pytest.raises((ValueError, TypeError), match=message):
         policy(observation)
 
 
-def test_another_number_of_environments_needs_a_reset(tmp_path: Path) -> None:
-    trained("dqn", tmp_path / "run").close()
-    policy = prl.load_policy(tmp_path / "run")
+def test_another_number_of_environments_needs_a_reset(finished: Callable[[str], Path]) -> None:
+    run = finished("dqn")
+    policy = prl.load_policy(run)
     policy(np.zeros((2, 4), np.float32))
     with pytest.raises(ValueError, match=r"observations of 3 environments, the ones before were of 2; call reset\(\)"):
         policy(np.zeros((3, 4), np.float32))
@@ -202,9 +219,11 @@ def test_a_class_of_a_script_is_passed(tmp_path: Path) -> None:
     assert policy(np.zeros(4, np.float32)) in (0, 1)
 
 
-def test_weights_of_other_networks_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
-    trained("dqn", tmp_path / "run").close()
-    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+def test_weights_of_other_networks_are_refused_before_memory_is_taken(
+    finished: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = finished("dqn")
+    state = torch.load(run / "checkpoint.pt", weights_only=True)
     state["config"]["actor"]["hyper_parameters"]["hidden_sizes"] = [10**9, 10**9]
     torch.save(state, tmp_path / "large.pt")
     with pytest.raises(prl.CheckpointError, match=r"large\.pt does not fit its own composition: the weights"):
@@ -216,12 +235,12 @@ def test_weights_of_other_networks_are_refused_before_memory_is_taken(tmp_path: 
     "suffix", [pytest.param(".pt2", marks=pytest.mark.long), pytest.param(".onnx", marks=pytest.mark.long)]
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_an_exported_policy_acts_alike(name: str, suffix: str, tmp_path: Path) -> None:
+def test_an_exported_policy_acts_alike(name: str, suffix: str, finished: Callable[[str], Path], tmp_path: Path) -> None:
     if suffix == ".onnx":
         pytest.importorskip("onnxscript", reason="onnx and onnxscript write ONNX files")
         runtime = pytest.importorskip("onnxruntime", reason="onnxruntime runs ONNX files")
-    trained(name, tmp_path / "run").close()
-    policy = prl.load_policy(tmp_path / "run")
+    run = finished(name)
+    policy = prl.load_policy(run)
     path = policy.export(tmp_path / f"policy{suffix}")
     size = policy.observation_space.shape
     generator = np.random.default_rng(0)
@@ -243,7 +262,7 @@ def test_an_exported_policy_acts_alike(name: str, suffix: str, tmp_path: Path) -
         np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(seen).reshape(5, -1), rtol=1e-4, atol=1e-5)
 
 
-def test_a_policy_is_exported_to_known_formats_alone(tmp_path: Path) -> None:
-    trained("dqn", tmp_path / "run").close()
+def test_a_policy_is_exported_to_known_formats_alone(finished: Callable[[str], Path], tmp_path: Path) -> None:
+    run = finished("dqn")
     with pytest.raises(ValueError, match=r"ends in \.onnx or \.pt2, got .*policy\.h5"):
-        prl.load_policy(tmp_path / "run").export(tmp_path / "policy.h5")
+        prl.load_policy(run).export(tmp_path / "policy.h5")

@@ -43,8 +43,8 @@ def scheme_of(algorithm: Any, memory: Any, storage: Any, seed: int = 0) -> prl.S
     )
 
 
-@pytest.mark.parametrize("memory", ["gru", "lstm"])
-@pytest.mark.parametrize("algorithm", [prl.DQN, prl.SAC, prl.PPO])
+@pytest.mark.parametrize("memory", ["gru", pytest.param("lstm", marks=pytest.mark.long)])
+@pytest.mark.parametrize("algorithm", [prl.DQN, pytest.param(prl.SAC, marks=pytest.mark.long), prl.PPO])
 @pytest.mark.parametrize("storage", STORAGES)
 def test_a_run_stopped_and_resumed_ends_where_its_state_says(
     algorithm: Any, memory: Any, storage: str, tmp_path: Path

@@ -72,7 +72,15 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("layers", [{}, {"layer_norm": True, "dropout": 0.1}, {"noisy": True}, {"dueling": True}])
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {},
+        pytest.param({"layer_norm": True, "dropout": 0.1}, marks=pytest.mark.long),
+        pytest.param({"noisy": True}, marks=pytest.mark.long),
+        pytest.param({"dueling": True}, marks=pytest.mark.long),
+    ],
+)
 def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str, Any]) -> None:
     algorithm = made(name, **layers)
     for _ in range(2):
@@ -83,6 +91,7 @@ def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str,
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_update_of_sequences_waits_for_nothing(name: str, memory: Any) -> None:
@@ -114,7 +123,7 @@ def test_an_update_of_packed_episodes_waits_for_nothing(name: str) -> None:
     algorithm.update(batch)
 
 
-@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_acting_is_on_one_device(name: str, deterministic: bool, memory: Any) -> None:
