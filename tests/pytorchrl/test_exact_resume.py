@@ -186,7 +186,13 @@ def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> P
     return learner.log_dir
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+SLOW = ("memory", "processes", "frames", "normalised", "hindsight", "recency")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.long) if any(w in name for w in SLOW) else name for name in SCHEMES],
+)
 def test_a_resumed_run_is_the_run_that_was_not_stopped(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,6 +189,7 @@ STORAGES: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
 def test_every_storage_can_be_inspected_and_nothing_but_the_picture_is_written(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -257,6 +258,7 @@ def test_what_holds_no_storage_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         inspect_storage(tmp_path / "other.pt")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", STORAGES.values(), ids=STORAGES)
 def test_the_bytes_are_those_of_the_storage_once_loaded(make: Any, tmp_path: Path) -> None:
     folder = saved(tmp_path / "run", make(), steps=206)
