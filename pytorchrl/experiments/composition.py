@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -203,7 +204,9 @@ def class_named(name: str) -> type:
         CompositionError: there is none, or more than one.
     """
     # By identity: a module path to a class gives the same class.
-    candidates = {cls for cls in _composable() if cls.__name__ == name and not inspect.isabstract(cls)}
+    found = {cls for cls in _composable() if cls.__name__ == name and not inspect.isabstract(cls)}
+    # torch makes classes of the same name where a network is exported.
+    candidates = {cls for cls in found if getattr(sys.modules.get(cls.__module__), name, cls) is cls}
     if len(candidates) != 1:
         reason = "is defined more than once" if candidates else "is not defined"
         raise CompositionError(f"the run was composed with the class {name}, which {reason} here; {_WAY_OUT}")

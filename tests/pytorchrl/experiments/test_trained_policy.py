@@ -260,6 +260,8 @@ def test_an_exported_policy_acts_alike(name: str, suffix: str, finished: Callabl
         if remembers:
             states = torch.from_numpy(np.array(outputs[1]))
         np.testing.assert_allclose(outputs[0].reshape(5, -1), policy(seen).reshape(5, -1), rtol=1e-4, atol=1e-5)
+    # What torch makes of the networks' classes on the way does not hide them from runs that are loaded later.
+    assert type(prl.load_policy(run).algorithm) is type(policy.algorithm)
 
 
 def test_a_policy_is_exported_to_known_formats_alone(finished: Callable[[str], Path], tmp_path: Path) -> None:
