@@ -65,7 +65,7 @@ class TrainedPolicy:
         if self._exploration is None or self._exploration.deterministic != deterministic:
             codec, device = self.algorithm.codec, self.algorithm.device
             self._exploration = Exploration(codec, envs, device, seed, deterministic=deterministic)
-            # It explores as it did at the end of the run.
+            # It explores as it did when the weights were saved.
             self._exploration.steps = self._exploration.target_steps = self.algorithm.target_steps
         if self._exploration.num_envs != envs:
             raise ValueError(
@@ -166,8 +166,8 @@ def load_policy(
         algorithm = _built(config, algo_factory, actor_factory, device)
         algorithm.set_weights(weights)
         algorithm.actor.requires_grad_(False)
-        if "scheme" in state:
-            algorithm.set_progress(state["scheme"]["collector"]["steps"], state["scheme"]["collector"]["steps"])
+        steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
+        algorithm.set_progress(steps, steps)
     return TrainedPolicy(algorithm)
 
 

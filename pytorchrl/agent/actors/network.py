@@ -74,7 +74,7 @@ class Network(QuickModule):
 
 
 class Ensemble(QuickModule):
-    """Networks of one kind with weights of their own.
+    """Networks of one kind with separate weights.
 
     Args:
         networks: at least one.

@@ -1,7 +1,7 @@
 """The contract of all algorithms: what they build, how they act, and how a batch becomes an update."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ class Algorithm(FieldComponent, ABC):
     Args:
         gamma: discount factor of one step.
         optimizer: what moves the weights.
-        test_every: environment transitions between evaluations; 0 for none.
+        test_every: environment transitions between evaluations, or updates where a scheme collects nothing; 0 for none.
         num_test_episodes: episodes of an evaluation.
 
     Raises:
@@ -264,7 +264,7 @@ class Algorithm(FieldComponent, ABC):
             total.backward()  # type: ignore[no-untyped-call]
         return losses
 
-    def _step(self, groups: Any) -> None:
+    def _step(self, groups: Iterable[Trained]) -> None:
         for group in groups:
             group.stepper.step(None if group.max_grad_norm is None else getattr(self, group.max_grad_norm))
         self.end_update()

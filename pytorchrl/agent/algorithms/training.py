@@ -5,15 +5,13 @@ learning rates follow schedules, all follow from the register.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.network import make_target
 from pytorchrl.agent.optimizers import FlatParameters, Optimizer, Stepper
-
-ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 class Trained:

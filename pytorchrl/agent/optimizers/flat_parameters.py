@@ -60,7 +60,7 @@ class FlatParameters:
             )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "FlatParameters":
-        # A copied parameter has memory of its own.
+        # The values of a copied parameter lie in other memory.
         return FlatParameters(copy.deepcopy(self.parameters, memo))
 
 

@@ -143,6 +143,18 @@ def test_it_acts_for_several_environments_and_forgets_where_episodes_begin(finis
     assert [actions[1] for actions in together] == expected
 
 
+@pytest.mark.parametrize("weights", ["", "best_weights.pt"])
+def test_exploring_is_that_of_the_end_of_training_and_not_of_its_start(
+    weights: str, finished: Callable[[str], Path]
+) -> None:
+    policy = prl.load_policy(finished("dqn") / weights)
+    observations = np.random.default_rng(0).normal(size=(400, 4)).astype(np.float32)
+    explored = policy(observations, deterministic=False)
+    policy.reset()
+    # Random actions differ from the greedy ones in half of the rows; epsilon has fallen to 0.05.
+    assert (explored != policy(observations)).mean() < 0.1
+
+
 def test_exploring_follows_its_seed(finished: Callable[[str], Path]) -> None:
     run = finished("sac")
     observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)

@@ -19,7 +19,7 @@ from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule,
 class SAC(OffPolicyAlgorithm):
     """Haarnoja et al., "Soft Actor-Critic Algorithms and Applications" (arXiv 1812.05905).
 
-    Entropies are those of actions scaled to (-1, 1), whatever the bounds of the Box.
+    Entropies are those of actions scaled to (-1, 1), not of the bounds of the Box.
 
     Args:
         lr_pi: learning rate of the policy.

@@ -17,7 +17,7 @@ from storages.hyper_parameters import Count, CountOrZero, NonNegative, NonNegati
 class TD3(OffPolicyAlgorithm):
     """Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477).
 
-    Actions are scaled to [-1, 1], whatever the bounds of the action space; so are the standard deviations of noise.
+    Actions are scaled from the bounds of the action space to [-1, 1], and so are the standard deviations of noise.
 
     Args:
         lr_pi: learning rate of the policy.

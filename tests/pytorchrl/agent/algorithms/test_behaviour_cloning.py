@@ -81,7 +81,7 @@ def test_an_update_of_real_actions_equals_the_one_computed_by_hand(entropy_coef:
     layer, log_std = layer_of(algorithm.pi.head), numpy(algorithm.pi.head.log_std)
 
     def loss() -> Any:
-        # Actions are those of the environments, whatever their bounds.
+        # Actions are those of the environments, not scaled to their bounds.
         distance = (REAL - linear(layer, obs)) / np.exp(log_std)
         log_probs = (-0.5 * distance**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(1)
         entropy = (log_std + 0.5 * np.log(2 * np.pi * np.e)).sum()
