@@ -13,7 +13,7 @@ from gymnasium import spaces
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.flat_observation import flattened
-from pytorchrl.agent.envs.spaces import space_from_data, with_trailing_axis
+from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
@@ -37,6 +37,7 @@ class TrainedPolicy:
         """Of one environment, nested spaces as one dict."""
         self.action_space = algorithm.action_space
         """Of one environment."""
+        self._env_actions = EnvActions(self.action_space)
         self.reset()
 
     def reset(self) -> None:
@@ -78,7 +79,7 @@ class TrainedPolicy:
         rhs = self.algorithm.actor.initial_memory(envs) if self._rhs is None else self._rhs
         acting = self.algorithm.acting_step(to_device(batch, self.algorithm.device), rhs, done, self._exploration)
         self._rhs = acting.rhs
-        actions = self._as_in_gymnasium(acting.env_action.cpu().numpy())
+        actions = self._env_actions(acting.env_action.cpu().numpy())
         return actions[0] if is_single else actions
 
     def export(self, path: str | os.PathLike[str]) -> Path:
@@ -110,14 +111,6 @@ class TrainedPolicy:
             return with_trailing_axis({name: batch for name, (batch, _) in parts.items()}, space), singles.pop()
         batch, is_single = _batched(observation, space, "the observation")
         return with_trailing_axis(batch, space), is_single
-
-    def _as_in_gymnasium(self, actions: Any) -> Any:
-        space = self.action_space
-        if isinstance(space, spaces.Discrete):
-            return actions[:, 0] + int(space.start)
-        if isinstance(space, spaces.MultiDiscrete):
-            return (actions + space.start).astype(space.dtype)
-        return (actions if space.shape else actions[:, 0]).astype(space.dtype)
 
 
 def load_policy(

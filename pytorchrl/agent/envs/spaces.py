@@ -134,6 +134,28 @@ def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
             raise UnsupportedSpaceError(f"a data set describes no space that is known: {dict(data)}")
 
 
+class EnvActions:
+    """From actions as actors have them to actions as gymnasium's environments take them.
+
+    Args:
+        space: of one environment's actions.
+    """
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        self._start: Any = space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else None
+        self._is_number = not space.shape
+        self._dtype = np.dtype(space.dtype)
+
+    def __call__(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """(E, *action) of the space's dtype, of (E, 1) or (E, *action) integers from 0, or numbers within a Box."""
+        if self._is_number:
+            actions = actions[:, 0]
+        if self._start is not None:
+            actions = actions + self._start
+        # Of one dtype, so that they repeat exactly.
+        return actions if actions.dtype is self._dtype else actions.astype(self._dtype)
+
+
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
     """(E, 1) int64 or (E, *action): actions drawn uniformly, standard normal where a Box has no bounds.
 

@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.histories import Histories
 from pytorchrl.agent.envs.making import check_id, check_wrapper, make_env
 from pytorchrl.agent.envs.replayable import Replayable
-from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space, with_trailing_axis
+from pytorchrl.agent.envs.spaces import EnvActions, check_action_space, check_observation_space, with_trailing_axis
 from pytorchrl.agent.envs.worker_signals import worker_signals
 from storages.factory import Component, Factory, make_factory
 from storages.hyper_parameters import Count
@@ -133,10 +132,7 @@ class VecEnv(Component):
         except ValueError:
             self.close()
             raise
-        space = self.action_space
-        self._first_action = int(space.start) if isinstance(space, spaces.Discrete) else None
-        self._first_actions = space.start if isinstance(space, spaces.MultiDiscrete) else None
-        self._action_dtype = np.dtype(self.action_space.dtype)
+        self._env_actions = EnvActions(self.action_space)
         self._histories = Histories(self._envs, type(self).__name__, replay_on_resume)
 
     @classmethod
@@ -183,15 +179,7 @@ class VecEnv(Component):
             actions: (E, 1) integers from 0 for a Discrete space; (E, *action) integers from 0 for a MultiDiscrete one,
                 0 or 1 for a MultiBinary one, numbers within the bounds for a Box.
         """
-        if self._first_action is not None:
-            actions = actions[:, 0] + self._first_action
-        elif self._first_actions is not None:
-            actions = actions + self._first_actions
-        elif not self.action_space.shape:
-            actions = actions[:, 0]
-        if actions.dtype is not self._action_dtype:
-            # Of one dtype, so that they repeat to the bit.
-            actions = actions.astype(self._action_dtype)
+        actions = self._env_actions(actions)
         observation, reward, terminated, truncated, infos = self._envs.step(actions)
         self.finished_episodes = []
         if FINISHED in infos:
