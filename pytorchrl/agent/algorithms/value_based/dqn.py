@@ -4,7 +4,7 @@ import torch
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
-from pytorchrl.agent.actors.outputs import ActionValues
+from pytorchrl.agent.actors.outputs import ActionValues, Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
@@ -58,12 +58,20 @@ class DQN(OffPolicyAlgorithm):
         return values
 
     def losses(self, rows: Rows) -> Losses:
-        """The distance to reward plus the discounted value of what followed."""
+        """The distance of the actions' values to their targets."""
         with torch.no_grad():
-            next_values: ActionValues = self.q_target(rows.next)
-            chosen = (self.q(rows.next) if self.double else next_values).greedy()
-            target = next_values.of(chosen).backup(rows.reward, rows.discount)
+            target = self.target_value(rows)
         value = self.q(rows.now).of(rows.action)
         loss, errors = value.weighted_loss(rows.weight, target)
         metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
         return Losses({self.trained: loss}, metrics, rows.per_row(errors))
+
+    def target_value(self, rows: Rows) -> Value:
+        """What the values of the actions taken are to become: reward plus the discounted value of what followed."""
+        return self.next_value(rows).backup(rows.reward, rows.discount)
+
+    def next_value(self, rows: Rows) -> Value:
+        """The target network's values of the best next actions."""
+        next_values: ActionValues = self.q_target(rows.next)
+        chooser = self.q(rows.next) if self.double else next_values
+        return next_values.of(chooser.greedy())
