@@ -22,7 +22,7 @@ def off_policy_scheme(
     algorithm: Any, kind: MemoryKind, sequences: prl.Sequences | prl.Episodes, n_step: int = 1, **hyper_parameters: Any
 ) -> prl.Scheme:
     """A small composition of an off-policy algorithm and an actor with a memory."""
-    env = "CartPole-v1" if issubclass(algorithm, prl.DQN) else "Pendulum-v1"
+    env = "CartPole-v1" if algorithm.actions == "discrete" else "Pendulum-v1"
     return prl.Scheme(
         algo_factory=algorithm.create_factory(start_steps=30, mini_batch_size=6, **hyper_parameters),
         actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(5,), memory=kind, memory_size=4),

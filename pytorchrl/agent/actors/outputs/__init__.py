@@ -11,6 +11,7 @@ from pytorchrl.agent.actors.outputs.distributions import (
     TorchDistribution,
 )
 from pytorchrl.agent.actors.outputs.values import (
+    ActionValueFunction,
     ActionValues,
     CategoricalValue,
     CategoricalValues,
@@ -23,6 +24,7 @@ from pytorchrl.agent.actors.outputs.values import (
 )
 
 __all__ = [
+    "ActionValueFunction",
     "ActionValues",
     "Bernoulli",
     "Categorical",

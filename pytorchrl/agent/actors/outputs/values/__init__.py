@@ -3,9 +3,10 @@
 from pytorchrl.agent.actors.outputs.values.categorical import CategoricalValue, CategoricalValues
 from pytorchrl.agent.actors.outputs.values.quantile import QuantileValue, QuantileValues, quantile_midpoints
 from pytorchrl.agent.actors.outputs.values.scalar import ScalarValue, ScalarValues
-from pytorchrl.agent.actors.outputs.values.value import ActionValues, Value
+from pytorchrl.agent.actors.outputs.values.value import ActionValueFunction, ActionValues, Value
 
 __all__ = [
+    "ActionValueFunction",
     "ActionValues",
     "CategoricalValue",
     "CategoricalValues",

@@ -1,4 +1,4 @@
-"""The interfaces of values of one action and of all actions."""
+"""The interfaces of values of one action, of all actions, and of all actions that can be counted."""
 
 from abc import ABC, abstractmethod
 from typing import Self
@@ -41,8 +41,28 @@ class Value(ABC):
         """Copy without gradients."""
 
 
-class ActionValues(ABC):
-    """Values of ``n`` discrete actions of each of ``B`` rows."""
+class ActionValueFunction(ABC):
+    """Values of the actions, countable or not, of each of ``B`` rows."""
+
+    @abstractmethod
+    def greedy(self) -> Tensor:
+        """Actions of the highest expected return, (B, *action)."""
+
+    @abstractmethod
+    def of(self, action: Tensor) -> Value:
+        """Values of actions (B, *action)."""
+
+    def best(self) -> Value:
+        """Values of the greedy actions."""
+        return self.of(self.greedy())
+
+    def advantage(self, action: Tensor) -> Tensor:
+        """Expected returns of actions (B, *action) less those of the greedy ones, (B, 1)."""
+        return self.of(action).mean - self.best().mean
+
+
+class ActionValues(ActionValueFunction):
+    """Values of ``n`` discrete actions of each of ``B`` rows; actions are (B, 1) int64."""
 
     @property
     @abstractmethod
@@ -52,14 +72,6 @@ class ActionValues(ABC):
     def greedy(self) -> Tensor:
         """Actions of the highest expected return, (B, 1) int64."""
         return self.values.argmax(1, keepdim=True)
-
-    @abstractmethod
-    def of(self, action: Tensor) -> Value:
-        """Values of actions (B, 1) int64."""
-
-    def best(self) -> Value:
-        """Values of the greedy actions."""
-        return self.of(self.greedy())
 
     @abstractmethod
     def expectation(self, probabilities: Tensor) -> Value:
