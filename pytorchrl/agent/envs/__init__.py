@@ -5,6 +5,7 @@ from pytorchrl.agent.envs.bit_flipping import BitFlipping
 from pytorchrl.agent.envs.checks import InvalidEnvironmentError
 from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.flat_observation import FlatObservation, Flattening
+from pytorchrl.agent.envs.minatar import MinAtar
 from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pendulum_without_velocity
 from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
@@ -19,6 +20,7 @@ __all__ = [
     "FlattenAction",
     "Flattening",
     "InvalidEnvironmentError",
+    "MinAtar",
     "Resumption",
     "RoundAction",
     "ScaleReward",

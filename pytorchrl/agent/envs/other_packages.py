@@ -8,8 +8,11 @@ import importlib.util
 
 import gymnasium as gym
 
-EXTRAS = 'pip install "gymnasium[mujoco]", "gymnasium[atari]" opencv-python, "gymnasium[box2d]", or gymnasium-robotics'
-"""Commands that install the packages that environments need, for messages."""
+EXTRAS = (
+    'the extras of this package: pip install ".[mujoco]", ".[atari]" (MinAtar too), ".[box2d]" or ".[robotics]" '
+    "(gymnasium-robotics)"
+)
+"""What installs the packages that environments need, for messages."""
 
 PACKAGES = ("ale_py", "gymnasium_robotics")
 """Those that register environments when they are imported; only these are imported for an id."""

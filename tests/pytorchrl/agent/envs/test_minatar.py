@@ -1,0 +1,162 @@
+"""MinAtar's games are those of the package, seeded as gymnasium's environments are, and come back when saved."""
+
+import importlib.util
+import sys
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import pytorchrl as prl
+from pytorchrl.agent.envs import minatar
+from pytorchrl.agent.envs.minatar import GAMES, MinAtar
+from tests.support.profiles import examples
+
+if importlib.util.find_spec("minatar") is None:
+    pytest.skip("the package minatar is not installed", allow_module_level=True)
+
+IDS = {game: f"pytorchrl/MinAtar-{game.title().replace('_', '')}-v0" for game in GAMES}
+CHANNELS = {"asterix": 4, "breakout": 4, "freeway": 7, "seaquest": 10, "space_invaders": 6}
+MINIMAL_ACTIONS = {"asterix": 5, "breakout": 3, "freeway": 3, "seaquest": 6, "space_invaders": 4}
+
+
+def trajectory(env: Any, seed: int, steps: int) -> list[Any]:
+    """What random actions lead to, over the ends of episodes."""
+    actions = np.random.default_rng(seed)
+    seen: list[Any] = [env.reset(seed=seed)[0].tobytes()]
+    for _ in range(steps):
+        observation, reward, terminated, _, _ = env.step(actions.integers(env.action_space.n))
+        seen.append((observation.tobytes(), reward, terminated))
+        if terminated:
+            seen.append(env.reset()[0].tobytes())
+    return seen
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_each_game_is_an_environment_as_gymnasium_wants_them(game: str) -> None:
+    env = gym.make(IDS[game]).unwrapped
+    check_env(env, skip_render_check=True)
+    assert env.observation_space == gym.spaces.Box(0, 1, (10, 10, CHANNELS[game]), np.bool_)
+    assert env.action_space == gym.spaces.Discrete(6)
+    assert gym.make(IDS[game], minimal_action_set=True).action_space == gym.spaces.Discrete(MINIMAL_ACTIONS[game])
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_seed_decides_a_game_and_those_after_it(game: str) -> None:
+    env, other = gym.make(IDS[game]), gym.make(IDS[game])
+    trajectory(other, 9, 30)
+    first = trajectory(env, 3, 300)
+    assert trajectory(other, 3, 300) == first == trajectory(env, 3, 300)
+    assert trajectory(env, 4, 300) != first
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("game", GAMES)
+def test_a_game_is_that_of_the_package(game: str) -> None:
+    from minatar import Environment
+
+    class Package:
+        """The package's interface, with numbers drawn from the same generator and no action left from a game before."""
+
+        action_space = gym.spaces.Discrete(6)
+
+        def __init__(self, **settings: Any) -> None:
+            self.game = Environment(game, **settings)
+
+        def reset(self, seed: int | None = None) -> Any:
+            if seed is not None:
+                self.game.random = self.game.env.random = np.random.RandomState(np.random.PCG64(seed))
+            self.game.last_action = 0
+            self.game.reset()
+            return self.game.state(), {}
+
+        def step(self, action: int) -> Any:
+            reward, terminated = self.game.act(action)
+            return self.game.state(), reward, terminated, False, {}
+
+    for settings in ({}, {"sticky_action_prob": 0.5, "difficulty_ramping": False}):
+        for seed in range(examples(3)):
+            ours = gym.make(IDS[game], disable_env_checker=True, **settings).unwrapped
+            assert trajectory(ours, seed, 2_000) == trajectory(Package(**settings), seed, 2_000)
+
+
+def test_a_sticky_action_is_repeated_with_its_probability_and_not_in_the_next_game() -> None:
+    env = MinAtar("freeway", sticky_action_prob=0.3)
+    done: list[int] = []
+    act = env._game.act
+    env._game.act = lambda action: done.append(action) or act(action)
+    env.reset(seed=0)
+    repeated, steps = 0, 2_000
+    for _ in range(steps):
+        before = done[-1] if done else 0
+        env.step(np.int64((before + 1) % 6))
+        repeated += done[-1] == before
+    assert repeated / steps == pytest.approx(0.3, abs=0.03)
+    env = MinAtar("breakout", sticky_action_prob=1.0)
+    env.reset(seed=0)
+    env._last_action = 3
+    env.reset()
+    env.step(np.int64(3))
+    assert env._last_action == 0
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_saved_games_come_back_to_where_they_were(mode: Any) -> None:
+    factory = prl.VecEnv.create_factory(
+        IDS["seaquest"], 2, mode=mode, wrappers=[("FrameStackObservation", {"stack_size": 2})]
+    )
+    envs, others = factory(), factory()
+    actions = np.random.default_rng(0).integers(0, 6, (1_300, 2, 1))
+    envs.reset(seed=1)
+    others.reset(seed=2)
+    for action in actions[:1_200]:
+        shown = envs.step(action).observation
+    resumption = others.load_state_dict(envs.state_dict())
+    assert resumption.came_back.all()
+    np.testing.assert_array_equal(resumption.observation, shown)
+    assert others.running_episodes() == envs.running_episodes()
+    for action in actions[1_200:]:
+        step, other = envs.step(action), others.step(action)
+        for one, same in zip(step[:5], other[:5], strict=True):
+            np.testing.assert_array_equal(one, same)
+    envs.close()
+    others.close()
+
+
+def test_episodes_have_a_limit_where_one_is_asked_for() -> None:
+    envs = prl.VecEnv.create_factory(IDS["freeway"], env_kwargs={"max_episode_steps": 5})()
+    envs.reset(seed=0)
+    steps = [envs.step(np.zeros((1, 1), np.int64)) for _ in range(5)]
+    assert [step.truncated.item() for step in steps] == [False] * 4 + [True]
+    assert not any(step.terminated.item() for step in steps)
+    assert [record.length for record in envs.finished_episodes] == [5]
+    envs.close()
+
+
+def test_the_package_is_not_imported_with_all_that_it_draws_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "minatar", raising=False)
+    minatar._module.cache_clear()
+    MinAtar("breakout").reset(seed=0)
+    assert "minatar" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"game": "pong"}, "MinAtar: game must be one of asterix, .* got 'pong'"),
+        ({"game": "breakout", "sticky_action_prob": 1.5}, r"MinAtar: sticky_action_prob must lie in \[0, 1\], got 1.5"),
+    ],
+)
+def test_wrong_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MinAtar(**arguments)
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    minatar._module.cache_clear()
+    with pytest.raises(gym.error.DependencyNotInstalled, match=r'minatar is not installed.* pip install "\.\[atari\]"'):
+        prl.VecEnv.create_factory(IDS["breakout"])()
