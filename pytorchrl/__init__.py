@@ -8,9 +8,12 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
+    AL,
     BCQ,
+    DPP,
     DQN,
     GAIL,
+    PAL,
     PPO,
     QRDQN,
     REINFORCE,
@@ -20,6 +23,8 @@ from pytorchrl.agent.algorithms import (
     ActingStep,
     Algorithm,
     BehaviourCloning,
+    CategoricalDQN,
+    DoublePAL,
     EveryEpisodes,
     EveryRollout,
     EveryTransitions,
@@ -27,6 +32,7 @@ from pytorchrl.agent.algorithms import (
     Needs,
     OffPolicyAlgorithm,
     PolicyGradient,
+    ResidualDQN,
     Result,
     Rows,
     UpdatePlan,
@@ -88,10 +94,13 @@ from storages import (
 )
 
 __all__ = [
+    "AL",
     "BCQ",
+    "DPP",
     "DQN",
     "GAIL",
     "LBFGS",
+    "PAL",
     "PPO",
     "QRDQN",
     "REINFORCE",
@@ -108,6 +117,7 @@ __all__ = [
     "BitFlipping",
     "Boltzmann",
     "BoundAction",
+    "CategoricalDQN",
     "CheckpointError",
     "Component",
     "CompositionError",
@@ -115,6 +125,7 @@ __all__ = [
     "DamageError",
     "DeviceError",
     "DeviceMemoryError",
+    "DoublePAL",
     "EREBuffer",
     "ElementwiseOptimizer",
     "EmptyStorageError",
@@ -153,6 +164,7 @@ __all__ = [
     "PolicyGradient",
     "RMSprop",
     "ReplayBuffer",
+    "ResidualDQN",
     "Result",
     "RoundAction",
     "Rows",

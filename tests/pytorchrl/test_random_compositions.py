@@ -34,6 +34,12 @@ ACTIONS: dict[str, Any] = {
 }
 OFF_POLICY: dict[str, Any] = {
     "DQN": (prl.DQN, {}, ["discrete"]),
+    "ResidualDQN": (prl.ResidualDQN, {"grad_scale": 0.5}, ["discrete"]),
+    "AL": (prl.AL, {}, ["discrete"]),
+    "PAL": (prl.PAL, {}, ["discrete"]),
+    "DoublePAL": (prl.DoublePAL, {}, ["discrete"]),
+    "DPP": (prl.DPP, {}, ["discrete"]),
+    "CategoricalDQN": (prl.CategoricalDQN, {"num_atoms": 5}, ["discrete"]),
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}, ["discrete"]),
     "SAC": (prl.SAC, {}, ["bounded"]),
     "TD3": (prl.TD3, {}, ["bounded"]),

@@ -15,13 +15,20 @@ from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, EveryRollout, EveryTransitions, UpdatePlan
+from pytorchrl.agent.algorithms.value_based.al import AL, PAL, DoublePAL
+from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
+from pytorchrl.agent.algorithms.value_based.dpp import DPP
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
+from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
 
 __all__ = [
+    "AL",
     "BCQ",
+    "DPP",
     "DQN",
     "GAIL",
+    "PAL",
     "PPO",
     "QRDQN",
     "REINFORCE",
@@ -31,6 +38,8 @@ __all__ = [
     "ActingStep",
     "Algorithm",
     "BehaviourCloning",
+    "CategoricalDQN",
+    "DoublePAL",
     "EveryEpisodes",
     "EveryRollout",
     "EveryTransitions",
@@ -38,6 +47,7 @@ __all__ = [
     "Needs",
     "OffPolicyAlgorithm",
     "PolicyGradient",
+    "ResidualDQN",
     "Result",
     "Rows",
     "UpdatePlan",

@@ -6,7 +6,7 @@ from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
-from storages.hyper_parameters import Count, UnitIntervalOrSchedule
+from storages.hyper_parameters import Count, Positive, UnitIntervalOrSchedule
 from storages.schedule import LinearSchedule
 
 
@@ -17,17 +17,20 @@ class DQN(QLearning):
         epsilon: probability of a random action.
         double: choose the next action by the online network and value it by the target network (van Hasselt et al.,
             arXiv 1509.06461).
+        huber_threshold: error from which on the loss is linear (Huber's); None for squares everywhere.
     """
 
     actions = "discrete"
+    unchangeable = QLearning.unchangeable | {"huber_threshold"}
 
     epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2)
     update_every: Count = 4
     double: bool = True
+    huber_threshold: Positive | None = 1.0
 
     def head(self) -> Head:
         """How action values are represented."""
-        return Values()
+        return Values(self.huber_threshold)
 
     def default_explorer(self) -> Explorer:
         """A random action with probability epsilon."""

@@ -5,6 +5,7 @@ from abc import abstractmethod
 import torch
 
 from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
@@ -38,7 +39,12 @@ class QLearning(OffPolicyAlgorithm):
         """One network and its target."""
         self.q = self.actor.make("q", self.head(), acts=True)
         self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
-        self.q_target = self.target(self.q, every="target_update_interval")
+        self.q_target = self.target_network()
+
+    def target_network(self) -> Network:
+        """What targets take values from."""
+        target: Network = self.target(self.q, every="target_update_interval")
+        return target
 
     def policy(self, view: View, exploration: Exploration) -> ActionValueFunction:
         """The values of all actions."""
@@ -49,6 +55,10 @@ class QLearning(OffPolicyAlgorithm):
         """The distance of the actions' values to their targets."""
         with torch.no_grad():
             target = self.target_value(rows)
+        return self.losses_to(rows, target)
+
+    def losses_to(self, rows: Rows, target: Value) -> Losses:
+        """The losses and errors of the actions' values for a target of each."""
         value = self.q(rows.now).of(rows.action)
         loss, errors = value.weighted_loss(rows.weight, target)
         metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}

@@ -1,5 +1,7 @@
 """QR-DQN: the distribution of returns by its quantiles."""
 
+from typing import ClassVar
+
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import QuantileReturns
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
@@ -18,6 +20,7 @@ class QRDQN(DQN):
 
     num_quantiles: Count = 200
     kappa: Positive = 1.0
+    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa is that of quantiles
 
     def head(self) -> Head:
         """Quantiles in the place of expected values."""

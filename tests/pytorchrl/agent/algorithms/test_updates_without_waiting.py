@@ -37,6 +37,10 @@ DISCRETE, BOX = spaces.Discrete(3), spaces.Box(np.float32(-2), np.float32(1), (2
 ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "DQN": (prl.DQN.create_factory(), DISCRETE),
     "DQN, one network": (prl.DQN.create_factory(double=False, optimizer=prl.RMSprop()), DISCRETE),
+    "ResidualDQN": (prl.ResidualDQN.create_factory(), DISCRETE),
+    "DoublePAL": (prl.DoublePAL.create_factory(), DISCRETE),
+    "DPP": (prl.DPP.create_factory(), DISCRETE),
+    "CategoricalDQN": (prl.CategoricalDQN.create_factory(num_atoms=5), DISCRETE),
     "QRDQN": (prl.QRDQN.create_factory(num_quantiles=5), DISCRETE),
     "SAC": (prl.SAC.create_factory(), BOX),
     "TD3": (prl.TD3.create_factory(policy_delay=1), BOX),

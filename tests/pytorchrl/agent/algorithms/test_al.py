@@ -1,0 +1,64 @@
+"""The targets of advantage learning are those of the paper, row by row."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from tests.support.value_learning import ByHand, Floats, batch_of_windows, check_scalar_update, linear_learner
+
+
+def gap(values: Floats, action: int) -> float:
+    return float(values[action] - values.max())
+
+
+def al(by_hand: ByHand, row: int, alpha: float = 0.9, double: bool = False) -> float:
+    advantage = gap(by_hand.target_q(row), by_hand.action[row])
+    return by_hand.bootstrapped(row, double) + alpha * advantage
+
+
+def pal(by_hand: ByHand, row: int, double: bool = False) -> float:
+    advantage = gap(by_hand.target_q(row), by_hand.action[row])
+    if by_hand.discount[row] > 0:
+        advantage = max(advantage, gap(by_hand.target_next_q(row), by_hand.action[row]))
+    return by_hand.bootstrapped(row, double) + 0.9 * advantage
+
+
+CASES: list[tuple[type[prl.DQN], dict[str, object], Callable[[ByHand, int], float]]] = [
+    (prl.AL, {}, al),
+    (prl.AL, {"alpha": 0.3}, lambda by_hand, row: al(by_hand, row, alpha=0.3)),
+    (prl.AL, {"double": True}, lambda by_hand, row: al(by_hand, row, double=True)),
+    (prl.PAL, {}, pal),
+    (prl.DoublePAL, {}, lambda by_hand, row: pal(by_hand, row, double=True)),
+]
+
+
+@pytest.mark.parametrize(("cls", "hyper_parameters", "target"), CASES)
+def test_an_update_equals_the_one_computed_by_hand(
+    cls: type[prl.DQN], hyper_parameters: dict[str, object], target: Callable[[ByHand, int], float]
+) -> None:
+    algorithm, batch = linear_learner(cls, **hyper_parameters), batch_of_windows()
+    by_hand = check_scalar_update(algorithm, batch, target)
+    others = [each for other, _, each in CASES if other is not cls or each is not target]
+    targets = [target(by_hand, row) for row in by_hand.rows]
+    for other in others:
+        assert not np.allclose(targets, [other(by_hand, row) for row in by_hand.rows])
+
+
+def test_after_a_terminal_step_only_the_advantage_of_the_action_taken_counts() -> None:
+    by_hand = ByHand(linear_learner(prl.PAL), batch_of_windows())
+    terminal = [row for row in by_hand.rows if by_hand.discount[row] == 0]
+    next_is_larger = [
+        row
+        for row in terminal
+        if gap(by_hand.target_next_q(row), by_hand.action[row]) > gap(by_hand.target_q(row), by_hand.action[row])
+    ]
+    assert next_is_larger, "the batch of the test above has such rows"
+    assert all(pal(by_hand, row) == al(by_hand, row) for row in terminal)
+
+
+@pytest.mark.parametrize("cls", [prl.AL, prl.PAL, prl.DoublePAL])
+def test_a_share_out_of_range_is_refused(cls: type[prl.AL]) -> None:
+    with pytest.raises(ValueError, match=f"{cls.__name__}: alpha must lie in \\[0, 1\\], got 1.5"):
+        cls.create_factory(alpha=1.5)
