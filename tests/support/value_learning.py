@@ -112,9 +112,7 @@ def check_update(
     check_gradients(algorithm, batch, loss(), errors, [numeric_gradient(loss, part) for part in by_hand.online])
 
 
-def check_gradients(
-    algorithm: Any, batch: dict[str, Any], loss: float, errors: Floats, expected: list[Floats]
-) -> None:
+def check_gradients(algorithm: Any, batch: dict[str, Any], loss: float, errors: Floats, expected: list[Floats]) -> None:
     """Loss, errors and gradients are as expected, the batch stays as it was, and the target learns nothing."""
     before = copies(batch)
     gradients, result = algorithm.compute_gradients(batch)
