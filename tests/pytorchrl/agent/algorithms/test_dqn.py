@@ -12,6 +12,7 @@ from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
 from tests.support.by_hand import copies, envs_with, exploring, first_adam_step, layer_of, numpy, perturb, replayed
 from tests.support.comparison import assert_equal
 from tests.support.toys import continuous
+from tests.support.value_learning import batch_of_windows, check_scalar_update, linear_learner
 
 ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 
@@ -67,6 +68,27 @@ def test_an_update_equals_the_one_computed_by_hand(double: bool, max_grad_norm: 
     np.testing.assert_allclose(after_b, b + first_adam_step(gradient_b, 0.01), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(weights_of(algorithm.q_target)[0], target_w)
     assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("threshold", [None, 0.3, 1.0])
+def test_windows_cut_short_and_squares_are_learnt_as_by_hand(threshold: float | None, double: bool) -> None:
+    algorithm = linear_learner(prl.DQN, huber_threshold=threshold, double=double)
+    by_hand = check_scalar_update(
+        algorithm, batch_of_windows(), lambda by_hand, row: by_hand.bootstrapped(row, double), threshold
+    )
+    ways = [[by_hand.bootstrapped(row, way) for row in by_hand.rows] for way in (False, True)]
+    assert not np.allclose(*ways), "the batch tells double from not double"
+
+
+def test_a_threshold_out_of_range_or_changed_later_is_refused() -> None:
+    with pytest.raises(ValueError, match="DQN: huber_threshold must be greater than 0, got 0"):
+        prl.DQN.create_factory(huber_threshold=0.0)
+    with pytest.raises(ValueError, match="huber_threshold is fixed"):
+        linear_dqn().update_algorithm_parameter("huber_threshold", None)
+    for cls in (prl.QRDQN, prl.CategoricalDQN):
+        with pytest.raises(TypeError, match=f"{cls.__name__}: unknown hyper-parameter 'huber_threshold'"):
+            cls.create_factory(huber_threshold=1.0)
 
 
 def test_the_target_takes_no_gradient() -> None:
