@@ -57,10 +57,9 @@ class ConvolutionalFeatures(QuickModule, ABC):
 
     def forward(self, observation: Tensor) -> Tensor:
         """(B, *obs) to (B, output_size)."""
-        image = self._layout.channels_first(observation).float()
-        if self._largest != 1:
-            image = image / self._largest
-        return torch.relu(self.linear(self.convolutions(image).flatten(1)))
+        image = self._layout.channels_first(observation)
+        image = image.float() if self._largest == 1 else image / self._largest
+        return torch.relu_(self.linear(self.convolutions(image).flatten(1)))
 
 
 class NatureCNN(ConvolutionalFeatures):
@@ -77,9 +76,9 @@ class NatureCNN(ConvolutionalFeatures):
     def layers(self, channels: int) -> Sequence[nn.Module]:
         """Three convolutions."""
         return (
-            *(nn.Conv2d(channels, 32, 8, 4), nn.ReLU()),
-            *(nn.Conv2d(32, 64, 4, 2), nn.ReLU()),
-            *(nn.Conv2d(64, 64, 3, 1), nn.ReLU()),
+            *(nn.Conv2d(channels, 32, 8, 4), nn.ReLU(inplace=True)),
+            *(nn.Conv2d(32, 64, 4, 2), nn.ReLU(inplace=True)),
+            *(nn.Conv2d(64, 64, 3, 1), nn.ReLU(inplace=True)),
         )
 
 
@@ -96,7 +95,7 @@ class SmallCNN(ConvolutionalFeatures):
 
     def layers(self, channels: int) -> Sequence[nn.Module]:
         """One convolution."""
-        return nn.Conv2d(channels, 16, 3, 1), nn.ReLU()
+        return nn.Conv2d(channels, 16, 3, 1), nn.ReLU(inplace=True)
 
 
 class ImpalaCNN(ConvolutionalFeatures):
@@ -117,7 +116,7 @@ class ImpalaCNN(ConvolutionalFeatures):
             modules += [nn.Conv2d(channels, following, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
             modules += [ResidualBlock(following), ResidualBlock(following)]
             channels = following
-        return *modules, nn.ReLU()
+        return *modules, nn.ReLU(inplace=True)
 
 
 class ResidualBlock(QuickModule):
@@ -134,7 +133,7 @@ class ResidualBlock(QuickModule):
 
     def forward(self, image: Tensor) -> Tensor:
         """(B, channels, H, W) to the same."""
-        out: Tensor = self.second(torch.relu(self.first(torch.relu(image))))
+        out: Tensor = self.second(torch.relu_(self.first(torch.relu(image))))
         return image + out
 
 

@@ -123,8 +123,8 @@ class DuelingStreams(QuickModule):
 
     def forward(self, features: Tensor) -> Tensor:
         """(N, features) to (N, actions * numbers)."""
-        value = linear(self.value, torch.relu(linear(self.value_hidden, features)))
-        advantage = linear(self.advantage, torch.relu(linear(self.advantage_hidden, features)))
+        value = linear(self.value, torch.relu_(linear(self.value_hidden, features)))
+        advantage = linear(self.advantage, torch.relu_(linear(self.advantage_hidden, features)))
         advantage = advantage.view(-1, *self._shape)
         return (value[:, None] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 
