@@ -19,16 +19,25 @@ FILE = re.compile(r"\A# (\w+)\.py$", re.MULTILINE)
 """The first line of a block that the others of its page import, so that the reader saves it as this file."""
 
 
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 def blocks() -> Iterator[Any]:
-    """Language and code of all blocks, and the modules of the page that the code imports."""
+    """Language and code of all blocks, and the modules of the page that the code imports.
+
+    The examples of algorithms are not among them: another test runs them in one process, which takes far less time.
+    """
     for page in PAGES:
+        if page.parent.name == "algorithms":
+            continue
         found = BLOCK.findall(page.read_text(encoding="utf-8"))
         modules = {name[1]: code for _, code in found if (name := FILE.match(code))}
         for number, (language, code) in enumerate(found, start=1):
             imported = {name: module for name, module in modules.items() if f"from {name} import" in code}
-            is_short = language == "python" and page.name == "README.md" and not TRAINS.search(code)
+            is_short = language == "python" and page == ROOT / "README.md" and not TRAINS.search(code)
             marks = [] if is_short else [pytest.mark.long]
-            yield pytest.param(language, code, imported, id=f"{page.name}-{number}", marks=marks)
+            yield pytest.param(language, code, imported, id=f"{name_of(page)}-{number}", marks=marks)
 
 
 @pytest.mark.parametrize(("language", "code", "modules"), list(blocks()))
@@ -60,11 +69,18 @@ def test_a_part_of_ones_own_takes_at_most_twenty_lines() -> None:
     assert not any(re.search(r"[\s.](?!__init__)_\w", block) for _, block in code), "a block uses a private name"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_what_a_page_links_to_is_there(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", BLOCK.sub("", page.read_text(encoding="utf-8")))
-    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    links = re.findall(r"\]\(([^)#]*)(#[^)]*)?\)", BLOCK.sub("", page.read_text(encoding="utf-8")))
+    inside = [(page.parent / link if link else page, anchor) for link, anchor in links if "://" not in link]
+    missing = [str(file) for file, anchor in inside if not file.exists() or (anchor and anchor not in anchors(file))]
     assert not missing
+
+
+def anchors(page: Path) -> list[str]:
+    """The headings of a page as they are linked to."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return ["#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def run(command: list[str], directory: Path) -> None:

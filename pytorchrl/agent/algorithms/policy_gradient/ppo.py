@@ -14,12 +14,13 @@ from storages.transition import LOGP, RET, VAL
 class PPO(PolicyAndValue):
     """Schulman et al., "Proximal Policy Optimization Algorithms" (arXiv 1707.06347).
 
+    Adam's epsilon is that of the paper's implementation.
+
     Args:
         clip_param: how far the ratio of probabilities may move before its gradient stops.
         use_clipped_value_loss: keep new values within ``clip_param`` of those when acting; for rewards scaled so that
             values change by about that much, else it holds the value function back.
         target_kl: an update phase ends when the policy has diverged by 1.5 times this; None never ends one.
-        optimizer: of the weights; the paper's implementation has 1e-5 for Adam's epsilon.
     """
 
     num_epochs: Count = 4

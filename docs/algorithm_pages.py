@@ -1,0 +1,250 @@
+"""What the pages of the algorithms take from the classes: ``python docs/algorithm_pages.py`` writes it anew.
+
+A page has markers, ``<!-- generated: hyper-parameters of DQN -->`` and ``<!-- end -->``, and what lies between them is
+replaced. There are three kinds: "hyper-parameters", "composition", and "index", which lists the pages.
+"""
+
+import functools
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+
+# The package beside this folder is documented, whichever is installed.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.scheme.fitting import check_composition
+from storages.annotations import Within
+from storages.declared import hyper_parameters_of
+from storages.setting import Setting
+
+PAGES = Path(__file__).parent / "algorithms"
+BLOCK = re.compile(r"^(<!-- generated: ([a-z-]+)(?: of ([\w, ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
+FAMILIES = {
+    "value_based": "values of actions",
+    "actor_critic": "actor and critic",
+    "policy_gradient": "policy gradient",
+    "offline": "from data",
+    "imitation": "from an expert",
+}
+"""The folders of algorithms, in the order of the index."""
+SPACES = {
+    "any": "Discrete, MultiDiscrete, MultiBinary, Box",
+    "discrete": "Discrete",
+    "bounded": "Box with finite bounds",
+}
+LEARNS_FROM = {"rollout": "rollouts", "replay": "replayed transitions", "any": "any data"}
+EXAMPLE = {"any": spaces.Discrete(3), "discrete": spaces.Discrete(3), "bounded": spaces.Box(-1, 1, (2,))}
+
+ACTORS = {"none": "without a memory", "possible": "with or without a memory", "required": "with a memory"}
+
+Class = type[prl.Algorithm]
+Memory = Literal["none", "possible", "required"]
+
+
+def main() -> None:
+    """Write all pages whose generated parts have changed."""
+    for page in sorted(PAGES.glob("*.md")):
+        old = page.read_text(encoding="utf-8")
+        if (new := rewritten(old)) != old:
+            page.write_text(new, encoding="utf-8")
+            sys.stdout.write(f"{page}\n")
+
+
+def rewritten(text: str) -> str:
+    """A page with its generated parts made anew."""
+    return BLOCK.sub(lambda found: f"{found[1]}\n{_generated(found[2], found[3])}\n\n{found[4]}", text)
+
+
+def exported(kind: type[Any]) -> dict[str, Any]:
+    """The classes of a kind that users can make, by name."""
+    named = {name: getattr(prl, name) for name in prl.__all__}
+    classes = {name: each for name, each in named.items() if inspect.isclass(each) and issubclass(each, kind)}
+    return {name: each for name, each in classes.items() if not inspect.isabstract(each)}
+
+
+def documented(page: Path) -> list[str]:
+    """The names of the algorithms whose hyper-parameters a page lists."""
+    found = BLOCK.finditer(page.read_text(encoding="utf-8"))
+    return [name for one in found if one[2] == "hyper-parameters" for name in one[3].split(", ")]
+
+
+def descriptions(cls: type[Any]) -> dict[str, str]:
+    """What the docstring of a class, not those of its bases, says of hyper-parameters, by name."""
+    docstring = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def _generated(kind: str, names: str | None) -> str:
+    if kind == "index":
+        return _table(["algorithm", "what it is", "family", "actions", "learns from", "memory"], _index())
+    classes = [exported(prl.Algorithm)[name] for name in (names or "").split(", ")]
+    if kind == "hyper-parameters":
+        return _table(["name", "default", "values", "meaning", "of"], _hyper_parameters(classes))
+    assert kind == "composition", f"{kind!r} is not generated"
+    texts = {_table(["", ""], _composition(cls)) for cls in classes}
+    assert len(texts) == 1, f"{names} compose with different parts; give each a marker"
+    return texts.pop()
+
+
+# The index
+
+
+def _index() -> Iterator[Sequence[str]]:
+    pages = {name: page for page in sorted(PAGES.glob("*.md")) for name in documented(page)}
+    classes = sorted(
+        exported(prl.Algorithm).values(), key=lambda cls: (list(FAMILIES).index(_folder(cls)), cls.__name__)
+    )
+    for cls in classes:
+        name = cls.__name__
+        # A class whose page is not written yet is there without a link; a test asks for its page.
+        link = f"[{name}]({pages[name].name})" if name in pages else name
+        purpose = (inspect.getmodule(cls).__doc__ or "").splitlines()[0].partition(": ")[2].rstrip(".")
+        kinds = [LEARNS_FROM[needs.kind] for needs in cls.sources.values()]
+        yield link, purpose, FAMILIES[_folder(cls)], SPACES[cls.actions], " and ".join(kinds), _memory(cls)
+
+
+def _folder(cls: Class) -> str:
+    return cls.__module__.split(".")[-2]
+
+
+# What a class composes with
+
+
+def _composition(cls: Class) -> Iterator[Sequence[str]]:
+    algorithm = _made(cls)
+    yield "actions", SPACES[cls.actions]
+    for name, needs in cls.sources.items():
+        role = "`storage_factory`" if name == "main" else f"`sources={{{name!r}: ...}}`".replace("'", '"')
+        yield role, f"{LEARNS_FROM[needs.kind]}: {', '.join(f'`{each}`' for each in _storages(cls, name))}"
+    yield "`actor_factory`", f"`OffPolicyActor` or `OnPolicyActor`, {ACTORS[_memory(cls)]}"
+    yield "exploration", f"`{_shown(algorithm.make_explorer())}`"
+    if cls.sources["main"].collected:
+        yield "updates", f"`{_shown(algorithm.plan)}`"
+
+
+def _made(cls: Class) -> Any:
+    envs = SimpleNamespace(observation_space=spaces.Box(-1, 1, (3,), np.float32), action_space=EXAMPLE[cls.actions])
+    actor = prl.OffPolicyActor.create_factory(
+        hidden_sizes=(4,), memory="gru" if _memory(cls) == "required" else None, memory_size=4
+    )
+    return _factory(cls)("cpu", actor("cpu", envs), envs)
+
+
+def _memory(cls: Class) -> Memory:
+    """Whether a class may, or must, have an actor with a memory."""
+    without, with_one = (bool(_storages(cls, "main", memory)) for memory in (None, "gru"))
+    assert without or with_one, f"{cls.__name__} composes with no storage"
+    return "none" if not with_one else "possible" if without else "required"
+
+
+@functools.cache
+def _storages(cls: Class, source: str, memory: MemoryKind | None = None) -> list[str]:
+    """The storages that a source may be."""
+    return [name for name, storage in exported(prl.Storage).items() if _fits(cls, source, storage, memory)]
+
+
+def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> bool:
+    usual = {"rollout": prl.GAEBuffer, "replay": prl.ReplayBuffer, "any": prl.ReplayBuffer}
+    classes = {name: storage if name == source else usual[needs.kind] for name, needs in cls.sources.items()}
+    sources = {name: _storage_factory(each, memory) for name, each in classes.items()}
+    actor = prl.OffPolicyActor.create_factory(memory=memory)
+    try:
+        check_composition(_factory(cls), actor, sources, collects=cls.sources["main"].collected)
+    except ValueError:
+        return False
+    return True
+
+
+@functools.cache
+def _factory(cls: Class) -> Any:
+    return cls.create_factory()
+
+
+@functools.cache
+def _storage_factory(cls: Any, memory: MemoryKind | None) -> Any:
+    has = hyper_parameters_of(cls)
+    sequences = {"sequences": prl.Sequences(4)} if memory and "sequences" in has else {}
+    # Only what has to be kept on disk is.
+    on_disk = {"directory": "episodes"} if cls is prl.PersistentEpisodicBuffer else {}
+    return cls.create_factory(size=8, **on_disk, **sequences)
+
+
+# Hyper-parameters
+
+
+def _hyper_parameters(classes: Sequence[Class]) -> Iterator[Sequence[str]]:
+    last = classes[-1]
+    parameters = hyper_parameters_of(last)
+    describing = {name: next(base for base in last.__mro__ if name in descriptions(base)) for name in parameters}
+    for name in sorted(parameters, key=lambda name: last.__mro__.index(describing[name])):
+        base = describing[name]
+        meaning = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", descriptions(base)[name]).replace("``", "`")
+        defaults = {cls.__name__: _shown(hyper_parameters_of(cls)[name].default) for cls in classes}
+        yield f"`{name}`", _defaults(defaults), _values(parameters[name].annotation), meaning, f"`{base.__name__}`"
+
+
+def _defaults(defaults: dict[str, str]) -> str:
+    """One, or, where those of several classes differ, each with its class."""
+    if len(set(defaults.values())) == 1:
+        return f"`{next(iter(defaults.values()))}`"
+    return ", ".join(f"`{value}` ({name})" for name, value in defaults.items())
+
+
+def _shown(value: Any) -> str:
+    """A value as it is written, without what has its default."""
+    if not isinstance(value, Setting):
+        return repr(value)
+    arguments = []
+    for field in fields(value):  # type: ignore[arg-type]
+        given = getattr(value, field.name)
+        if field.default is MISSING or given != field.default:
+            arguments.append(f"{field.name}={_shown(given)}")
+    return f"{type(value).__name__}({', '.join(arguments)})"
+
+
+def _values(annotation: Any, limits: str = "") -> str:
+    """What an annotation admits, in words."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        within = " ".join(_limit(limit) for limit in arguments[1:] if isinstance(limit, Within))
+        return _values(arguments[0], within)
+    if origin in (typing.Union, types.UnionType):
+        return ", or ".join(dict.fromkeys(_values(option, limits) for option in arguments))
+    if origin is Literal:
+        return ", ".join(f"`{option!r}`" for option in arguments).replace("'", '"')
+    if annotation in (None, type(None)):
+        return "None"
+    words = {bool: "True, False", int: "whole number", float: "number", str: "text", prl.Schedule: "a schedule"}
+    if annotation in words:
+        return f"{words[annotation]} {limits}".strip() if annotation in (int, float) else words[annotation]
+    return f"`{getattr(annotation, '__name__', annotation)}`"
+
+
+def _limit(limit: Within) -> str:
+    if limit.high == float("inf"):
+        return f"{'>' if limit.open else '≥'} {limit.low:g}"
+    left, right = "()" if limit.open else "[]"
+    return f"in {left}{limit.low:g}, {limit.high:g}{right}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([cell.replace("|", r"\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The pages of the algorithms: there is one for each, its tables are the classes', its example makes what it shows."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from docs import algorithm_pages
+from docs.algorithm_pages import PAGES, descriptions, documented, exported
+from storages.declared import hyper_parameters_of
+
+NAMES = list(exported(prl.Algorithm))
+PAGES_OF_ALGORITHMS = [page for page in sorted(PAGES.glob("*.md")) if page.name != "README.md"]
+SECTIONS = ["When to use it", "Example", "What it composes with", "Hyper-parameters", "Curve", "Pitfalls", "Source"]
+
+
+def test_every_exported_algorithm_has_a_page_that_lists_its_hyper_parameters() -> None:
+    listed = [name for page in PAGES_OF_ALGORITHMS for name in documented(page)]
+    assert sorted(listed) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_the_generated_parts_of_a_page_are_those_of_the_classes(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert algorithm_pages.rewritten(text) == text, "python docs/algorithm_pages.py writes them anew"
+    assert text.count("<!-- generated:") == len(algorithm_pages.BLOCK.findall(text)) == text.count("<!-- end -->")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyper_parameter_is_described_once(name: str) -> None:
+    cls = getattr(prl, name)
+    described = [each for base in cls.__mro__ if issubclass(base, prl.Algorithm) for each in descriptions(base)]
+    assert sorted(set(described)) == sorted(described)
+    assert set(hyper_parameters_of(cls)) <= set(described)
+    assert set(descriptions(cls)) <= set(hyper_parameters_of(cls)), "it describes what it does not have"
+
+
+@pytest.mark.parametrize("page", PAGES_OF_ALGORITHMS, ids=lambda page: page.stem)
+def test_the_example_of_a_page_composes_its_algorithm(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": page.stem}
+    exec(compile(code, page.name, "exec"), names)  # the pages are ours
+    scheme = names["scheme"]
+    try:
+        assert type(scheme.algorithm).__name__ in documented(page)
+    finally:
+        scheme.close()
+
+
+@pytest.mark.parametrize("page", PAGES_OF_ALGORITHMS, ids=lambda page: page.stem)
+def test_a_page_has_an_equation_and_its_sections_in_order(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert headings == [section for section in SECTIONS if section in headings]
+    assert set(SECTIONS) - set(headings) <= {"Curve"}
+    assert "$$" in text
+    assert ("## Curve" in text) == ("![" in text)
+    assert re.search(r"\]\(https://", text[text.index("## Source") :]), "the source has no link"
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_an_equation_holds_nothing_that_markdown_reads_otherwise(page: Path) -> None:
+    for equation in re.findall(r"\$\$(.*?)\$\$|\$(.*?)\$", page.read_text(encoding="utf-8"), re.DOTALL):
+        text = "".join(equation)
+        assert not re.search(r"\\[^A-Za-z]", text), f"Markdown takes the backslash away in {text}"
+        assert not re.search(r"[^A-Za-z0-9]_|[*<>|]", text), f"Markdown finds a mark in {text}"
+        assert text.count("{") == text.count("}"), text
+
+
+def test_a_description_of_several_lines_is_read_whole() -> None:
+    class Documented(prl.DQN):
+        """A title.
+
+        Args:
+            lr: learning rate; see
+                https://arxiv.org: it falls.
+            double: two
+                lines.
+
+        Raises:
+            ValueError: not a hyper-parameter.
+        """
+
+    assert descriptions(Documented) == {
+        "lr": "learning rate; see https://arxiv.org: it falls.",
+        "double": "two lines.",
+    }
