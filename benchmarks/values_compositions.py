@@ -1,0 +1,101 @@
+"""What ``benchmarks/learning_values.py`` trains: the settings that all algorithms share, and what each has besides."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import pytorchrl as prl
+from pytorchrl.agent.preset import Preset
+
+BREAKOUT = "pytorchrl/MinAtar-Breakout-v0"
+
+Composition: TypeAlias = Callable[[], Preset]
+
+_CARTPOLE: dict[str, Any] = {
+    "lr": prl.LinearSchedule(1e-3, 0.0),
+    "epsilon": prl.LinearSchedule(1.0, 0.05, fraction=0.2),
+    "update_every": 2,
+    "mini_batch_size": 64,
+    "double": True,
+    "polyak": 0.99,
+    "test_every": 0,
+}
+_CARTPOLE_SIZES = (128, 128)
+_CARTPOLE_BUFFER: dict[str, Any] = {"size": 60_000, "n_step": 3}
+
+FRAMES_BETWEEN_UPDATES = 4
+FRAMES_BETWEEN_TARGETS = 1_000
+BREAKOUT_SETTINGS: dict[str, Any] = {
+    "gamma": 0.99,
+    "lr": 2.5e-4,
+    "adam_eps": 3.125e-4,
+    "epsilon_fraction": 1 / 3,
+    "final_epsilon": 0.01,
+    "start_steps": 1_000,
+    "mini_batch_size": 32,
+    "buffer_size": 100_000,
+    "max_grad_norm": 10.0,
+    "num_quantiles": 50,
+}
+"""What our algorithms on Breakout share with their peers: the values of Obando-Ceron and Castro, "Revisiting Rainbow"
+(arXiv 2011.14826), who train ten times as long, with epsilon falling in the time of Young and Tian, "MinAtar"
+(arXiv 1903.03176)."""
+
+
+def cartpole(algorithm: type[prl.DQN], **settings: Any) -> Composition:
+    """An algorithm that is a DQN, with settings that differ from those of all."""
+
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=algorithm.create_factory(**_CARTPOLE | settings),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES),
+            storage_factory=prl.NStepReplayBuffer.create_factory(**_CARTPOLE_BUFFER),
+        )
+
+    return compose
+
+
+def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
+    """An algorithm that is a DQN, with settings that differ from those of all."""
+
+    def compose() -> Preset:
+        shared = BREAKOUT_SETTINGS
+        algo_factory = algorithm.create_factory(
+            **{
+                "gamma": shared["gamma"],
+                "lr": shared["lr"],
+                "optimizer": prl.Adam(eps=shared["adam_eps"]),
+                "epsilon": prl.LinearSchedule(1.0, shared["final_epsilon"], fraction=shared["epsilon_fraction"]),
+                "start_steps": shared["start_steps"],
+                "update_every": FRAMES_BETWEEN_UPDATES,
+                "mini_batch_size": shared["mini_batch_size"],
+                "double": False,
+                "polyak": 0.0,
+                "target_update_interval": FRAMES_BETWEEN_TARGETS // FRAMES_BETWEEN_UPDATES,
+                "max_grad_norm": shared["max_grad_norm"],
+                "test_every": 0,
+            }
+            | settings
+        )
+        return Preset(
+            algo_factory=algo_factory,
+            # The network of Young and Tian: nothing between its 128 features and the head.
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(), feature_extractor="small_cnn"),
+            storage_factory=prl.ReplayBuffer.create_factory(size=shared["buffer_size"]),
+        )
+
+    return compose
+
+
+CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
+    "DQN": cartpole(prl.DQN),
+    "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
+}
+
+BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
+    "DQN": breakout(prl.DQN),
+    "double DQN": breakout(prl.DQN, double=True),
+    "QRDQN": breakout(prl.QRDQN, num_quantiles=BREAKOUT_SETTINGS["num_quantiles"]),
+}
+
+PEERS = ("DQN of stable-baselines3", "QRDQN of sb3-contrib")
+"""Trained in Breakout beside ours, by the module ``values_peers``."""

@@ -1,0 +1,109 @@
+"""stable-baselines3's DQN and sb3-contrib's QR-DQN with the network and settings that ours have on Breakout."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sb3_contrib import QRDQN
+from stable_baselines3 import DQN
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import Tensor, nn
+from values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_TARGETS, FRAMES_BETWEEN_UPDATES, PEERS
+
+_PEERS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
+    PEERS[0]: (DQN, {}),
+    PEERS[1]: (QRDQN, {"n_quantiles": BREAKOUT_SETTINGS["num_quantiles"]}),
+}
+"""Their classes, and what their networks take beside the rest."""
+
+
+def train_peer(
+    name: str, env: str, seed: int, target_steps: int, folder: Path, steps_of_a_record: int
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Train one of the peers, and write its returns as our runs do.
+
+    Args:
+        name: of the peer.
+        env: a gymnasium id.
+        seed: of all randomness.
+        target_steps: environment steps.
+        folder: where ``metrics.jsonl`` goes.
+        steps_of_a_record: environment steps between its lines.
+
+    Returns:
+        The greedy policy, from observations (E, *obs) to actions (E, 1).
+    """
+    peer, of_network = _PEERS[name]
+    shared = BREAKOUT_SETTINGS
+    model = peer(
+        "MlpPolicy",
+        gym.make(env),
+        learning_rate=shared["lr"],
+        buffer_size=shared["buffer_size"],
+        learning_starts=shared["start_steps"],
+        batch_size=shared["mini_batch_size"],
+        gamma=shared["gamma"],
+        train_freq=FRAMES_BETWEEN_UPDATES,
+        target_update_interval=FRAMES_BETWEEN_TARGETS,
+        exploration_fraction=shared["epsilon_fraction"],
+        exploration_final_eps=shared["final_epsilon"],
+        max_grad_norm=shared["max_grad_norm"],
+        policy_kwargs={
+            "features_extractor_class": SmallCNN,
+            "net_arch": [],
+            "optimizer_class": torch.optim.Adam,
+            "optimizer_kwargs": {"eps": shared["adam_eps"]},
+            **of_network,
+        },
+        seed=seed,
+        device="cpu",
+    )
+    model.learn(target_steps, callback=_Records(folder / "metrics.jsonl", steps_of_a_record))
+    return lambda observation: model.predict(observation, deterministic=True)[0][:, None]
+
+
+class SmallCNN(BaseFeaturesExtractor):  # type: ignore[misc]
+    """One convolution of 16 filters of 3 by 3 and a layer of 128 units.
+
+    Args:
+        observation_space: images (H, W, channels) of zeros and ones.
+    """
+
+    def __init__(self, observation_space: gym.spaces.Box) -> None:
+        super().__init__(observation_space, features_dim=128)
+        height, width, channels = observation_space.shape
+        self.layers = nn.Sequential(
+            *(nn.Conv2d(channels, 16, 3), nn.ReLU(), nn.Flatten()),
+            *(nn.Linear(16 * (height - 2) * (width - 2), 128), nn.ReLU()),
+        )
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """(B, H, W, channels) to (B, 128)."""
+        features: Tensor = self.layers(observations.float().movedim(-1, 1))
+        return features
+
+
+class _Records(BaseCallback):  # type: ignore[misc]
+    """Writes the mean return of the episodes that ended since the last line."""
+
+    def __init__(self, file: Path, every: int) -> None:
+        super().__init__()
+        self._file, self._every = file, every
+        self._returns: list[float] = []
+
+    def _on_step(self) -> bool:
+        self._returns += [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
+        if self.num_timesteps % self._every == 0:
+            record: dict[str, float] = {"steps": self.num_timesteps}
+            if self._returns:
+                record |= {"train/return": float(np.mean(self._returns)), "train/episodes": len(self._returns)}
+            with self._file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+            self._returns = []
+        return True

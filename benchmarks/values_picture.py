@@ -1,0 +1,45 @@
+"""The learning curves of many algorithms in one picture."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from pytorchrl.logging.curves import mean_and_spread, read_run
+
+_COLORS = 10
+
+
+def draw_curves(folders: Mapping[str, Sequence[Path]], title: str, output: Path) -> None:
+    """Draw the smoothed returns of training episodes into a PNG file, a line for each name: the mean over its runs.
+
+    Args:
+        folders: run folders by the name in the legend; names without any are left out.
+        title: above it.
+        output: the file.
+    """
+    figure = Figure(figsize=(10, 5.6), dpi=130, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for number, (name, runs) in enumerate(folders.items()):
+        curves = [curve for curve in (read_run(folder).train for folder in runs) if len(curve)]
+        mean = mean_and_spread(curves) if curves else None
+        if mean is None:
+            continue
+        curve, spread = mean
+        color, style = f"C{number % _COLORS}", "-" if number < _COLORS else "--"
+        axes.plot(curve.steps, curve.values, style, color=color, linewidth=1.8, label=f"{name} ({len(curves)})")
+        if len(curves) > 1:
+            low, high = curve.values - spread, curve.values + spread
+            axes.fill_between(curve.steps, low, high, color=color, alpha=0.1, linewidth=0)
+    axes.set_title(title)
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("return per episode, smoothed")
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", frameon=False, fontsize="small", title="algorithm (runs)")
+    figure.savefig(output, format="png")
