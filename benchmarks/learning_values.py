@@ -52,6 +52,10 @@ def main(arguments: Arguments) -> None:
     ]
     left = [run for run in wanted if run.result is None]
     print(f"{len(wanted)} runs, {len(wanted) - len(left)} of them finished", flush=True)
+    for run in left:
+        if run.missing_package is not None:
+            print(f"{run.name} is left out: the package {run.missing_package} is not installed", flush=True)
+    left = [run for run in left if run.missing_package is None]
     begun = time.monotonic()
     try:
         if arguments.processes:
@@ -70,9 +74,11 @@ def main(arguments: Arguments) -> None:
 def runs_of(name: str, arguments: Arguments) -> list[Run]:
     """All runs of a task, seed by seed, so that each algorithm has one before any has two."""
     task = TASKS[name]
+    # Runs of another length are others: none is taken for one of a task's own number of steps.
+    folder = name if arguments.target_steps is None else f"{name}-{arguments.target_steps}-steps"
     target_steps = arguments.target_steps or task.target_steps
     return [
-        Run(name, algorithm, seed, target_steps, arguments.runs / f"{name}-{algorithm.replace(' ', '-')}-{seed}")
+        Run(name, algorithm, seed, target_steps, arguments.runs / f"{folder}-{algorithm.replace(' ', '-')}-{seed}")
         for seed in task.seeds
         for algorithm in task.algorithms
     ]

@@ -97,5 +97,5 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "QRDQN": breakout(prl.QRDQN, num_quantiles=BREAKOUT_SETTINGS["num_quantiles"]),
 }
 
-PEERS = ("DQN of stable-baselines3", "QRDQN of sb3-contrib")
-"""Trained in Breakout beside ours, by the module ``values_peers``."""
+PEERS: Mapping[str, str] = {"DQN of stable-baselines3": "stable_baselines3", "QRDQN of sb3-contrib": "sb3_contrib"}
+"""Trained in Breakout beside ours, by the module ``values_peers``, and the packages that they are of."""

@@ -14,11 +14,11 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
-from values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_TARGETS, FRAMES_BETWEEN_UPDATES, PEERS
+from values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_TARGETS, FRAMES_BETWEEN_UPDATES
 
 _PEERS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
-    PEERS[0]: (DQN, {}),
-    PEERS[1]: (QRDQN, {"n_quantiles": BREAKOUT_SETTINGS["num_quantiles"]}),
+    "DQN of stable-baselines3": (DQN, {}),
+    "QRDQN of sb3-contrib": (QRDQN, {"n_quantiles": BREAKOUT_SETTINGS["num_quantiles"]}),
 }
 """Their classes, and what their networks take beside the rest."""
 

@@ -1,6 +1,7 @@
 """One run of ``benchmarks/learning_values.py``, of ours or of a peer, and many of them in processes."""
 
 import contextlib
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -21,6 +22,7 @@ from values_compositions import BREAKOUT, BREAKOUT_COMPOSITIONS, CARTPOLE_COMPOS
 
 import pytorchrl as prl
 from pytorchrl.scheme import evaluate
+from storages.persistent.files import write_atomically
 
 FINAL_PART = 0.1
 """Of a run; the training episodes that end in it are counted."""
@@ -56,7 +58,7 @@ class Task:
 
 TASKS: dict[str, Task] = {
     "cartpole": Task("CartPole-v1", 60_000, (1, 2, 3), 20, "median", CARTPOLE_COMPOSITIONS, threshold=450.0),
-    "breakout": Task(BREAKOUT, 300_000, (1, 2), 100, "mean", BREAKOUT_COMPOSITIONS, PEERS),
+    "breakout": Task(BREAKOUT, 300_000, (1, 2), 100, "mean", BREAKOUT_COMPOSITIONS, tuple(PEERS)),
 }
 
 
@@ -75,6 +77,12 @@ class Run:
     def name(self) -> str:
         """In what is printed."""
         return f"{self.task}, {self.algorithm}, seed {self.seed}"
+
+    @property
+    def missing_package(self) -> str | None:
+        """What it needs and is not installed."""
+        package = PEERS.get(self.algorithm)
+        return package if package is not None and importlib.util.find_spec(package) is None else None
 
     @property
     def result_file(self) -> Path:
@@ -129,7 +137,7 @@ def results_of(runs: Sequence[Run], processes: int, seconds_between_reports: flo
         while waiting or running:
             while waiting and len(running) < processes:
                 run = waiting.pop(0)
-                process = context.Process(target=make_run, args=(run,), name=run.name)
+                process = context.Process(target=_make_in_process, args=(run,), name=run.name)
                 process.start()
                 running[process] = run
             wait([process.sentinel for process in running], timeout=_SECONDS_BETWEEN_LOOKS)
@@ -151,17 +159,23 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
+def _make_in_process(run: Run) -> None:
+    # Ctrl-C reaches the parent alone, which then asks each process once to save where it is.
+    os.setpgrp()
+    # Several runs share one terminal, where one display would draw over the other.
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        make_run(run)
+
+
 def make_run(run: Run) -> None:
     """Train from where the run is, and write its result; nothing is written where it was stopped."""
     torch.set_num_threads(1)
     train = _train_peer if run.algorithm in TASKS[run.task].peers else _train
-    # Several runs share one terminal, where one display would draw over the other.
-    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-        trained = train(run)
+    trained = train(run)
     if trained is not None:
         greedy_return, steps_per_second = trained
         result = Result(run.target_steps, greedy_return, _training_return(run), steps_per_second)
-        run.result_file.write_text(json.dumps(asdict(result)), encoding="utf-8")
+        write_atomically(run.result_file, json.dumps(asdict(result)).encode())
 
 
 def _train(run: Run) -> tuple[float, float | None] | None:

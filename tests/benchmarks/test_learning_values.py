@@ -1,0 +1,101 @@
+"""`make learning-values` continues what was stopped, takes what has finished, and says what is missing."""
+
+import importlib
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+SCRIPT = BENCHMARKS / "learning_values.py"
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script's module, which finds those beside it as a script does."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("learning_values")
+
+
+def arguments(benchmark: Any, folder: Path, **changed: Any) -> Any:
+    settings = {"only": ("cartpole",), "algorithms": ("DQN",), "target_steps": 1_300, "processes": 0}
+    return benchmark.Arguments(**settings | {"docs": folder / "docs", "runs": folder / "runs"} | changed)
+
+
+def write_result(benchmark: Any, run: Any, greedy_return: float) -> None:
+    run.folder.mkdir(parents=True)
+    result = benchmark.Result(run.target_steps, greedy_return, greedy_return / 2, 1234.4)
+    run.result_file.write_text(json.dumps(asdict(result)))
+    records = [{"steps": step, "train/return": 5.0 * step, "train/episodes": 2} for step in (100, 200, 300)]
+    (run.folder / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def row_of(algorithm: str, page: Path) -> list[str]:
+    lines = page.read_text().splitlines()
+    row = next(line for line in lines if line.startswith(f"| `{algorithm}` |"))
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: Any, tmp_path: Path) -> None:
+    given = arguments(benchmark, tmp_path, target_steps=None)
+    for run, greedy_return in zip(benchmark.runs_of("cartpole", given), (500.0, 77.25), strict=False):
+        write_result(benchmark, run, greedy_return)
+    of_dqn = [run for run in benchmark.runs_of("cartpole", given) if run.algorithm == "DQN"]
+    for run, greedy_return in zip(of_dqn[1:], (460.0, 20.0), strict=True):
+        write_result(benchmark, run, greedy_return)
+    benchmark.main(given)
+    page = tmp_path / "docs" / "values.md"
+    assert row_of("DQN", page) == ["`DQN`", "500.0", "460.0", "20.0", "460.0", "163.3", "1,234", "yes"]
+    second = benchmark.runs_of("cartpole", given)[1].algorithm
+    assert row_of(second, page) == [f"`{second}`", "77.2", "missing", "missing", "-", "-", "-", "-"]
+    assert "(values-cartpole.png)" in page.read_text()
+    assert (tmp_path / "docs" / "values-cartpole.png").exists()
+    assert "(values-breakout.png)" not in page.read_text()
+
+
+def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
+    benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = importlib.import_module("values_runs")
+    run = benchmark.runs_of("cartpole", arguments(benchmark, tmp_path))[0]
+    train, begun_at = prl.Learner.run, []
+
+    def stopped_half_way(learner: prl.Learner, checkpoint_every: int | None = None) -> bool:
+        while learner.scheme.steps < 1_100:
+            learner.step()
+        learner.save_checkpoint()
+        return False
+
+    def noted(learner: prl.Learner, checkpoint_every: int | None = None) -> bool:
+        begun_at.append(learner.scheme.steps)
+        return train(learner, checkpoint_every)
+
+    monkeypatch.setattr(prl.Learner, "run", stopped_half_way)
+    runs.make_run(run)
+    assert run.result is None
+    assert 1_000 < run.steps < run.target_steps
+    monkeypatch.setattr(prl.Learner, "run", noted)
+    runs.make_run(run)
+    assert begun_at == [1_100]
+    assert run.result.steps == run.steps == 1_300
+    assert 8 <= run.result.greedy_return <= 500
+
+
+@pytest.mark.long
+def test_the_command_trains_and_takes_what_has_finished(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--only", "cartpole", "--algorithms", "DQN", "--seeds", "1", "2"]
+    command += ["--target-steps", "1300", "--docs", str(tmp_path / "docs"), "--runs", str(tmp_path / "runs")]
+    first = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert first.returncode == 0, first.stderr
+    assert "2 runs, 0 of them finished\n" in first.stdout
+    page = (tmp_path / "docs" / "values.md").read_text()
+    assert row_of("DQN", tmp_path / "docs" / "values.md")[3] == "missing"
+    again = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert "2 runs, 2 of them finished\n" in again.stdout
+    assert (tmp_path / "docs" / "values.md").read_text() == page
