@@ -12,11 +12,8 @@ Composition: TypeAlias = Callable[[], Preset]
 
 _CARTPOLE: dict[str, Any] = {
     "lr": prl.LinearSchedule(1e-3, 0.0),
-    "epsilon": prl.LinearSchedule(1.0, 0.05, fraction=0.2),
     "update_every": 2,
     "mini_batch_size": 64,
-    "double": True,
-    "polyak": 0.99,
     "test_every": 0,
 }
 _CARTPOLE_SIZES = (128, 128)
@@ -68,7 +65,6 @@ def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
                 "start_steps": shared["start_steps"],
                 "update_every": FRAMES_BETWEEN_UPDATES,
                 "mini_batch_size": shared["mini_batch_size"],
-                "double": False,
                 "polyak": 0.0,
                 "target_update_interval": FRAMES_BETWEEN_TARGETS // FRAMES_BETWEEN_UPDATES,
                 "max_grad_norm": shared["max_grad_norm"],
@@ -88,13 +84,21 @@ def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
 
 CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": cartpole(prl.DQN),
+    "ResidualDQN": cartpole(prl.ResidualDQN),
+    "AL": cartpole(prl.AL),
+    "PAL": cartpole(prl.PAL),
+    "DoublePAL": cartpole(prl.DoublePAL),
+    "DPP": cartpole(prl.DPP),
+    # Returns lie between these: a reward of 1 for each step, discounted by 0.99.
+    "CategoricalDQN": cartpole(prl.CategoricalDQN, v_min=0.0, v_max=100.0),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
 }
 
 BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
-    "DQN": breakout(prl.DQN),
+    "DQN": breakout(prl.DQN, double=False),
     "double DQN": breakout(prl.DQN, double=True),
-    "QRDQN": breakout(prl.QRDQN, num_quantiles=BREAKOUT_SETTINGS["num_quantiles"]),
+    "CategoricalDQN": breakout(prl.CategoricalDQN, double=False),
+    "QRDQN": breakout(prl.QRDQN, double=False, num_quantiles=BREAKOUT_SETTINGS["num_quantiles"]),
 }
 
 PEERS: Mapping[str, str] = {"DQN of stable-baselines3": "stable_baselines3", "QRDQN of sb3-contrib": "sb3_contrib"}
