@@ -10,7 +10,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.memory import MemoryKind
+from pytorchrl.agent.preset import Preset
 from pytorchrl.scheme.fitting import check_composition
 from storages.annotations import Within
 from storages.declared import hyper_parameters_of
@@ -125,30 +126,52 @@ def _folder(cls: Class) -> str:
 
 
 def _composition(cls: Class) -> Iterator[Sequence[str]]:
-    algorithm = _made(cls)
     yield "actions", SPACES[cls.actions]
     for name, needs in cls.sources.items():
         role = "`storage_factory`" if name == "main" else f"`sources={{{name!r}: ...}}`".replace("'", '"')
         yield role, f"{LEARNS_FROM[needs.kind]}: {', '.join(f'`{each}`' for each in _storages(cls, name))}"
-    yield "`actor_factory`", f"`OffPolicyActor` or `OnPolicyActor`, {ACTORS[_memory(cls)]}"
+    body = _smallest_body(cls, None) or _smallest_body(cls, "gru") or {}
+    needed = "".join(f", with `{name}={value!r}`" for name, value in body.items() if name != "memory")
+    yield "`actor_factory`", f"`OffPolicyActor` or `OnPolicyActor`, {ACTORS[_memory(cls)]}{needed}"
+    algorithm = _made(cls, body)
     yield "exploration", f"`{_shown(algorithm.make_explorer())}`"
     if cls.sources["main"].collected:
         yield "updates", f"`{_shown(algorithm.plan)}`"
+    presets = [f"`{cls.__name__}.{name}()`" for name, each in vars(cls).items() if _makes_a_preset(each)]
+    if presets:
+        yield "presets", ", ".join(presets)
 
 
-def _made(cls: Class) -> Any:
+def _makes_a_preset(attribute: Any) -> bool:
+    return isinstance(attribute, classmethod) and attribute.__func__.__annotations__.get("return") is Preset
+
+
+def _made(cls: Class, body: Mapping[str, Any]) -> Any:
     envs = SimpleNamespace(observation_space=spaces.Box(-1, 1, (3,), np.float32), action_space=EXAMPLE[cls.actions])
-    actor = prl.OffPolicyActor.create_factory(
-        hidden_sizes=(4,), memory="gru" if _memory(cls) == "required" else None, memory_size=4
-    )
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), memory_size=4, **body)
     return _factory(cls)("cpu", actor("cpu", envs), envs)
 
 
 def _memory(cls: Class) -> Memory:
     """Whether a class may, or must, have an actor with a memory."""
-    without, with_one = (bool(_storages(cls, "main", memory)) for memory in (None, "gru"))
+    without, with_one = (_smallest_body(cls, memory) is not None for memory in (None, "gru"))
     assert without or with_one, f"{cls.__name__} composes with no storage"
     return "none" if not with_one else "possible" if without else "required"
+
+
+@functools.cache
+def _smallest_body(cls: Class, memory: MemoryKind | None) -> dict[str, Any] | None:
+    """What an actor with or without a memory must be given beside it; None where the class refuses all."""
+    if not _storages(cls, "main", memory):
+        return None
+    for others in ({}, {"noisy": True}):
+        body = {"memory": memory, **others} if memory else others
+        try:
+            _made(cls, body)
+        except ValueError:
+            continue
+        return body
+    return None
 
 
 @functools.cache
