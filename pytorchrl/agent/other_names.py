@@ -18,6 +18,7 @@ _PERIOD = {"update_every": "update_every"}
 _RATES = {"lr_q": "lr_pi and lr_q", "lr_value": "lr_value, of the value function"}
 _EPSILON_OF_ADAM = {"": "optimizer=Adam(eps=...)"}
 _OPTIMIZER = {"": "optimizer, such as Adam(eps=1e-5) or RMSprop()"}
+_FOLLOWING = {"polyak": "polyak, which is 1 - tau"}
 _NOISE = {"exploration_noise": "exploration_noise, or explorer", "explorer": "explorer, such as GaussianNoise(0.1)"}
 
 ALGORITHM_NAMES: OtherNames = {
@@ -27,11 +28,15 @@ ALGORITHM_NAMES: OtherNames = {
     "policy_lr": {"lr_pi": "lr_pi"},
     "critic_lr": {"lr_q": "lr_q"},
     "q_lr": {"lr_q": "lr_q"},
-    "tau": {"polyak": "polyak, which is 1 - tau"},
+    "tau": _FOLLOWING,
+    "soft_update_tau": _FOLLOWING,
+    "target_update_frequency": {"target_update_interval": "target_update_interval, in batches"},
+    "clip_delta": {"huber_threshold": "huber_threshold, 1.0 where errors are clipped, None where not"},
     "batch_size": _BATCH,
     "minibatch_size": _BATCH,
     "n_minibatches": {"num_mini_batch": "num_mini_batch"},
     "nminibatches": {"num_mini_batch": "num_mini_batch"},
+    "n_times_update": {"mini_batch_size": "num_mini_batch"},
     "gradient_steps": {"mini_batch_size": "num_mini_batch"},
     "n_epochs": _EPOCHS,
     "noptepochs": _EPOCHS,
@@ -58,8 +63,12 @@ ALGORITHM_NAMES: OtherNames = {
     "optimizer_kwargs": _OPTIMIZER,
     "learning_starts": _START,
     "warmup_steps": _START,
+    "replay_start_size": _START,
+    "start_timesteps": _START,
     "train_freq": _PERIOD,
     "train_frequency": _PERIOD,
+    "update_interval": _PERIOD,
+    "learner_update_frequency": _PERIOD,
     "exploration_fraction": _EXPLORATION,
     "exploration_initial_eps": _EXPLORATION,
     "exploration_final_eps": _EXPLORATION,

@@ -70,6 +70,8 @@ def test_a_run_of_extended_classes_trains_and_is_resumed_from_its_folder(tmp_pat
         (prl.DQN, "batch_size", "here it is mini_batch_size"),
         (prl.DQN, "buffer_size", "here it is size of the storage"),
         (prl.DQN, "exploration_fraction", "here it is epsilon, which may be a LinearSchedule"),
+        (prl.DQN, "replay_start_size", "here it is start_steps"),
+        (prl.DQN, "clip_delta", "here it is huber_threshold"),
         (prl.PPO, "clip_range", "here it is clip_param"),
         (prl.OnPolicyActor, "net_arch", "here it is hidden_sizes"),
         (prl.PPO, "adam_epsilon", r"here it is optimizer=Adam\(eps=\.\.\.\)"),
@@ -89,7 +91,7 @@ def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hi
 @pytest.mark.parametrize(
     ("table", "classes"),
     [
-        (ALGORITHM_NAMES, (prl.QRDQN, prl.PPO, prl.SAC, prl.TD3, prl.TRPO)),
+        (ALGORITHM_NAMES, (prl.DQN, prl.QRDQN, prl.PPO, prl.SAC, prl.TD3, prl.TRPO)),
         (ACTOR_NAMES, (prl.OnPolicyActor, prl.OffPolicyActor)),
         (STORAGE_NAMES, (prl.PERBuffer, prl.GAEBuffer, prl.VTraceBuffer)),
     ],
