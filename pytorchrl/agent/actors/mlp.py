@@ -16,8 +16,8 @@ from pytorchrl.agent.actors.shared_generator import UsesGenerator
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 
-# In place where torch can: the layers' outputs are needed by nothing else, and a second array of their size costs 4% of an
-# update of TD3.
+# In place where torch can: the layers' outputs are needed by nothing else, and a second array of their size costs 4% of
+# an update of TD3.
 _ACTIVATIONS = {"relu": torch.relu_, "tanh": torch.tanh_, "elu": F.elu, "silu": F.silu, "gelu": F.gelu}
 
 
