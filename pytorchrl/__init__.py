@@ -13,6 +13,7 @@ from pytorchrl.agent.algorithms import (
     DPP,
     DQN,
     GAIL,
+    NAF,
     PAL,
     PPO,
     QRDQN,
@@ -35,6 +36,7 @@ from pytorchrl.agent.algorithms import (
     ResidualDQN,
     Result,
     Rows,
+    SACDiscrete,
     UpdatePlan,
 )
 from pytorchrl.agent.envs import (
@@ -100,6 +102,7 @@ __all__ = [
     "DQN",
     "GAIL",
     "LBFGS",
+    "NAF",
     "PAL",
     "PPO",
     "QRDQN",
@@ -169,6 +172,7 @@ __all__ = [
     "RoundAction",
     "Rows",
     "RunInUseError",
+    "SACDiscrete",
     "Sample",
     "SampleError",
     "ScaleReward",

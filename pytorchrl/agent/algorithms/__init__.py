@@ -1,6 +1,7 @@
 """Algorithms: how a batch becomes an update, and how to act."""
 
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.actor_critic.sac_discrete import SACDiscrete
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
@@ -19,6 +20,7 @@ from pytorchrl.agent.algorithms.value_based.al import AL, PAL, DoublePAL
 from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
 from pytorchrl.agent.algorithms.value_based.dpp import DPP
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
+from pytorchrl.agent.algorithms.value_based.naf import NAF
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
 
@@ -28,6 +30,7 @@ __all__ = [
     "DPP",
     "DQN",
     "GAIL",
+    "NAF",
     "PAL",
     "PPO",
     "QRDQN",
@@ -50,5 +53,6 @@ __all__ = [
     "ResidualDQN",
     "Result",
     "Rows",
+    "SACDiscrete",
     "UpdatePlan",
 ]

@@ -2,6 +2,7 @@
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, GaussianPolicy, Policy, SquashedGaussianPolicy
+from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
     ActionValue,
     CategoricalReturns,
@@ -18,6 +19,7 @@ __all__ = [
     "GaussianPolicy",
     "Head",
     "Policy",
+    "Quadratic",
     "QuantileReturns",
     "SquashedGaussianPolicy",
     "StateValue",

@@ -1,6 +1,7 @@
 """What algorithms with several critics of one action make of them."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,15 +10,28 @@ from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.rows import Rows
 
 
+class Expected(NamedTuple):
+    """What follows from the policy in each row, (N, 1) each."""
+
+    value: Tensor
+    """By the smallest critic, without entropies."""
+    entropy: Tensor
+
+
 def smallest(values: Sequence[Value]) -> Tensor:
     """(N, 1): the smallest of the critics' expected returns.
 
     Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477), section 4.2.
     """
-    smallest_value = values[0].mean
-    for value in values[1:]:
-        smallest_value = torch.minimum(smallest_value, value.mean)
-    return smallest_value
+    return elementwise_minimum([value.mean for value in values])
+
+
+def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
+    """The smallest of several tensors of one shape, number by number."""
+    minimum = tensors[0]
+    for tensor in tensors[1:]:
+        minimum = torch.minimum(minimum, tensor)
+    return minimum
 
 
 def loss_of_critics(values: Sequence[Value], target: Value, rows: Rows) -> Tensor:

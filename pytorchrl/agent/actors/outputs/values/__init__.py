@@ -1,6 +1,7 @@
 """Values of actions: expected returns, or distributions of returns, as quantiles or as probabilities of atoms."""
 
 from pytorchrl.agent.actors.outputs.values.categorical import CategoricalValue, CategoricalValues
+from pytorchrl.agent.actors.outputs.values.quadratic import QuadraticValues
 from pytorchrl.agent.actors.outputs.values.quantile import QuantileValue, QuantileValues, quantile_midpoints
 from pytorchrl.agent.actors.outputs.values.scalar import ScalarValue, ScalarValues
 from pytorchrl.agent.actors.outputs.values.value import ActionValueFunction, ActionValues, Value
@@ -10,6 +11,7 @@ __all__ = [
     "ActionValues",
     "CategoricalValue",
     "CategoricalValues",
+    "QuadraticValues",
     "QuantileValue",
     "QuantileValues",
     "ScalarValue",

@@ -1,0 +1,84 @@
+"""NAF swings up Pendulum-v1: ``python examples/naf_pendulum.py --help`` lists what can be set."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import tyro
+
+import pytorchrl as prl
+
+
+@dataclass
+class Arguments:
+    """Hyper-parameters of the run."""
+
+    env: str = "Pendulum-v1"
+    """A gymnasium id with bounded continuous actions."""
+    seed: int = 1
+    """All randomness of the run follows from it."""
+    target_steps: int = 20_000
+    """Environment steps to train for."""
+    hidden_sizes: tuple[int, ...] = (128, 128)
+    """Units of the hidden layers."""
+    lr: float = 1e-3
+    """Learning rate at the start; it falls to 0, so that the policy settles."""
+    gamma: float = 0.98
+    """Discount factor."""
+    buffer_size: int = 100_000
+    """Transitions that the replay buffer keeps."""
+    start_steps: int = 1_000
+    """Random steps before learning starts."""
+    update_every: int = 1
+    """Environment steps between updates."""
+    mini_batch_size: int = 128
+    """Transitions of an update."""
+    polyak: float = 0.99
+    """How much of the target network stays at each update."""
+    squash: bool = True
+    """Let best actions lie within the bounds, by a tanh, rather than clip them."""
+    exploration_noise: float = 0.3
+    """Standard deviation of the noise on actions, which reach from -1 to 1."""
+    test_every: int = 1_000
+    """Environment steps between evaluations."""
+    device: str = "cpu"
+    """Where to compute."""
+    log_to: tuple[str, ...] = ()
+    """Further places for metrics: wandb, tensorboard."""
+    log_dir: Path | None = None
+    """The run folder; a new one under runs/ where left out."""
+
+
+def train(arguments: Arguments) -> prl.Learner:
+    """Compose, train, and return the learner that did."""
+    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
+    storage = prl.ReplayBuffer.create_factory(size=arguments.buffer_size)
+    algorithm = prl.NAF.create_factory(
+        lr=prl.LinearSchedule(arguments.lr, 0.0),
+        gamma=arguments.gamma,
+        polyak=arguments.polyak,
+        squash=arguments.squash,
+        exploration_noise=arguments.exploration_noise,
+        start_steps=arguments.start_steps,
+        update_every=arguments.update_every,
+        mini_batch_size=arguments.mini_batch_size,
+        test_every=arguments.test_every,
+    )
+    scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
+    name = f"naf-{arguments.env}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    log_dir = arguments.log_dir or Path("runs") / name
+    learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)
+    learner.run()
+    learner.close()
+    return learner
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # small networks run faster without a second thread
+    learner = train(tyro.cli(Arguments, description=__doc__))
+    learner.print_info()
+    print(f"Learning curve: {learner.curve_file}")
+    print(f"Run folder:     {learner.log_dir}")
+    print(f"Train further:  {learner.resume_command} --target-steps {2 * learner.target_steps}")

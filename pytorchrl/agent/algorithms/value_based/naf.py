@@ -1,0 +1,35 @@
+"""NAF: Q-learning over real actions, by values that are quadratic in the action."""
+
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import Quadratic
+from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
+from pytorchrl.agent.explorers import Explorer, GaussianNoise
+from storages.hyper_parameters import CountOrZero, NonNegativeOrSchedule
+
+
+class NAF(QLearning):
+    """Gu et al., "Continuous Deep Q-Learning with Model-based Acceleration" (arXiv 1603.00748), algorithm 1.
+
+    Actions are scaled from the bounds of the action space to [-1, 1], and so is the standard deviation of noise. The
+    paper's noise is ``explorer=OrnsteinUhlenbeck(0.3)``.
+
+    Args:
+        squash: let best actions lie within the bounds, by a tanh; False lets the quadratic's peak lie anywhere, and
+            clips it. Then next states count with the value of the clipped action, not with that of the peak.
+        exploration_noise: standard deviation of the noise on actions.
+    """
+
+    actions = "bounded"
+    unchangeable = QLearning.unchangeable | {"squash"}
+
+    squash: bool = True
+    exploration_noise: NonNegativeOrSchedule = 0.3
+    test_every: CountOrZero = 5_000
+
+    def head(self) -> Head:
+        """A quadratic of the action."""
+        return Quadratic(self.squash)
+
+    def default_explorer(self) -> Explorer:
+        """Gaussian noise on actions."""
+        return GaussianNoise(self.exploration_noise)

@@ -1,0 +1,201 @@
+"""NAF's update equals the one computed by hand, and its maximum respects the bounds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.outputs import QuadraticValues
+from storages.transition import ACT, DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import (
+    copies,
+    envs_with,
+    exploring,
+    first_adam_step,
+    layer_of,
+    linear,
+    numeric_gradient,
+    numpy,
+    perturb,
+    replayed,
+)
+from tests.support.comparison import assert_equal
+
+SIZE = 3
+SPACE = spaces.Box(np.array([-3, 0, -1], np.float32), np.array([1, 4, 1], np.float32))
+ACTIONS = np.random.default_rng(5).uniform(SPACE.low, SPACE.high, (6, SIZE)).astype(np.float32)
+
+
+def linear_naf(dueling: bool = False, **hyper_parameters: Any) -> prl.NAF:
+    envs = envs_with(SPACE)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(), dueling=dueling)("cpu", envs)
+    algorithm = prl.NAF.create_factory(**hyper_parameters)("cpu", actor, envs)
+    algorithm.seed(0)
+    perturb(algorithm.q, 1, 0.5)
+    perturb(algorithm.q_target, 2, 0.5)
+    return algorithm
+
+
+def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
+    """A batch whose rows sum up 1, 2 or 3 rewards: one ends in a terminal state, one is cut by a time limit."""
+    batch = replayed(ACTIONS, seed)
+    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
+    return batch
+
+
+class ByHand:
+    """Equations 2 and 3 of the paper, of one row and one number after the other."""
+
+    def __init__(self, algorithm: prl.NAF, batch: dict[str, Any]) -> None:
+        self.online, self.target = (layer_of(net.head.numbers) for net in (algorithm.q, algorithm.q_target))
+        self.batch = {key: numpy(value) for key, value in batch.items()}
+        self.squash = algorithm.squash
+        self.actions = 2 * (self.batch[ACT] - SPACE.low) / (SPACE.high - SPACE.low) - 1
+        targets = []
+        for row, obs in enumerate(self.batch[OBS2]):
+            value, peak, matrix = self.parts(self.target, obs)
+            best = np.clip(peak, -1, 1)
+            after = value - 0.5 * (best - peak) @ matrix @ (best - peak)
+            targets.append(self.batch[REW][row, 0] + self.batch[DISCOUNT][row, 0] * after)
+        self.targets = np.array(targets)
+
+    def parts(self, layer: Any, obs: Any) -> tuple[float, Any, Any]:
+        """V, the peak and P of one observation."""
+        numbers = list(linear(layer, obs))
+        value = numbers.pop(0)
+        peak = np.array([numbers.pop(0) for _ in range(SIZE)])
+        factor = np.zeros((SIZE, SIZE))
+        for i in range(SIZE):
+            factor[i, i] = np.exp(numbers.pop(0))
+        for i in range(SIZE):
+            for j in range(i):
+                factor[i, j] = numbers.pop(0)
+        assert not numbers
+        return value, np.tanh(peak) if self.squash else peak, factor @ factor.T
+
+    def values(self) -> Any:
+        values = []
+        for obs, action in zip(self.batch[OBS], self.actions, strict=True):
+            value, peak, matrix = self.parts(self.online, obs)
+            values.append(value - 0.5 * (action - peak) @ matrix @ (action - peak))
+        return np.array(values)
+
+    def loss(self) -> float:
+        return float((self.batch[WEIGHTS][:, 0] * (self.values() - self.targets) ** 2 / 2).mean())
+
+
+@pytest.mark.parametrize("squash", [True, False])
+@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+def test_an_update_equals_the_one_computed_by_hand(squash: bool, max_grad_norm: float | None) -> None:
+    algorithm = linear_naf(lr=0.01, squash=squash, max_grad_norm=max_grad_norm, polyak=0.8)
+    batch = n_step_batch()
+    before = copies(batch)
+    by_hand = ByHand(algorithm, batch)
+    expected = [numeric_gradient(by_hand.loss, part) for part in by_hand.online]
+
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(result.metrics["loss"], by_hand.loss(), rtol=1e-4)
+    np.testing.assert_allclose(result.metrics["q_value"], by_hand.values().mean(), rtol=1e-4)
+    errors = np.abs(by_hand.values() - by_hand.targets)[:, None]
+    np.testing.assert_allclose(numpy(result.info[ERRORS]), errors, rtol=1e-4)
+    for part, gradient in zip(("weight", "bias"), expected, strict=True):
+        np.testing.assert_allclose(numpy(gradients[f"q.head.numbers.layer.{part}"]), gradient, rtol=1e-3, atol=1e-4)
+
+    algorithm.update(batch)
+    if max_grad_norm is not None:
+        norm = np.sqrt(sum((gradient**2).sum() for gradient in expected))
+        assert norm > max_grad_norm
+        expected = [gradient * max_grad_norm / norm for gradient in expected]
+    layers = layer_of(algorithm.q.head.numbers), layer_of(algorithm.q_target.head.numbers)
+    for online, target, online_before, target_before, gradient in zip(
+        *layers, by_hand.online, by_hand.target, expected, strict=True
+    ):
+        np.testing.assert_allclose(online, online_before + first_adam_step(gradient, 0.01), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(target, 0.8 * target_before + 0.2 * online, rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+    assert all(parameter.grad is None for parameter in algorithm.q_target.parameters())
+
+
+def outputs(squash: bool) -> QuadraticValues:
+    algorithm = linear_naf(squash=squash)
+    values = algorithm.q(algorithm.actor.view(4 * torch.randn(200, 3, generator=torch.Generator().manual_seed(3))))
+    assert isinstance(values, QuadraticValues)
+    return values
+
+
+@pytest.mark.parametrize("squash", [True, False])
+def test_the_best_value_is_that_of_the_greedy_action_within_the_bounds(squash: bool) -> None:
+    values = outputs(squash)
+    greedy, best = values.greedy(), values.best().mean
+    assert (greedy.abs() <= 1).all()
+    torch.testing.assert_close(best, values.of(greedy).mean)
+    assert (best <= values.state_value).all()
+    beyond = (values.peak.abs() > 1).any(1)
+    assert beyond.any() != squash
+    assert (best < values.state_value)[beyond].all(), "no action reaches V where the peak lies beyond the bounds"
+    torch.testing.assert_close(best[~beyond], values.state_value[~beyond])
+    advantage = values.advantage(torch.zeros_like(greedy))
+    torch.testing.assert_close(advantage, values.of(torch.zeros_like(greedy)).mean - best)
+
+
+def test_no_action_is_better_than_a_peak_within_the_bounds() -> None:
+    values = outputs(squash=True)
+    generator = torch.Generator().manual_seed(4)
+    for _ in range(20):
+        action = torch.rand((200, SIZE), generator=generator) * 2 - 1
+        assert (values.of(action).mean <= values.best().mean).all()
+
+
+@pytest.mark.parametrize("squash", [True, False])
+def test_gradients_reach_every_weight_of_both_streams_of_a_dueling_network(squash: bool) -> None:
+    algorithm = linear_naf(dueling=True, squash=squash)
+    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    assert len(gradients) == 8
+    assert all(gradient.abs().sum() > 0 for gradient in gradients.values())
+
+
+def test_actions_stay_in_the_box_and_evaluation_takes_the_peak() -> None:
+    algorithm = linear_naf(start_steps=0, exploration_noise=0.5)
+    obs, done = torch.randn(300, 3), torch.zeros(300, 1)
+    step = algorithm.acting_step(obs, None, done, exploring(algorithm, 300))
+    assert all(SPACE.contains(action) for action in step.env_action.numpy())
+    best = algorithm.acting_step(obs, None, done, exploring(algorithm, 300, deterministic=True)).action
+    assert not torch.equal(step.action, best)
+    torch.testing.assert_close(algorithm.codec.from_storage(best), algorithm.q(algorithm.actor.view(obs)).peak)
+
+
+def test_one_number_is_enough_to_act_by() -> None:
+    envs = envs_with(spaces.Box(-2.0, 2.0, (1,), np.float32))
+    algorithm = prl.NAF.create_factory()("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
+    algorithm.update(replayed(ACTIONS[:, :1]))
+
+
+def test_a_saved_state_goes_on_where_it_was() -> None:
+    whole, resumed = (linear_naf(polyak=0.0, target_update_interval=3) for _ in range(2))
+    for number in range(4):
+        whole.update(n_step_batch(number))
+    resumed.load_state_dict(whole.state_dict())
+    for number in range(4, 8):
+        whole.update(n_step_batch(number))
+        resumed.update(n_step_batch(number))
+        assert_equal(resumed.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("hyper_parameters", [{"exploration_noise": -0.1}, {"lr": -1.0}, {"polyak": 1.5}])
+def test_hyper_parameters_out_of_range_are_refused(hyper_parameters: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"NAF.*{next(iter(hyper_parameters))}"):
+        prl.NAF.create_factory(**hyper_parameters)
+
+
+def test_spaces_and_explorers_that_do_not_fit_are_refused() -> None:
+    envs = envs_with(spaces.Discrete(3))
+    actor = prl.OffPolicyActor.create_factory()("cpu", envs)
+    with pytest.raises(prl.UnsupportedSpaceError, match="NAF needs a Box action space"):
+        prl.NAF.create_factory()("cpu", actor, envs)
+    with pytest.raises(TypeError, match="NAF: Boltzmann needs values of countable actions"):
+        linear_naf(explorer=prl.Boltzmann(1.0))
+    with pytest.raises(ValueError, match="squash is fixed"):
+        linear_naf().update_algorithm_parameter("squash", False)
