@@ -18,10 +18,12 @@ class Arguments:
     """A gymnasium id with bounded continuous actions."""
     seed: int = 1
     """All randomness of the run follows from it."""
-    target_steps: int = 20_000
+    target_steps: int = 10_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the hidden layers."""
+    reward_scale: float = 0.1
+    """What rewards are multiplied by while it learns, so that values are soon found; those of Pendulum are costs."""
     lr: float = 1e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.98
@@ -36,8 +38,8 @@ class Arguments:
     """Transitions of an update."""
     polyak: float = 0.99
     """How much of the target network stays at each update."""
-    squash: bool = True
-    """Let best actions lie within the bounds, by a tanh, rather than clip them."""
+    squash: bool = False
+    """Let best actions lie within the bounds by a tanh rather than clip them."""
     exploration_noise: float = 0.3
     """Standard deviation of the noise on actions, which reach from -1 to 1."""
     test_every: int = 1_000
@@ -52,7 +54,9 @@ class Arguments:
 
 def train(arguments: Arguments) -> prl.Learner:
     """Compose, train, and return the learner that did."""
-    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
+    scaled = ("ScaleReward", {"factor": arguments.reward_scale})
+    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1, wrappers=[scaled])
+    test_envs = prl.VecEnv.create_factory(arguments.env, num_envs=10)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     storage = prl.ReplayBuffer.create_factory(size=arguments.buffer_size)
     algorithm = prl.NAF.create_factory(
@@ -66,7 +70,15 @@ def train(arguments: Arguments) -> prl.Learner:
         mini_batch_size=arguments.mini_batch_size,
         test_every=arguments.test_every,
     )
-    scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
+    scheme = prl.Scheme(
+        algorithm,
+        actor,
+        storage,
+        envs,
+        test_envs_factory=test_envs,
+        device=arguments.device,
+        seed=arguments.seed,
+    )
     name = f"naf-{arguments.env}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)

@@ -16,10 +16,12 @@ from examples import (
     dqn_her_bitflipping,
     dqn_memory_cartpole,
     gail_cartpole,
+    naf_pendulum,
     ppo_cartpole,
     ppo_memory_cartpole,
     qrdqn_cartpole,
     reinforce_cartpole,
+    sac_discrete_cartpole,
     sac_her_pointmaze,
     sac_memory_pendulum,
     sac_pendulum,
@@ -36,10 +38,12 @@ EXAMPLES = {
     "dqn_her_bitflipping": dqn_her_bitflipping,
     "dqn_memory_cartpole": dqn_memory_cartpole,
     "gail_cartpole": gail_cartpole,
+    "naf_pendulum": naf_pendulum,
     "ppo_cartpole": ppo_cartpole,
     "ppo_memory_cartpole": ppo_memory_cartpole,
     "qrdqn_cartpole": qrdqn_cartpole,
     "reinforce_cartpole": reinforce_cartpole,
+    "sac_discrete_cartpole": sac_discrete_cartpole,
     "sac_her_pointmaze": sac_her_pointmaze,
     "sac_memory_pendulum": sac_memory_pendulum,
     "sac_pendulum": sac_pendulum,
@@ -52,7 +56,7 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted(EXAMPLES)
 
 
-SLOW = ("bc", "dqn_memory", "sac", "td3")
+SLOW = ("bc", "dqn_memory", "naf", "sac", "td3")
 
 
 @pytest.mark.parametrize(
@@ -96,9 +100,11 @@ def test_every_setting_of_an_example_is_an_option_with_a_text(
         ("dqn_cartpole", 450),
         ("dqn_her_bitflipping", -11.5),
         ("gail_cartpole", 450),
+        ("naf_pendulum", -160),
         ("ppo_cartpole", 475),
         ("qrdqn_cartpole", 450),
         ("reinforce_cartpole", 400),
+        ("sac_discrete_cartpole", 450),
         ("sac_pendulum", -160),
         ("td3_pendulum", -160),
         ("trpo_cartpole", 475),

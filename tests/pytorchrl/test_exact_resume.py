@@ -82,6 +82,32 @@ def td3(policy_delay: int, memory: Any = None) -> prl.Scheme:
     )
 
 
+def naf(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.NAF.create_factory(
+            polyak=0.0, target_update_interval=4, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8, dueling=True, noisy=True),
+        _priorities_and_n_steps(memory),
+        prl.VecEnv.create_factory("Pendulum-v1", 2, env_kwargs={"max_episode_steps": 23}),
+    )
+
+
+def sac_discrete(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.SACDiscrete.create_factory(
+            target_entropy_share=prl.LinearSchedule(0.9, 0.1),
+            start_steps=24,
+            update_every=6,
+            mini_batch_size=8,
+            test_every=0,
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        _priorities_and_n_steps(memory),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+    )
+
+
 def _priorities_and_n_steps(memory: Any) -> Any:
     return prl.PERBuffer.create_factory(
         size=60, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, sequences=SEQUENCES if memory else None
@@ -150,6 +176,10 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "QR-DQN with a memory": lambda: qrdqn("gru"),
     "TD3 with priorities and n steps": lambda: td3(2),
     "TD3 with a memory, stopped in the middle of its delay": lambda: td3(4, "lstm"),
+    "NAF with priorities and n steps": naf,
+    "NAF with a memory": lambda: naf("gru"),
+    "SACDiscrete with priorities and n steps": sac_discrete,
+    "SACDiscrete with a memory": lambda: sac_discrete("lstm"),
     "PPO": lambda: ppo(1),
     "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
     "PPO with a memory": lambda: ppo(4, memory="gru"),
@@ -186,7 +216,7 @@ def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> P
     return learner.log_dir
 
 
-SLOW = ("memory", "processes", "frames", "normalised", "hindsight", "recency")
+SLOW = ("NAF", "SACDiscrete", "memory", "processes", "frames", "normalised", "hindsight", "recency")
 
 
 @pytest.mark.parametrize(

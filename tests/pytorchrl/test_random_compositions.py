@@ -41,7 +41,9 @@ OFF_POLICY: dict[str, Any] = {
     "DPP": (prl.DPP, {}, ["discrete"]),
     "CategoricalDQN": (prl.CategoricalDQN, {"num_atoms": 5}, ["discrete"]),
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}, ["discrete"]),
+    "NAF": (prl.NAF, {}, ["bounded"]),
     "SAC": (prl.SAC, {}, ["bounded"]),
+    "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
     "BCQ": (prl.BCQ, {"num_actions": 4, "num_target_actions": 3}, ["bounded"]),
     "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
@@ -102,8 +104,8 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         window=draw(st.sampled_from(list(WINDOWS))),
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
-        # TRPO trains policy and value function apart.
-        shared_body=name not in ("TRPO", "GAIL") and draw(st.booleans()),
+        # These train networks of observations apart.
+        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete") and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
     )
 

@@ -24,7 +24,7 @@ class Quadratic:
         huber_threshold: error from which on the loss is linear; None for squares everywhere.
     """
 
-    squash: bool = True
+    squash: bool = False
     huber_threshold: float | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:

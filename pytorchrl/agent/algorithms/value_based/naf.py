@@ -22,7 +22,7 @@ class NAF(QLearning):
     actions = "bounded"
     unchangeable = QLearning.unchangeable | {"squash"}
 
-    squash: bool = True
+    squash: bool = False
     exploration_noise: NonNegativeOrSchedule = 0.3
     test_every: CountOrZero = 5_000
 
