@@ -38,8 +38,6 @@ class Arguments:
     """Transitions of an update."""
     polyak: float = 0.99
     """How much of the target network stays at each update."""
-    squash: bool = False
-    """Let best actions lie within the bounds by a tanh rather than clip them."""
     exploration_noise: float = 0.3
     """Standard deviation of the noise on actions, which reach from -1 to 1."""
     test_every: int = 1_000
@@ -63,7 +61,6 @@ def train(arguments: Arguments) -> prl.Learner:
         lr=prl.LinearSchedule(arguments.lr, 0.0),
         gamma=arguments.gamma,
         polyak=arguments.polyak,
-        squash=arguments.squash,
         exploration_noise=arguments.exploration_noise,
         start_steps=arguments.start_steps,
         update_every=arguments.update_every,
