@@ -25,7 +25,6 @@ class Histories:
         self._envs = envs
         self._owner = owner
         self._log = self._new_log() if replays else None
-        self._seed_due = [False] * envs.num_envs
         self._observation: Any = None
         self._reward: NDArray[np.float64] = np.zeros(envs.num_envs)
 
@@ -33,10 +32,10 @@ class Histories:
         """Take up that every environment was given a seed and shows this (E, *obs)."""
         self._observation = observation
         if self._log is not None:
-            self._log, self._seed_due = self._new_log(), [False] * self._envs.num_envs
+            self._log = self._new_log()
 
     def add(
-        self, actions: NDArray[Any], observation: Any, reward: NDArray[np.float64], ended: Sequence[int] = ()
+        self, actions: NDArray[Any], observation: Any, reward: NDArray[np.float64], seeded: Sequence[int] = ()
     ) -> None:
         """Take up a step.
 
@@ -44,21 +43,17 @@ class Histories:
             actions: (E, *action), of the action space's dtype.
             observation: (E, *obs), what is shown after it; kept, not copied.
             reward: (E,), kept too.
-            ended: environments whose episode it ended.
+            seeded: environments that began an episode in it with a seed that was due.
         """
         self._observation, self._reward = observation, reward
         if self._log is None:
             return
         block_is_full = self._log.add(actions)
-        for env in ended:
-            if self._seed_due[env]:
-                # It has just begun an episode with it.
-                self._log.begin(env)
-                self._seed_due[env] = False
+        for env in seeded:
+            self._log.begin(env)
         if block_is_full:
             # Not with every episode: where they are short, seeding takes more than all else.
-            self._seed_due = [bool(length >= STEPS_OF_BLOCK) for length in self._log.lengths]
-            self._envs.set_attr("seed_due", self._seed_due)
+            self._envs.set_attr("seed_due", [bool(length >= STEPS_OF_BLOCK) for length in self._log.lengths])
 
     def state_dict(self) -> dict[str, Any]:
         """All of it, and what the environments themselves say, as tensors and plain data.
@@ -98,8 +93,6 @@ class Histories:
             self._log.restore(state["steps"], [history["actions"] for history in histories])
             for env in np.flatnonzero(~came_back):
                 self._log.begin(int(env))
-            due = [history["seed_due"] for history in histories]
-            self._seed_due = [bool(due_here and here) for due_here, here in zip(due, came_back, strict=True)]
         return self._observation, came_back
 
     def _new_log(self) -> ActionLog:

@@ -17,10 +17,13 @@ def layers_that_last(env: gym.Env[Any, Any]) -> list[Any]:
     They are gymnasium's ``NormalizeReward``, and those with the methods ``state_dict()`` and
     ``load_state_dict(state)``, of plain data and arrays.
     """
-    layers: list[Any] = [env]
-    while isinstance(layers[-1], gym.Wrapper):
-        layers.append(layers[-1].env)
-    return [layer for layer in layers if isinstance(layer, NormalizeReward) or _keeps_state(layer)]
+    return [layer for layer in _layers(env) if isinstance(layer, NormalizeReward) or _keeps_state(layer)]
+
+
+def layers_with(env: gym.Env[Any, Any], name: str) -> list[Any]:
+    """The environment and those of its wrappers that have an attribute themselves, outermost first."""
+    # A wrapper has none of those below it.
+    return [layer for layer in _layers(env) if hasattr(layer, name)]
 
 
 def lasting_state(layers: Sequence[Any]) -> list[Any]:
@@ -41,6 +44,13 @@ def load_lasting_state(layers: Sequence[Any], states: Sequence[Any]) -> None:
         moments = layer.return_rms
         moments.mean, moments.var, moments.count = state["mean"].copy(), state["var"].copy(), state["count"]
         layer.discounted_reward = state["discounted_reward"].copy()
+
+
+def _layers(env: gym.Env[Any, Any]) -> list[Any]:
+    layers: list[Any] = [env]
+    while isinstance(layers[-1], gym.Wrapper):
+        layers.append(layers[-1].env)
+    return layers
 
 
 def _keeps_state(layer: Any) -> bool:

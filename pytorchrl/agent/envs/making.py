@@ -10,12 +10,17 @@ from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, Rou
 from pytorchrl.agent.envs.checks import check_made
 from pytorchrl.agent.envs.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.flat_observation import FlatObservation, is_nested
+from pytorchrl.agent.envs.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 
 _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
-    wrapper.__name__: wrapper for wrapper in (BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation)
+    wrapper.__name__: wrapper
+    for wrapper in (
+        *(BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation),
+        *(EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction),
+    )
 }
 _NO_NORMALIZE_OBSERVATION = (
     "wrappers: NormalizeObservation keeps other statistics for each copy and for evaluation, and they are not saved "

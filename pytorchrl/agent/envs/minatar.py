@@ -10,6 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.other_packages import missing
+
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 """As the package names its modules."""
 
@@ -81,9 +83,7 @@ def _module(game: str) -> Any:
     """The module of a game, which needs numpy alone; its package would import what it draws with, for a second."""
     package = importlib.util.find_spec("minatar")
     if package is None or not package.submodule_search_locations:
-        raise gym.error.DependencyNotInstalled(
-            'MinAtar: the package minatar is not installed; the extra "atari" brings it: pip install ".[atari]".'
-        )
+        raise missing("minatar", "MinAtar")
     path = Path(package.submodule_search_locations[0]) / "environments" / f"{game}.py"
     spec = importlib.util.spec_from_file_location(f"minatar.environments.{game}", path)
     assert spec is not None

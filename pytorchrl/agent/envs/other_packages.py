@@ -5,6 +5,7 @@ A run folder holds an id and imports nothing by name, so that a run resumed in a
 
 import importlib
 import importlib.util
+from types import ModuleType
 
 import gymnasium as gym
 
@@ -16,6 +17,30 @@ EXTRAS = (
 
 PACKAGES = ("ale_py", "gymnasium_robotics")
 """Those that register environments when they are imported; only these are imported for an id."""
+
+
+_NAMES = {"ale_py": "ale-py", "cv2": "opencv-python-headless"}
+"""Of packages whose modules have other names."""
+
+
+def require(module: str, owner: str) -> ModuleType:
+    """Import a module that Atari or MinAtar needs.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: its package is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise missing(module, owner) from error
+
+
+def missing(module: str, owner: str) -> gym.error.DependencyNotInstalled:
+    """The error of a module that Atari or MinAtar needs."""
+    package = _NAMES.get(module.partition(".")[0], module)
+    return gym.error.DependencyNotInstalled(
+        f'{owner}: the package {package} is not installed; the extra "atari" brings it: pip install ".[atari]".'
+    )
 
 
 def find_registered(env_id: str) -> None:

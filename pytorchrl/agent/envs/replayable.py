@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
 from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecorder
-from pytorchrl.agent.envs.lasting_state import lasting_state, layers_that_last, load_lasting_state
+from pytorchrl.agent.envs.lasting_state import lasting_state, layers_that_last, layers_with, load_lasting_state
+
+SEEDED = "pytorchrl/seeded"
+"""Key of the ``info`` of a reset, where a seed that was due was given."""
 
 
 class Replayable(gym.Wrapper[Any, Any, Any, Any]):
     """Knows the seed that its environment was given last, and comes back to where actions since then had led.
 
     After a reset with a seed, it is reset without one where an episode has ended, as gymnasium's vector environments
-    do.
+    do. A wrapper that says by ``goes_on_at_reset`` that an episode of the environment outlasts the next reset gets its
+    seed later: with one, the environment would have to begin anew.
 
     Args:
         env: with all its wrappers.
@@ -31,13 +35,14 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             self.step = env.step  # type: ignore[method-assign]
         self._unchecked = 0 if env is recorder.env else CHECKED_STEPS
         self.seed_due = False
-        """Whether the next episode gets a seed."""
+        """Whether the next episode gets a seed, or the one after, where the environment's own goes on."""
         self.saved: Mapping[str, Any] = {}
         """What :meth:`replay` comes back to: what :meth:`history` said, the ``actions`` since the seed (steps, *action)
         and, as the vector environment showed them, the ``observation`` and ``reward`` that they led to."""
         self._recorder = recorder
         self._replays = replays
         self._layers = layers_that_last(env)
+        self._outlasting = layers_with(env, "goes_on_at_reset")
         self._lasting: list[Any] = []
         self._seeds = np.random.default_rng()
         self._seed = 0
@@ -47,13 +52,14 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         if seed is not None:
             # Another stream than the one that environments make of the seed.
             self._seeds = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-        elif self.seed_due:
+        is_due = seed is None and self.seed_due and not any(layer.goes_on_at_reset for layer in self._outlasting)
+        if is_due:
             seed = self._draw_seed()
         result = self.env.reset(options=options) if seed is None else self._begin(seed, options)
         if self._unchecked:
             check_reset(result, self.env)
         observation, info = result
-        return observation, self._with_finished(info)
+        return observation, self._with_finished(info | {SEEDED: True} if is_due else info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step; reports episodes that a wrapper goes on from."""

@@ -14,7 +14,7 @@ from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord
 from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
 from pytorchrl.agent.envs.histories import Histories
 from pytorchrl.agent.envs.making import check_id, check_wrapper, make_env
-from pytorchrl.agent.envs.replayable import Replayable
+from pytorchrl.agent.envs.replayable import SEEDED, Replayable
 from pytorchrl.agent.envs.spaces import EnvActions, check_action_space, check_observation_space, with_trailing_axis
 from pytorchrl.agent.envs.worker_signals import worker_signals
 from storages.factory import Component, Factory, make_factory
@@ -67,9 +67,10 @@ class VecEnv(Component):
         num_envs: copies.
         mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
-            ``ScaleReward``, ``SelectObservation``, ``BoundAction``, ``RoundAction`` and ``FlattenAction``, pairs of
-            such a name and its arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an
-            environment to an environment. A composition of names alone can be resumed from its run folder.
+            ``ScaleReward``, ``SelectObservation``, ``BoundAction``, ``RoundAction``, ``FlattenAction``,
+            ``RandomizeAction``, ``FlickerFrames``, ``EpisodicLife`` and ``FireOnReset``, pairs of such a name and its
+            arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an
+            environment. A composition of names alone can be resumed from its run folder.
         env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
@@ -190,7 +191,11 @@ class VecEnv(Component):
         if "final_obs" in infos:
             ended = [env for env, final in enumerate(infos["final_obs"]) if final is not None]
             next_observation = _with_last_observations(observation, infos["final_obs"], ended)
-        self._histories.add(actions, observation, reward, ended)
+        seeded: Sequence[int] = ()
+        if SEEDED in infos:
+            seeded = np.flatnonzero(infos.pop(SEEDED)).tolist()
+            del infos[f"_{SEEDED}"]
+        self._histories.add(actions, observation, reward, seeded)
         return VecStep(
             with_trailing_axis(observation, self.observation_space),
             with_trailing_axis(next_observation, self.observation_space),

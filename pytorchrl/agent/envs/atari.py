@@ -1,0 +1,163 @@
+"""Atari's games with the frames and the frame skip that agents learn from, made in one environment."""
+
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.other_packages import require
+
+
+class Atari(gym.Env[NDArray[np.uint8], np.int64]):
+    """A game of the Arcade Learning Environment: (84, 84) grey frames, each after the action was repeated.
+
+    Preprocessing of Mnih et al., "Human-level control through deep reinforcement learning" (2015) and Machado et al.,
+    "Revisiting the Arcade Learning Environment" (arXiv 1709.06009): the maximum of the last two frames that were
+    skipped, as some sprites are on every other frame alone; their luminance, shrunk by the mean over each pixel's area.
+    It is what gymnasium's ``AtariPreprocessing`` shows, and faster: frames that are not shown are not converted.
+
+    Rewards are the game's, an episode is a whole game. The fire button is pressed for one step where a life begins,
+    in games that have it, since some wait for it: an agent to which the loss of a life is an end never has to learn it,
+    and can be evaluated in whole games.
+
+    Args:
+        game: as the emulator names it, "pong" or "space_invaders".
+        frame_skip: frames for which an action is repeated.
+        repeat_action_probability: of a frame, that the action before goes on ("sticky actions").
+        noop_max: a game begins with 1 to this many frames without an action; 0 for none.
+        fire: whether fire is pressed where a life begins.
+        screen_size: height and width of an observation in pixels.
+        full_action_space: all 18 actions in place of those that do something in the game.
+        max_frames: a longer game is truncated; 108,000 are half an hour.
+        game_mode: a variant of the game, as numbered by the emulator.
+        game_difficulty: as numbered by the emulator.
+        render_mode: "human" shows the game, "rgb_array" lets ``render()`` return the screen.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: ale-py or OpenCV is not installed.
+        ValueError: a setting is out of its range.
+    """
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 15}  # noqa: RUF012 - gymnasium's own way
+
+    def __init__(
+        self,
+        game: str,
+        *,
+        frame_skip: int = 4,
+        repeat_action_probability: float = 0.25,
+        noop_max: int = 30,
+        fire: bool = True,
+        screen_size: int = 84,
+        full_action_space: bool = False,
+        max_frames: int = 108_000,
+        game_mode: int | None = None,
+        game_difficulty: int | None = None,
+        render_mode: Literal["human", "rgb_array"] | None = None,
+    ) -> None:
+        whole = {"frame_skip": (frame_skip, 1), "noop_max": (noop_max, 0), "screen_size": (screen_size, 1)}
+        for name, (value, lowest) in whole.items():
+            if value < lowest:
+                raise ValueError(f"Atari: {name} must be at least {lowest}, got {value}")
+        if not 0 <= repeat_action_probability <= 1:
+            raise ValueError(f"Atari: repeat_action_probability must lie in [0, 1], got {repeat_action_probability}")
+        ale_py, roms = require("ale_py", "Atari"), require("ale_py.roms", "Atari")
+        cv2 = require("cv2", "Atari")
+        if game not in roms.get_all_rom_ids():
+            raise ValueError(f"Atari: there is no game {game!r}; their names are like 'space_invaders'")
+        self._rom, self._mode, self._difficulty = roms.get_rom_path(game), game_mode, game_difficulty
+        self._resize, self._area = cv2.resize, cv2.INTER_AREA
+        self._noop, self._fire = ale_py.Action.NOOP, None
+        self.ale = ale = ale_py.ALEInterface()
+        ale.setLoggerMode(ale_py.LoggerMode.Error)
+        ale.setFloat("repeat_action_probability", repeat_action_probability)
+        ale.setInt("max_num_frames_per_episode", max_frames)
+        if render_mode == "human":
+            ale.setBool("display_screen", True)
+            ale.setBool("sound", True)
+        self._load(seed=0)
+        self._actions = ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet()
+        if fire and ale_py.Action.FIRE in self._actions:
+            self._fire = ale_py.Action.FIRE
+        self._frame_skip, self._noop_max, self._size = frame_skip, noop_max, (screen_size, screen_size)
+        self._screens = np.zeros((2, *ale.getScreenDims()), np.uint8)
+        self._lives = 0
+        self.render_mode = render_mode
+        self.observation_space: spaces.Space[Any] = spaces.Box(0, 255, self._size, np.uint8)
+        self.action_space = spaces.Discrete(len(self._actions))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+        """Begin a game; a seed is that of the emulator too."""
+        super().reset(seed=seed)
+        ale = self.ale
+        if seed is not None:
+            self._load(int(self.np_random.integers(2**31)))
+        ale.reset_game()
+        noops = int(self.np_random.integers(1, self._noop_max + 1)) if self._noop_max else 0
+        for _ in range(noops):
+            ale.act(self._noop)
+            if ale.game_over():
+                ale.reset_game()
+        self._lives = ale.lives()
+        self._screens[0].fill(0)
+        ale.getScreenGrayscale(self._screens[1])
+        if self._fire is not None:
+            self._act(self._fire)
+        return self._shown(), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Repeat an action for the frames that are skipped; terminated when the game is over."""
+        ale = self.ale
+        reward = self._act(self._actions[action])
+        lives, over = ale.lives(), ale.game_over()
+        if lives < self._lives and self._fire is not None and not over:
+            reward += self._act(self._fire)
+            over = ale.game_over()
+        self._lives = lives
+        terminated = over and ale.game_over(with_truncation=False)
+        return self._shown(), float(reward), terminated, over and not terminated, {}
+
+    def get_action_meanings(self) -> list[str]:
+        """Names of the actions."""
+        return [action.name for action in self._actions]
+
+    def render(self) -> Any:
+        """The screen in colour, (height, width, 3)."""
+        return self.ale.getScreenRGB() if self.render_mode == "rgb_array" else None
+
+    def _act(self, action: Any) -> int:
+        """Repeat an action, and look at the last two frames; returns the sum of rewards."""
+        ale, act = self.ale, self.ale.act
+        reward: int = 0
+        for _ in range(self._frame_skip - 1):
+            reward += act(action)
+            if ale.game_over():
+                self._screens[0].fill(0)
+                break
+        else:
+            ale.getScreenGrayscale(self._screens[0])
+            reward += act(action)
+        ale.getScreenGrayscale(self._screens[1])
+        return reward
+
+    def _shown(self) -> NDArray[np.uint8]:
+        older, newer = self._screens
+        frame = np.maximum(older, newer, out=older) if self._frame_skip > 1 else newer
+        shown: NDArray[np.uint8] = self._resize(frame, self._size, interpolation=self._area)
+        return shown
+
+    def _load(self, seed: int) -> None:
+        """Start the emulator; only this heeds a seed."""
+        self.ale.setInt("random_seed", seed)
+        self.ale.loadROM(self._rom)
+        if self._mode is not None:
+            self.ale.setMode(self._mode)
+        if self._difficulty is not None:
+            self.ale.setDifficulty(self._difficulty)
+
+
+gym.register(id="pytorchrl/Atari-v0", entry_point=f"{__name__}:{Atari.__name__}")

@@ -1,0 +1,219 @@
+"""Atari's games look as gymnasium's preprocessing shows them, and are reported, evaluated and saved as whole games."""
+
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import pytorchrl as prl
+from pytorchrl.agent.envs import Atari
+
+if any(importlib.util.find_spec(package) is None for package in ("ale_py", "cv2")):
+    pytest.skip("the packages ale-py and opencv-python-headless are not installed", allow_module_level=True)
+
+
+def steps_of(env: Any, count: int, seed: int = 0) -> list[Any]:
+    """What random actions lead to, over the ends of episodes."""
+    actions = np.random.default_rng(seed)
+    seen = [env.reset(seed=seed)[0]]
+    for _ in range(count):
+        step = env.step(np.int64(actions.integers(env.action_space.n)))
+        seen.append(step[:4])
+        if step[2] or step[3]:
+            seen.append(env.reset()[0])
+    return seen
+
+
+@pytest.mark.long
+def test_it_is_an_environment_as_gymnasium_wants_them() -> None:
+    env = gym.make("pytorchrl/Atari-v0", game="breakout", render_mode="rgb_array").unwrapped
+    check_env(env, skip_render_check=True)
+    assert env.observation_space == gym.spaces.Box(0, 255, (84, 84), np.uint8)
+    assert env.get_action_meanings() == ["NOOP", "FIRE", "RIGHT", "LEFT"]
+    assert env.render().shape == (210, 160, 3)
+    assert Atari("breakout", full_action_space=True, screen_size=42).action_space == gym.spaces.Discrete(18)
+
+
+@pytest.mark.parametrize(
+    "frame_skip", [4, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
+)
+def test_frames_are_those_of_gymnasiums_preprocessing(frame_skip: int) -> None:
+    importlib.import_module("ale_py")
+    emulator = gym.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0, disable_env_checker=True)
+    theirs = gym.wrappers.AtariPreprocessing(emulator, noop_max=0, frame_skip=frame_skip)
+    ours = Atari("pong", frame_skip=frame_skip, repeat_action_probability=0.0, noop_max=0, fire=False)
+    np.testing.assert_array_equal(ours.reset(seed=0)[0], theirs.reset(seed=0)[0])
+    actions = np.random.default_rng(0)
+    for _ in range(150):
+        action = actions.integers(6)
+        one, other = ours.step(action), theirs.step(action)
+        assert one[1:4] == other[1:4]
+        np.testing.assert_array_equal(one[0], other[0])
+
+
+def test_a_seed_decides_a_game_with_sticky_actions_and_the_first_frames_without_one() -> None:
+    env, other = Atari("breakout"), Atari("breakout")
+    steps_of(other, 10, seed=5)
+    first = steps_of(env, 60, seed=3)
+    for again in (steps_of(other, 60, seed=3), steps_of(env, 60, seed=3)):
+        assert all(np.array_equal(one[0], two[0]) for one, two in zip(first, again, strict=True))
+    begins = {other.reset(seed=seed)[0].tobytes() + bytes([other.ale.getFrameNumber() % 256]) for seed in range(6)}
+    assert len(begins) > 3
+
+
+def test_an_action_is_sticky_with_its_probability() -> None:
+    played = []
+    for probability in (0.0, 1.0):
+        env = Atari("pong", repeat_action_probability=probability, noop_max=0, fire=False)
+        played.append([env.reset(seed=0)[0], *(env.step(np.int64(2))[0] for _ in range(30))][-1])
+    idle = Atari("pong", repeat_action_probability=0.0, noop_max=0, fire=False)
+    expected = [idle.reset(seed=0)[0], *(idle.step(np.int64(0))[0] for _ in range(30))][-1]
+    np.testing.assert_array_equal(played[1], expected)
+    assert not np.array_equal(played[0], expected)
+
+
+def test_fire_is_pressed_where_a_life_begins_so_that_no_game_waits_for_it() -> None:
+    lives = {}
+    for fire in (True, False):
+        env = Atari("breakout", fire=fire, noop_max=0)
+        env.reset(seed=0)
+        for _ in range(400):
+            if env.step(np.int64(0))[2]:
+                break
+        lives[fire] = env.ale.lives()
+    assert lives == {True: 0, False: 5}
+
+
+def test_a_long_game_is_truncated() -> None:
+    env = Atari("pong", max_frames=60, noop_max=0)
+    env.reset(seed=0)
+    ends = [env.step(np.int64(0))[2:4] for _ in range(14)]
+    assert ends == [(False, False)] * 13 + [(False, True)]
+
+
+def test_a_factory_has_the_games_and_the_settings_of_an_id() -> None:
+    factory = prl.atari_envs("ALE/Breakout-v5", 2, noop_max=5)
+    assert factory.hyper_parameters["env_kwargs"] == {
+        "game": "breakout",
+        "repeat_action_probability": 0.25,
+        "full_action_space": False,
+        "max_frames": 108_000,
+        "noop_max": 5,
+    }
+    envs = factory()
+    assert envs.reset(seed=0).shape == (2, 4, 84, 84)
+    assert envs.stacked_frames == 4
+    assert [name for name, _ in map(named, factory.hyper_parameters["wrappers"])] == [
+        "EpisodicLife",
+        "ClipReward",
+        "FrameStackObservation",
+    ]
+    envs.close()
+    old = prl.atari_envs("PongNoFrameskip-v4", training=False, wrappers=["FlickerFrames"], frame_stack=1)
+    assert old.hyper_parameters["env_kwargs"]["repeat_action_probability"] == 0.0
+    assert list(old.hyper_parameters["wrappers"]) == ["FlickerFrames"]
+
+
+def named(wrapper: Any) -> tuple[str, Any]:
+    return (wrapper, {}) if isinstance(wrapper, str) else tuple(wrapper)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("CartPole-v1",), "atari_envs: env 'CartPole-v1' is no game of Atari; their ids are like 'ALE/Pong-v5'"),
+        (("ALE/Pongg-v5",), "atari_envs: env 'ALE/Pongg-v5' is no id that is registered"),
+    ],
+)
+def test_ids_of_other_environments_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prl.atari_envs(*arguments)
+
+
+def test_settings_that_do_not_exist_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"atari_envs: there is no setting skip; those of Atari are .*frame_skip"):
+        prl.atari_envs("ALE/Pong-v5", skip=4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"game": "Pong"}, "there is no game 'Pong'; their names are like 'space_invaders'"),
+        ({"frame_skip": 0}, "frame_skip must be at least 1, got 0"),
+        ({"noop_max": -1}, "noop_max must be at least 0, got -1"),
+        ({"repeat_action_probability": 2.0}, r"repeat_action_probability must lie in \[0, 1\], got 2.0"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"Atari: {message}"):
+        Atari(**{"game": "pong", **settings})
+
+
+@pytest.mark.parametrize(("module", "package"), [("ale_py", "ale-py"), ("cv2", "opencv-python-headless")])
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+    module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_module = importlib.import_module
+
+    def without(name: str) -> Any:
+        if name == module:
+            raise ModuleNotFoundError(name)
+        return import_module(name)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(
+        gym.error.DependencyNotInstalled, match=rf'{package} is not installed.*pip install "\.\[atari\]"'
+    ):
+        prl.atari_envs("ALE/Pong-v5")()
+
+
+def scheme_of(num_envs: int, mode: Any = "sync", **settings: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=40, update_every=20, mini_batch_size=4, test_every=0),
+        prl.OffPolicyActor.create_factory(),
+        prl.ReplayBuffer.create_factory(size=200),
+        prl.atari_envs("ALE/Pong-v5", num_envs, mode=mode, **settings),
+    )
+
+
+@pytest.mark.long
+def test_whole_games_are_reported_and_evaluated_with_their_own_rewards(tmp_path: Path) -> None:
+    # One wrapper more, that would be seen in what is reported if it were counted.
+    scheme = scheme_of(1, wrappers=[("ScaleReward", {"factor": 0.5})], max_frames=4_000)
+    learner = prl.Learner(scheme, 1_300, tmp_path / "run")
+    learner.run()
+    evaluation = scheme.evaluate(1)
+    metrics = learner.get_metrics()
+    learner.close()
+    assert evaluation.returns == (float(int(evaluation.mean_return)),)
+    assert -21 <= evaluation.mean_return <= -15
+    assert metrics["train/return"] == int(metrics["train/return"]) < -10
+    assert metrics["train/shaped_return"] == metrics["train/return"] / 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_run_of_pong_that_was_stopped_is_the_run_that_was_not(mode: Any, tmp_path: Path) -> None:
+    def weights(learner: prl.Learner) -> dict[str, Any]:
+        return {name: value.numpy() for name, value in learner.scheme.algorithm.actor.state_dict().items()}
+
+    whole = prl.Learner(scheme_of(2, mode), 1_400, tmp_path / "whole")
+    whole.run()
+    expected = weights(whole)
+    whole.close()
+    stopped = prl.Learner(scheme_of(2, mode), 1_400, tmp_path / "stopped")
+    while stopped.scheme.steps < 1_200:
+        stopped.step()
+    stopped.save_checkpoint()
+    stopped.close()
+    resumed = prl.Learner.resume(tmp_path / "stopped")
+    resumed.run()
+    found = weights(resumed)
+    resumed.close()
+    assert found.keys() == expected.keys()
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
