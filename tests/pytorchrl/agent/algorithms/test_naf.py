@@ -157,14 +157,14 @@ def test_gradients_reach_every_weight_of_both_streams_of_a_dueling_network(squas
     assert all(gradient.abs().sum() > 0 for gradient in gradients.values())
 
 
-def test_actions_stay_in_the_box_and_evaluation_takes_the_peak() -> None:
+def test_actions_stay_in_the_box_and_evaluation_adds_no_noise() -> None:
     algorithm = linear_naf(start_steps=0, exploration_noise=0.5)
     obs, done = torch.randn(300, 3), torch.zeros(300, 1)
     step = algorithm.acting_step(obs, None, done, exploring(algorithm, 300))
     assert all(SPACE.contains(action) for action in step.env_action.numpy())
     best = algorithm.acting_step(obs, None, done, exploring(algorithm, 300, deterministic=True)).action
     assert not torch.equal(step.action, best)
-    torch.testing.assert_close(algorithm.codec.from_storage(best), algorithm.q(algorithm.actor.view(obs)).peak)
+    torch.testing.assert_close(algorithm.codec.from_storage(best), algorithm.q(algorithm.actor.view(obs)).greedy())
 
 
 def test_one_number_is_enough_to_act_by() -> None:
@@ -198,4 +198,4 @@ def test_spaces_and_explorers_that_do_not_fit_are_refused() -> None:
     with pytest.raises(TypeError, match="NAF: Boltzmann needs values of countable actions"):
         linear_naf(explorer=prl.Boltzmann(1.0))
     with pytest.raises(ValueError, match="squash is fixed"):
-        linear_naf().update_algorithm_parameter("squash", False)
+        linear_naf().update_algorithm_parameter("squash", True)
