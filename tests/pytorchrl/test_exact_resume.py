@@ -66,6 +66,32 @@ def qrdqn(memory: Any = None) -> prl.Scheme:
     )
 
 
+def rainbow() -> prl.Scheme:
+    return prl.Scheme(
+        prl.Rainbow.create_factory(
+            num_atoms=5, target_update_interval=4, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), dueling=True, noisy=True),
+        prl.PERBuffer.create_factory(
+            size=60, n_step=3, alpha=0.5, beta=prl.LinearSchedule(0.4, 1.0), default_error="largest"
+        ),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+    )
+
+
+def r2d2() -> prl.Scheme:
+    return prl.Scheme(
+        prl.R2D2.create_factory(
+            target_update_interval=4, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory="lstm", memory_size=8),
+        prl.PERBuffer.create_factory(
+            size=60, n_step=5, alpha=0.9, beta=0.6, sequences=prl.Sequences(6, burn_in=2, overlap=3)
+        ),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=3),
+    )
+
+
 def td3(policy_delay: int, memory: Any = None) -> prl.Scheme:
     return prl.Scheme(
         prl.TD3.create_factory(
@@ -174,6 +200,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "SAC with a memory": lambda: sac(2, "gru"),
     "QR-DQN with priorities and n steps": qrdqn,
     "QR-DQN with a memory": lambda: qrdqn("gru"),
+    "Rainbow": rainbow,
+    "R2D2": r2d2,
     "TD3 with priorities and n steps": lambda: td3(2),
     "TD3 with a memory, stopped in the middle of its delay": lambda: td3(4, "lstm"),
     "NAF with priorities and n steps": naf,
@@ -216,7 +244,7 @@ def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> P
     return learner.log_dir
 
 
-SLOW = ("NAF", "SACDiscrete", "memory", "processes", "frames", "normalised", "hindsight", "recency")
+SLOW = ("NAF", "SACDiscrete", "R2D2", "memory", "processes", "frames", "normalised", "hindsight", "recency")
 
 
 @pytest.mark.parametrize(

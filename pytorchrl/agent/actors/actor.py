@@ -23,7 +23,7 @@ from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import FieldComponent
-from storages.hyper_parameters import Count, UnitInterval
+from storages.hyper_parameters import Count, Positive, UnitInterval
 from storages.transition import ACT, DONE, OBS, RHS
 
 NetworkT = TypeVar("NetworkT", Network, Ensemble)
@@ -60,14 +60,17 @@ class Actor(FieldComponent, nn.Module):
             unless they share their body. What is stored with a transition (RHS) are the states of those that act; the
             others begin each sequence with zeros, so that a burn-in helps them (Ni et al., arXiv 2110.05038).
         memory_size: features that a memory makes.
-        feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "embedding", "identity", or a module
+        feature_extractor: "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions" (without the
+            layer behind them, which ``hidden_sizes`` or dueling streams then are), "embedding", "identity", or a module
             class or function of the observation space; "auto" takes a CNN for images, the small one where they are too
             small for Nature's, and flattens all else.
         normalize_observations: subtract the running mean of the observations collected so far, and divide by their
             standard deviation, within [-10, 10]. All copies of the environment, evaluation and target networks share
             these statistics, which are saved with the weights. Without environments, they are those of the data.
         dueling: split action values into a state's value and advantages (Wang et al., arXiv 1511.06581).
+        dueling_size: units of the hidden layer of each of both; None takes as many as there are features.
         noisy: fully connected layers with noise that is learnt (Fortunato et al., arXiv 1706.10295).
+        noisy_sigma: size of that noise at first (sigma_0): the deviation of weights times the root of a layer's inputs.
         layer_norm: normalise the features of each row in each layer before its activation.
         batch_norm: normalise each feature over the rows instead.
         dropout: share of each layer's features that is dropped while learning.
@@ -90,7 +93,9 @@ class Actor(FieldComponent, nn.Module):
     feature_extractor: ExtractorKind = "auto"
     normalize_observations: bool = False
     dueling: bool = False
+    dueling_size: Count | None = None
     noisy: bool = False
+    noisy_sigma: Positive = 0.5
     layer_norm: bool = False
     batch_norm: bool = False
     dropout: UnitInterval = 0.0
@@ -202,6 +207,7 @@ class Actor(FieldComponent, nn.Module):
             "batch_norm": self.batch_norm,
             "dropout": self.dropout,
             "noisy": self.noisy,
+            "noisy_sigma": self.noisy_sigma,
             "generator": self.generator,
         }
 
@@ -211,7 +217,7 @@ class Actor(FieldComponent, nn.Module):
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         """A fully connected layer of a head, noisy where the user wants it."""
-        return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator)
+        return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator, sigma=self.noisy_sigma)
 
     def acting(self, *, noisy: bool) -> AbstractContextManager[Any]:
         """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted.

@@ -32,6 +32,7 @@ class Body(QuickModule):
         dropout: in the hidden layers, as for ``MLP``.
         generator: of dropout and noise, on the device of the network; None for torch's default one.
         noisy: whether the hidden layers are noisy.
+        noisy_sigma: size of their noise at first.
 
     Raises:
         TypeError: a user's extractor does not make a module that returns a Tensor.
@@ -53,6 +54,7 @@ class Body(QuickModule):
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
         noisy: bool = False,
+        noisy_sigma: float = 0.5,
     ) -> None:
         super().__init__()
         self.normalization = normalization
@@ -66,6 +68,7 @@ class Body(QuickModule):
             batch_norm=batch_norm,
             dropout=dropout,
             noisy=noisy,
+            noisy_sigma=noisy_sigma,
             generator=generator,
         )
         self.output_size = self.hidden.output_size

@@ -83,6 +83,7 @@ class MLP(QuickModule):
         batch_norm: normalise each feature over the rows; see :class:`BatchNorm`.
         dropout: probability of a feature to be zero in training.
         noisy: draw noisy weights; see :class:`~pytorchrl.agent.actors.noisy_linear.NoisyLinear`.
+        noisy_sigma: size of their noise at first.
         generator: of dropout and noise, on the device of the network; None for torch's default one.
 
     Raises:
@@ -100,6 +101,7 @@ class MLP(QuickModule):
         batch_norm: bool = False,
         dropout: float = 0.0,
         noisy: bool = False,
+        noisy_sigma: float = 0.5,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -107,7 +109,7 @@ class MLP(QuickModule):
             raise ValueError("MLP: layer_norm and batch_norm exclude each other; choose one")
         sizes = [input_size, *hidden_sizes]
         self._layers = [
-            linear_layer(size, following, noisy=noisy, generator=generator)
+            linear_layer(size, following, noisy=noisy, generator=generator, sigma=noisy_sigma)
             for size, following in itertools.pairwise(sizes)
         ]
         self.layers = nn.ModuleList(self._layers)

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.shared_generator import UsesGenerator
 
-_INITIAL_NOISE = 0.5
-
 
 class NoisyLinear(UsesGenerator):
     """A linear layer with factorised Gaussian noise.
@@ -21,18 +19,19 @@ class NoisyLinear(UsesGenerator):
         inputs: features in.
         outputs: features out.
         generator: of the noise, on the device of the layer; None for torch's default one.
+        sigma: size of the noise at first, of weights times the root of ``inputs`` (section 3.2).
     """
 
-    def __init__(self, inputs: int, outputs: int, generator: torch.Generator | None = None) -> None:
+    def __init__(self, inputs: int, outputs: int, generator: torch.Generator | None = None, sigma: float = 0.5) -> None:
         super().__init__(generator)
         self.in_features, self.out_features = inputs, outputs
-        bound, sigma = 1 / math.sqrt(inputs), _INITIAL_NOISE / math.sqrt(inputs)
+        bound, deviation = 1 / math.sqrt(inputs), sigma / math.sqrt(inputs)
         self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
         """Mean of the weights."""
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
         """Mean of the bias."""
-        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), sigma))
-        self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), deviation))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), deviation))
 
     def forward(self, features: Tensor) -> Tensor:
         """(B, inputs) to (B, outputs)."""
@@ -58,7 +57,7 @@ class NoisyLinear(UsesGenerator):
 
 
 def linear_layer(
-    inputs: int, outputs: int, *, noisy: bool = False, generator: torch.Generator | None = None
+    inputs: int, outputs: int, *, noisy: bool = False, generator: torch.Generator | None = None, sigma: float = 0.5
 ) -> nn.Linear | NoisyLinear:
-    """A linear layer, with or without noise; ``generator`` draws the noise."""
-    return NoisyLinear(inputs, outputs, generator) if noisy else nn.Linear(inputs, outputs)
+    """A linear layer, with or without noise; ``generator`` draws the noise, whose size at first is ``sigma``."""
+    return NoisyLinear(inputs, outputs, generator, sigma) if noisy else nn.Linear(inputs, outputs)

@@ -22,6 +22,8 @@ from pytorchrl.agent.algorithms.value_based.dpp import DPP
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.algorithms.value_based.naf import NAF
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
+from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
+from pytorchrl.agent.algorithms.value_based.rainbow import Rainbow
 from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "PAL",
     "PPO",
     "QRDQN",
+    "R2D2",
     "REINFORCE",
     "SAC",
     "TD3",
@@ -50,6 +53,7 @@ __all__ = [
     "Needs",
     "OffPolicyAlgorithm",
     "PolicyGradient",
+    "Rainbow",
     "ResidualDQN",
     "Result",
     "Rows",

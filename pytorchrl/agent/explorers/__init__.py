@@ -1,12 +1,13 @@
 """Explorers: how actions are chosen while experience is collected."""
 
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action
-from pytorchrl.agent.explorers.greedy import EpsilonGreedy, Greedy
+from pytorchrl.agent.explorers.greedy import ApeXEpsilonGreedy, EpsilonGreedy, Greedy
 from pytorchrl.agent.explorers.noise import GaussianNoise, OrnsteinUhlenbeck
 from pytorchrl.agent.explorers.sampling import Boltzmann, Sample
 from pytorchrl.agent.explorers.uniform_until import UniformUntil
 
 __all__ = [
+    "ApeXEpsilonGreedy",
     "Boltzmann",
     "EpsilonGreedy",
     "Exploration",

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, has, misfit
-from storages.hyper_parameters import UnitIntervalOrSchedule
+from storages.hyper_parameters import NonNegative, UnitIntervalOrSchedule
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class EpsilonGreedy(Explorer):
 
     def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
         """(E, *action); the output is not computed where all environments explore."""
-        explore = exploration.random.random((exploration.num_envs, 1)) < exploration.at(self.epsilon)
+        explore = exploration.random.random((exploration.num_envs, 1)) < self.probability(exploration)
         exploring = np.count_nonzero(explore)
         if exploring == exploration.num_envs:
             return exploration.uniform_actions()
@@ -52,7 +54,37 @@ class EpsilonGreedy(Explorer):
         chosen = torch.from_numpy(explore).to(greedy.device).view(-1, *[1] * (greedy.ndim - 1))
         return torch.where(chosen, exploration.uniform_actions(), greedy)
 
+    def probability(self, exploration: Exploration) -> float | NDArray[np.float64]:
+        """Of a random action, in all environments or (E, 1)."""
+        return exploration.at(self.epsilon)
+
     def check_output(self, output: Any) -> None:
         """Refuse what is no action values."""
         if not has(output, "greedy"):
             raise misfit(self, "action values", output)
+
+
+@dataclass(frozen=True)
+class ApeXEpsilonGreedy(EpsilonGreedy):
+    """As EpsilonGreedy, each environment with a probability of its own, from epsilon down to nearly none.
+
+    Horgan et al., "Distributed Prioritized Experience Replay" (Ape-X, arXiv 1803.00933), section 4.1: environment i of
+    N has ``epsilon ** (1 + i / (N - 1) * alpha)``; a single one has ``epsilon``.
+
+    Args:
+        epsilon: probability of a random action in the first environment.
+        alpha: the last environment's probability is ``epsilon ** (1 + alpha)``.
+    """
+
+    epsilon: UnitIntervalOrSchedule = 0.4
+    alpha: NonNegative = 7.0
+
+    def probability(self, exploration: Exploration) -> NDArray[np.float64]:
+        """(E, 1)."""
+        return _powers(exploration.at(self.epsilon), self.alpha, exploration.num_envs)
+
+
+@lru_cache(maxsize=16)
+def _powers(epsilon: float, alpha: float, num_envs: int) -> NDArray[np.float64]:
+    powers: NDArray[np.float64] = epsilon ** np.linspace(1, 1 + alpha, num_envs)[:, None]
+    return powers

@@ -1,7 +1,7 @@
 """Encoders: from observations of a space to vectors of features."""
 
 from pytorchrl.agent.actors.encoders.choice import ExtractorKind, described, features_of, output_size_of
-from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, SmallCNN
+from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, NatureConvolutions, SmallCNN
 from pytorchrl.agent.actors.encoders.of_users import some_observations
 from pytorchrl.agent.actors.encoders.vectors import EmbeddingFeatures, VectorFeatures
 
@@ -10,6 +10,7 @@ __all__ = [
     "ExtractorKind",
     "ImpalaCNN",
     "NatureCNN",
+    "NatureConvolutions",
     "SmallCNN",
     "VectorFeatures",
     "described",

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, SmallCNN
+from pytorchrl.agent.actors.encoders.convolutions import ImpalaCNN, NatureCNN, NatureConvolutions, SmallCNN
 from pytorchrl.agent.actors.encoders.images import image_layout, suitable_cnn
 from pytorchrl.agent.actors.encoders.of_users import UserExtractor, features_by, name_of
 from pytorchrl.agent.actors.encoders.vectors import (
@@ -24,14 +24,17 @@ from pytorchrl.agent.actors.mlp import MLP
 from pytorchrl.agent.actors.quick_module import QuickModule
 from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError
 
-ExtractorName: TypeAlias = Literal["auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "identity", "embedding"]
+ExtractorName: TypeAlias = Literal[
+    "auto", "mlp", "nature_cnn", "small_cnn", "impala_cnn", "nature_convolutions", "identity", "embedding"
+]
 ExtractorKind: TypeAlias = ExtractorName | UserExtractor
 """A name, one of our classes that has one, or the user's own."""
 
-_CNNS: Mapping[ExtractorName, type[NatureCNN | SmallCNN | ImpalaCNN]] = {
+_CNNS: Mapping[ExtractorName, type[NatureConvolutions | SmallCNN | ImpalaCNN]] = {
     "nature_cnn": NatureCNN,
     "small_cnn": SmallCNN,
     "impala_cnn": ImpalaCNN,
+    "nature_convolutions": NatureConvolutions,
 }
 _NAMES: Mapping[Any, ExtractorName] = {
     MLP: "mlp",

@@ -25,14 +25,16 @@ class ConvolutionalFeatures(QuickModule, ABC):
     Args:
         space: of images.
         smallest: pixels that an image needs each way.
-        output_size: features out.
+        output_size: features out; None for those of the convolutions, without a layer behind them.
         initialisation: "orthogonal" or torch's "uniform".
 
     Raises:
         ValueError: the observations are no images, or too small.
     """
 
-    def __init__(self, space: gym.Space[Any], smallest: int, output_size: int, initialisation: Initialisation) -> None:
+    def __init__(
+        self, space: gym.Space[Any], smallest: int, output_size: int | None, initialisation: Initialisation
+    ) -> None:
         super().__init__()
         layout = image_layout(space)
         if layout is None or min(layout.height, layout.width) < smallest:
@@ -44,8 +46,8 @@ class ConvolutionalFeatures(QuickModule, ABC):
         self.convolutions = nn.Sequential(*self.layers(layout.channels))
         with torch.no_grad():
             shape = self.convolutions(torch.zeros(1, layout.channels, layout.height, layout.width)).shape
-        self.linear = nn.Linear(math.prod(shape), output_size)
-        self.output_size = output_size
+        self.linear = None if output_size is None else nn.Linear(math.prod(shape), output_size)
+        self.output_size = output_size or math.prod(shape)
         if initialisation == "orthogonal":
             for module in self.modules():
                 if isinstance(module, nn.Conv2d | nn.Linear):
@@ -59,19 +61,22 @@ class ConvolutionalFeatures(QuickModule, ABC):
         """(B, *obs) to (B, output_size)."""
         image = self._layout.channels_first(observation)
         image = image.float() if self._largest == 1 else image / self._largest
-        return torch.relu_(self.linear(self.convolutions(image).flatten(1)))
+        features: Tensor = self.convolutions(image).flatten(1)
+        return features if self.linear is None else torch.relu_(self.linear(features))
 
 
-class NatureCNN(ConvolutionalFeatures):
-    """The network of Mnih et al., "Human-level control through deep reinforcement learning" (2015): 512 features.
+class NatureConvolutions(ConvolutionalFeatures):
+    """The convolutions of :class:`NatureCNN` alone: 3,136 features of 84 x 84 pixels.
 
     Args:
         space: of images, at least 36 pixels each way.
         initialisation: "orthogonal" or torch's "uniform".
     """
 
+    features: int | None = None
+
     def __init__(self, space: gym.Space[Any], initialisation: Initialisation = "orthogonal") -> None:
-        super().__init__(space, PIXELS_OF_NATURE_CNN, 512, initialisation)
+        super().__init__(space, PIXELS_OF_NATURE_CNN, self.features, initialisation)
 
     def layers(self, channels: int) -> Sequence[nn.Module]:
         """Three convolutions."""
@@ -80,6 +85,12 @@ class NatureCNN(ConvolutionalFeatures):
             *(nn.Conv2d(32, 64, 4, 2), nn.ReLU(inplace=True)),
             *(nn.Conv2d(64, 64, 3, 1), nn.ReLU(inplace=True)),
         )
+
+
+class NatureCNN(NatureConvolutions):
+    """The network of Mnih et al., "Human-level control through deep reinforcement learning" (2015): 512 features."""
+
+    features = 512
 
 
 class SmallCNN(ConvolutionalFeatures):

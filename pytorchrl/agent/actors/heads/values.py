@@ -11,6 +11,7 @@ from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.outputs import (
     CategoricalValues,
     QuantileValues,
+    RescaledValues,
     ScalarValue,
     ScalarValues,
     quantile_midpoints,
@@ -57,13 +58,15 @@ class Values:
 
     Args:
         huber_threshold: error from which on the loss is linear; None for squares everywhere.
+        rescaling: eps of the scale on which values are learnt, that of :class:`RescaledValues`; None for none.
     """
 
     huber_threshold: float | None = 1.0
+    rescaling: float | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
-        return _Values(numbers_of_actions(features, 1, actor), self.huber_threshold)
+        return _Values(numbers_of_actions(features, 1, actor), self.huber_threshold, self.rescaling)
 
 
 @dataclass(frozen=True)
@@ -112,13 +115,14 @@ class DuelingStreams(QuickModule):
         features: in.
         actions: how many.
         numbers: for each action.
-        actor: makes the layers.
+        actor: makes the layers, and says how many units each stream has.
     """
 
     def __init__(self, features: int, actions: int, numbers: int, actor: Actor) -> None:
         super().__init__()
-        self.value_hidden, self.advantage_hidden = actor.linear(features, features), actor.linear(features, features)
-        self.value, self.advantage = actor.linear(features, numbers), actor.linear(features, actions * numbers)
+        units = actor.dueling_size or features
+        self.value_hidden, self.advantage_hidden = actor.linear(features, units), actor.linear(features, units)
+        self.value, self.advantage = actor.linear(units, numbers), actor.linear(units, actions * numbers)
         self._shape = (actions, numbers)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -160,12 +164,14 @@ class _ActionValue(QuickModule):
 
 
 class _Values(QuickModule):
-    def __init__(self, numbers: nn.Module, huber_threshold: float | None) -> None:
+    def __init__(self, numbers: nn.Module, huber_threshold: float | None, rescaling: float | None) -> None:
         super().__init__()
-        self.numbers, self._huber_threshold = numbers, huber_threshold
+        self.numbers, self._huber_threshold, self._rescaling = numbers, huber_threshold, rescaling
 
     def forward(self, features: Tensor) -> ScalarValues:
-        return ScalarValues(self.numbers(features), self._huber_threshold)
+        if self._rescaling is None:
+            return ScalarValues(self.numbers(features), self._huber_threshold)
+        return RescaledValues(self.numbers(features), self._rescaling, self._huber_threshold)
 
 
 class _QuantileReturns(QuickModule):

@@ -2,12 +2,31 @@
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
+from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
+from pytorchrl.agent.optimizers import RMSprop
+from pytorchrl.agent.preset import Preset
+from storages.factory import make_factory
 from storages.hyper_parameters import Count, Positive, UnitIntervalOrSchedule
+from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.schedule import LinearSchedule
+from storages.schedule_shapes import PiecewiseSchedule
+
+_NATURE = {
+    "lr": 2.5e-4,
+    "optimizer": RMSprop(alpha=0.95, eps=0.01, centered=True, eps_inside_root=True),
+    "epsilon": PiecewiseSchedule(((0, 1.0), (1_000_000, 0.1)), positions="steps"),
+    "double": False,
+    "start_steps": 50_000,
+    "update_every": 4,
+    "mini_batch_size": 32,
+    "polyak": 0.0,
+    "target_update_interval": 10_000,
+    "max_grad_norm": None,
+}
 
 
 class DQN(QLearning):
@@ -27,6 +46,22 @@ class DQN(QLearning):
     update_every: Count = 4
     double: bool = True
     huber_threshold: Positive | None = 1.0
+
+    @classmethod
+    def nature(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
+        """The paper's extended data table 1, for Atari with clipped rewards and stacks of 4 frames.
+
+        Its frames are those that the agent sees, one a transition, of which runs had 50 million.
+
+        Args:
+            capacity: transitions that the storage keeps.
+            num_envs: of the training environments.
+        """
+        return Preset(
+            algo_factory=make_factory(cls, (), _NATURE),
+            actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
+            storage_factory=ReplayBuffer.create_factory(capacity // num_envs),
+        )
 
     def head(self) -> Head:
         """How action values are represented."""

@@ -13,6 +13,7 @@ from pytorchrl.agent.actors.encoders import (
     EmbeddingFeatures,
     ImpalaCNN,
     NatureCNN,
+    NatureConvolutions,
     SmallCNN,
     VectorFeatures,
     features_of,
@@ -130,6 +131,7 @@ def test_an_observation_without_shape_is_one_number() -> None:
         (NatureCNN, "nature_cnn"),
         (SmallCNN, "small_cnn"),
         (ImpalaCNN, "impala_cnn"),
+        (NatureConvolutions, "nature_convolutions"),
         (EmbeddingFeatures, "embedding"),
         (VectorFeatures, "identity"),
         (MLP, "mlp"),
@@ -140,6 +142,15 @@ def test_a_class_of_ours_is_its_name(extractor: Any, name: Any) -> None:
     by_class, by_name = made(space, extractor), made(space, name)
     assert [type(part) for part in by_class.parts] == [type(part) for part in by_name.parts]
     assert described(space, extractor) == described(space, name)
+
+
+def test_the_convolutions_alone_are_those_of_natures_network() -> None:
+    alone, whole = made(IMAGE, "nature_convolutions"), made(IMAGE, "nature_cnn")
+    alone.convolutions.load_state_dict(whole.convolutions.state_dict())
+    image = torch.randint(0, 256, (2, *IMAGE.shape), dtype=torch.uint8)
+    assert output_size_of(alone) == 3136
+    torch.testing.assert_close(torch.relu(whole.linear(alone(image))), whole(image))
+    assert described(IMAGE, "nature_convolutions").startswith("NatureConvolutions of 84 x 84 pixels")
 
 
 def test_what_is_named_is_for_the_parts_it_suits() -> None:

@@ -225,6 +225,14 @@ def test_a_dueling_head_adds_to_the_states_value_what_actions_are_better_than_th
     torch.testing.assert_close(values.mean(1, keepdim=True), value)
 
 
+def test_the_streams_of_a_dueling_head_have_as_many_units_as_the_actor_says() -> None:
+    actor = actor_of(spaces.Discrete(3), dueling=True, dueling_size=7)
+    streams = actor.make("q", QuantileReturns(5)).head.numbers
+    shapes = [streams.value_hidden, streams.advantage_hidden, streams.value, streams.advantage]
+    features = streams.value_hidden.weight.shape[1]
+    assert [tuple(layer.weight.shape) for layer in shapes] == [(7, features), (7, features), (5, 7), (15, 7)]
+
+
 def test_every_quantile_has_a_dueling_head() -> None:
     actor = actor_of(spaces.Discrete(3), dueling=True)
     view = actor.view(torch.randn(5, 3))

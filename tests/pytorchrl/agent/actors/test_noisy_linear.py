@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import pytorchrl as prl
+from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.mlp import MLP
 from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
@@ -37,6 +39,16 @@ def test_noise_begins_as_the_paper_says() -> None:
     for mean in (layer.weight, layer.bias):
         assert mean.abs().max() <= 1 / 4
         assert mean.std().item() == pytest.approx(2 / 4 / math.sqrt(12), rel=0.1)
+
+
+def test_the_size_of_the_noise_at_first_is_a_hyper_parameter_of_the_actor() -> None:
+    envs = prl.VecEnv("CartPole-v1")
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,), noisy=True, noisy_sigma=0.1)("cpu", envs)
+    network = actor.make("q", Values())
+    layers = [module for module in network.modules() if isinstance(module, NoisyLinear)]
+    assert [layer.weight_sigma.unique().item() for layer in layers] == pytest.approx([0.1 / 2, 0.1 / 4])
+    with pytest.raises(ValueError, match="OffPolicyActor: noisy_sigma must be greater than 0, got 0"):
+        prl.OffPolicyActor.create_factory(noisy_sigma=0.0)
 
 
 def test_all_rows_of_a_batch_share_the_noise_and_each_pass_draws_another() -> None:

@@ -91,6 +91,33 @@ def test_a_threshold_out_of_range_or_changed_later_is_refused() -> None:
             cls.create_factory(huber_threshold=1.0)
 
 
+def test_natures_preset_has_the_papers_numbers() -> None:
+    preset = prl.DQN.nature(capacity=80_000, num_envs=8)
+    given = preset["algo_factory"].hyper_parameters
+    expected = {
+        "lr": 2.5e-4,
+        "optimizer": prl.RMSprop(alpha=0.95, eps=0.01, centered=True, eps_inside_root=True),
+        "gamma": 0.99,
+        "double": False,
+        "huber_threshold": 1.0,
+        "start_steps": 50_000,
+        "update_every": 4,
+        "mini_batch_size": 32,
+        "polyak": 0.0,
+        "target_update_interval": 10_000,
+        "max_grad_norm": None,
+    }
+    assert {name: given[name] for name in expected} == expected
+    # In transitions, however long the run is.
+    assert [given["epsilon"].at(steps, 7) for steps in (0, 500_000, 1_000_000, 50_000_000)] == [1.0, 0.55, 0.1, 0.1]
+    assert preset["storage_factory"].hyper_parameters["size"] == 10_000
+    envs = envs_with(spaces.Discrete(6))
+    envs.observation_space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    algorithm = preset["algo_factory"]("cpu", preset["actor_factory"]("cpu", envs), envs)
+    shapes = [tuple(parameter.shape) for name, parameter in algorithm.q.named_parameters() if "weight" in name]
+    assert shapes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136), (6, 512)]
+
+
 def test_the_target_takes_no_gradient() -> None:
     algorithm = linear_dqn()
     algorithm.update(replayed(ACTIONS))

@@ -41,6 +41,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "DoublePAL": (prl.DoublePAL.create_factory(), DISCRETE),
     "DPP": (prl.DPP.create_factory(), DISCRETE),
     "CategoricalDQN": (prl.CategoricalDQN.create_factory(num_atoms=5), DISCRETE),
+    "Rainbow": (prl.Rainbow.create_factory(num_atoms=5, explorer=prl.Greedy()), DISCRETE),
     "QRDQN": (prl.QRDQN.create_factory(num_quantiles=5), DISCRETE),
     "NAF": (prl.NAF.create_factory(squash=False), BOX),
     "SAC": (prl.SAC.create_factory(), BOX),

@@ -22,6 +22,7 @@ FADING = prl.LinearSchedule(0.5, 0.1)
 PAIRS: list[tuple[Any, Any, Any]] = [
     (prl.EpsilonGreedy(FADING), Values(VALUES), Countable(3)),
     (prl.EpsilonGreedy(0.3), Peaks(ACTIONS), Bounded(2)),
+    (prl.ApeXEpsilonGreedy(FADING, alpha=1.0), Values(VALUES), Countable(3)),
     (prl.Boltzmann(FADING), Values(VALUES), Countable(3)),
     (prl.Sample(), Categorical(VALUES), Countable(3)),
     (prl.Sample(), SquashedGaussian(ACTIONS, ACTIONS), Bounded(2)),

@@ -48,6 +48,28 @@ def test_greedy_draws_nothing(output: Any) -> None:
     assert torch.equal(exploration.generator.get_state(), before["generator"])
 
 
+def test_each_environment_explores_with_the_probability_that_ape_x_gives_it() -> None:
+    explorer, exploration = prl.ApeXEpsilonGreedy(0.4, alpha=3.0), exploration_of(Countable(3), 4)
+    probabilities = [0.4 ** (1 + i / 3 * 3.0) for i in range(4)]
+    np.testing.assert_allclose(explorer.probability(exploration)[:, 0], probabilities)
+    values = Values(torch.tensor([[0.0, 2.0, 1.0]]).expand(4, 3))
+    actions = acted(explorer, values, exploration, times=5000)
+    assert_frequencies(actions, [[p / 3, 1 - p + p / 3, p / 3] for p in probabilities])
+
+
+def test_ape_xs_defaults_are_the_papers_and_a_single_environment_has_epsilon() -> None:
+    explorer = prl.ApeXEpsilonGreedy()
+    assert explorer.probability(exploration_of(Countable(3), 1)).tolist() == [[0.4]]
+    last = explorer.probability(exploration_of(Countable(3), 256))[-1, 0]
+    assert last == pytest.approx(0.4**8)
+    fading = prl.ApeXEpsilonGreedy(prl.LinearSchedule(1.0, 0.0), alpha=1.0)
+    exploration = exploration_of(Countable(3), 2)
+    exploration.steps, exploration.target_steps = 50, 100
+    assert fading.probability(exploration).tolist() == [[0.5], [0.25]]
+    with pytest.raises(ValueError, match="ApeXEpsilonGreedy: alpha must be at least 0, got -1"):
+        prl.ApeXEpsilonGreedy(alpha=-1.0)
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.6, 1.0])
 def test_epsilon_greedy_explores_with_probability_epsilon_in_each_environment(epsilon: float) -> None:
     actions = acted(prl.EpsilonGreedy(epsilon), VALUES, exploration_of(Countable(3), 2), times=5000)

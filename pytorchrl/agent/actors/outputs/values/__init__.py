@@ -3,6 +3,7 @@
 from pytorchrl.agent.actors.outputs.values.categorical import CategoricalValue, CategoricalValues
 from pytorchrl.agent.actors.outputs.values.quadratic import QuadraticValues
 from pytorchrl.agent.actors.outputs.values.quantile import QuantileValue, QuantileValues, quantile_midpoints
+from pytorchrl.agent.actors.outputs.values.rescaled import RescaledValue, RescaledValues
 from pytorchrl.agent.actors.outputs.values.scalar import ScalarValue, ScalarValues
 from pytorchrl.agent.actors.outputs.values.value import ActionValueFunction, ActionValues, Value
 
@@ -14,6 +15,8 @@ __all__ = [
     "QuadraticValues",
     "QuantileValue",
     "QuantileValues",
+    "RescaledValue",
+    "RescaledValues",
     "ScalarValue",
     "ScalarValues",
     "Value",

@@ -17,6 +17,7 @@ from pytorchrl.agent.actors.outputs.values import (
     ActionValues,
     CategoricalValues,
     QuantileValues,
+    RescaledValues,
     ScalarValues,
     quantile_midpoints,
 )
@@ -53,6 +54,7 @@ def test_losses_of_distributions_stay_on_their_device(distribution: Distribution
     "values",
     [
         ScalarValues(on_device(B, 4)),
+        RescaledValues(on_device(B, 4), 1e-3),
         QuantileValues(on_device(B, 4, 5), quantile_midpoints(5).to("meta")),
         CategoricalValues(on_device(7), on_device(B, 4, 7)),
     ],

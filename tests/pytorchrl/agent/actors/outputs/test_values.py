@@ -16,10 +16,12 @@ from pytorchrl.agent.actors.outputs.values import (
     CategoricalValues,
     QuantileValue,
     QuantileValues,
+    RescaledValues,
     ScalarValue,
     ScalarValues,
     quantile_midpoints,
 )
+from pytorchrl.agent.actors.outputs.values.rescaled import rescaled
 from tests.support.profiles import examples
 
 B, NUM_ACTIONS, ATOMS = 5, 3, 7
@@ -43,10 +45,11 @@ def all_kinds(seed: int = 0) -> list[ActionValues]:
         ScalarValues(randn(B, NUM_ACTIONS, seed=seed), huber_threshold=None),
         QuantileValues(randn(B, NUM_ACTIONS, 11, seed=seed), quantile_midpoints(11)),
         CategoricalValues(SUPPORT, randn(B, NUM_ACTIONS, ATOMS, seed=seed)),
+        RescaledValues(3 * randn(B, NUM_ACTIONS, seed=seed), eps=0.1),
     ]
 
 
-every_kind = pytest.mark.parametrize("kind", range(4), ids=["huber", "squared", "quantiles", "atoms"])
+every_kind = pytest.mark.parametrize("kind", range(5), ids=["huber", "squared", "quantiles", "atoms", "rescaled"])
 
 
 @every_kind
@@ -91,6 +94,8 @@ def test_the_weighted_loss_is_the_weighted_sum_of_losses_with_its_errors(kind: i
     torch.testing.assert_close(loss, (weight * value.loss(target)).sum())
     torch.testing.assert_close(error, value.error(target))
     magnitude = (value.mean - target.mean).abs() if kind < 2 else value.loss(target)
+    if kind == 4:
+        magnitude = (rescaled(value.mean, 0.1) - rescaled(target.mean, 0.1)).abs()
     torch.testing.assert_close(error, magnitude)
     shared, _ = value.weighted_loss(torch.tensor([[0.25]]).expand(B, 1), target)
     torch.testing.assert_close(shared, 0.25 * value.loss(target).sum())
@@ -98,13 +103,15 @@ def test_the_weighted_loss_is_the_weighted_sum_of_losses_with_its_errors(kind: i
 
 @every_kind
 def test_losses_have_gradients_errors_and_detached_values_none(kind: int) -> None:
-    parameters = [randn(B, NUM_ACTIONS), randn(B, NUM_ACTIONS), randn(B, NUM_ACTIONS, 11), randn(B, NUM_ACTIONS, ATOMS)]
+    shapes = [(NUM_ACTIONS,), (NUM_ACTIONS,), (NUM_ACTIONS, 11), (NUM_ACTIONS, ATOMS), (NUM_ACTIONS,)]
+    parameters = [randn(B, *shape) for shape in shapes]
     leaf = parameters[kind].requires_grad_()
     values: list[ActionValues] = [
         ScalarValues(leaf),
         ScalarValues(leaf, None),
         QuantileValues(leaf, quantile_midpoints(11)),
         CategoricalValues(SUPPORT, leaf),
+        RescaledValues(leaf, eps=0.1),
     ][kind : kind + 1]
     action, target = torch.tensor([[0], [2], [1], [1], [0]]), all_kinds(1)[kind].best()
     value = values[0].of(action)

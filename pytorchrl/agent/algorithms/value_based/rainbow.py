@@ -1,0 +1,88 @@
+"""Rainbow: categorical double DQN of a noisy dueling network, from prioritised windows of three steps."""
+
+from typing import ClassVar
+
+from pytorchrl.agent.actors.noisy_linear import NoisyLinear
+from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
+from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
+from pytorchrl.agent.explorers import Explorer, Greedy
+from pytorchrl.agent.optimizers import Adam
+from pytorchrl.agent.preset import Preset
+from storages.factory import Factory, make_factory
+from storages.off_policy.per_buffer import PERBuffer
+from storages.schedule import LinearSchedule
+
+_SMALL = {
+    "lr": 2.5e-4,
+    "optimizer": Adam(eps=3.125e-4),
+    "v_min": -100.0,
+    "v_max": 100.0,
+    "start_steps": 1_000,
+    "target_update_interval": 250,
+}
+
+
+class Rainbow(CategoricalDQN):
+    """Hessel et al., "Rainbow: Combining Improvements in Deep Reinforcement Learning" (arXiv 1710.02298).
+
+    The algorithm is categorical double DQN that explores by the noise of its network alone; the actor makes a noisy
+    dueling network, and the storage prioritised windows: :meth:`paper` and :meth:`small` are all three. Each pass of
+    the online and of the target network draws other noise, for all rows of the batch.
+
+    Raises:
+        ValueError: the network has no noise to explore by, and no explorer is given.
+    """
+
+    epsilon: ClassVar[float] = 0.0  # type: ignore[misc]  # the noise explores
+    lr = 6.25e-5
+    optimizer = Adam(eps=1.5e-4)
+    start_steps = 20_000
+    mini_batch_size = 32
+    polyak = 0.0
+    target_update_interval = 2_000
+    max_grad_norm = None
+
+    def default_explorer(self) -> Explorer:
+        """The best action by a noisy network."""
+        if not any(isinstance(module, NoisyLinear) for module in self.q.modules()):
+            raise ValueError(
+                f"{type(self).__name__} explores by the noise of its network, but {type(self.actor).__name__} makes "
+                f"none; give the actor noisy=True, or {type(self).__name__} an explorer"
+            )
+        return Greedy()
+
+    @classmethod
+    def paper(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
+        """The paper's table 1, for Atari with clipped rewards and stacks of 4 frames, and 50 million transitions.
+
+        One transition is four of the paper's frames, so that its 32K between target networks are 2,000 updates.
+
+        Args:
+            capacity: transitions that the storage keeps.
+            num_envs: of the training environments.
+        """
+        return Preset(
+            algo_factory=make_factory(cls, (), {}),
+            actor_factory=OffPolicyActor.create_factory(
+                feature_extractor="nature_convolutions", hidden_sizes=(), dueling=True, dueling_size=512, noisy=True
+            ),
+            storage_factory=_replay(capacity // num_envs),
+        )
+
+    @classmethod
+    def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
+        """For small observations, such as MinAtar's, and some 100,000 transitions; arguments as of :meth:`paper`.
+
+        After the settings of Obando-Ceron and Castro, "Revisiting Rainbow" (arXiv 2011.14826), for such environments.
+        """
+        return Preset(
+            algo_factory=make_factory(cls, (), _SMALL),
+            actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), dueling=True, noisy=True),
+            storage_factory=_replay(capacity // num_envs),
+        )
+
+
+def _replay(size: int) -> Factory[PERBuffer]:
+    return PERBuffer.create_factory(
+        size, n_step=3, alpha=0.5, beta=LinearSchedule(0.4, 1.0), default_error="largest", weights_over="batch"
+    )
