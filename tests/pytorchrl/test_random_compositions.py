@@ -47,6 +47,9 @@ OFF_POLICY: dict[str, Any] = {
     "SAC": (prl.SAC, {}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
+    "DDPG": (prl.DDPG, {"explorer": prl.OrnsteinUhlenbeck(0.2)}, ["bounded"]),
+    "SVG0": (prl.SVG0, {}, ["bounded"]),
+    "PGT": (prl.PGT, {"num_critics": 2, "policy_delay": 2}, ["bounded"]),
     "BCQ": (prl.BCQ, {"num_actions": 4, "num_target_actions": 3}, ["bounded"]),
     "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
 }

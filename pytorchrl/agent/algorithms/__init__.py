@@ -1,7 +1,10 @@
 """Algorithms: how a batch becomes an update, and how to act."""
 
+from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
+from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.actor_critic.sac_discrete import SACDiscrete
+from pytorchrl.agent.algorithms.actor_critic.svg0 import SVG0
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
@@ -29,16 +32,19 @@ from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
 __all__ = [
     "AL",
     "BCQ",
+    "DDPG",
     "DPP",
     "DQN",
     "GAIL",
     "NAF",
     "PAL",
+    "PGT",
     "PPO",
     "QRDQN",
     "R2D2",
     "REINFORCE",
     "SAC",
+    "SVG0",
     "TD3",
     "TRPO",
     "ActingStep",

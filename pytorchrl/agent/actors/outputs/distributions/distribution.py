@@ -44,6 +44,14 @@ class Distribution(ABC):
         action = self.rsample(generator) if self.has_rsample else self.sample(generator)
         return action, self.log_prob(action)
 
+    def sample_with_score(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw actions (B, *action) without gradients, and their log probabilities (B, 1), which have some.
+
+        The gradient of a log probability with respect to the parameters is called the score.
+        """
+        action = self.sample(generator)
+        return action, self.log_prob(action)
+
     @abstractmethod
     def log_prob(self, action: Tensor) -> Tensor:
         """Log probability (density): (B, 1) of actions (B, *action), (n, B, 1) of actions (n, B, *action)."""

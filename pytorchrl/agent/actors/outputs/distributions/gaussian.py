@@ -109,9 +109,18 @@ class SquashedGaussian(Distribution):
         log_prob = log_density(noise, self.log_std) - _log_slope_of_tanh(unsquashed)
         return torch.tanh(unsquashed), log_prob.sum(-1, keepdim=True)
 
+    def sample_with_score(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw (B, A) without gradients, and their log density (B, 1), exact also where the action is at its bound."""
+        noise = torch.empty_like(self.normal_mean).normal_(generator=generator)
+        with torch.no_grad():
+            unsquashed = torch.addcmul(self.normal_mean, self.log_std.exp(), noise)
+        return torch.tanh(unsquashed), self._log_density(unsquashed)
+
     def log_prob(self, action: Tensor) -> Tensor:
         """Log density: (B, 1) of actions (B, A) in (-1, 1), (n, B, 1) of actions (n, B, A)."""
-        unsquashed = torch.atanh(action.clamp(-1 + 1e-6, 1 - 1e-6))
+        return self._log_density(torch.atanh(action.clamp(-1 + 1e-6, 1 - 1e-6)))
+
+    def _log_density(self, unsquashed: Tensor) -> Tensor:
         standardised = (unsquashed - self.normal_mean) * (-self.log_std).exp()
         log_prob = log_density(standardised, self.log_std) - _log_slope_of_tanh(unsquashed)
         return log_prob.sum(-1, keepdim=True)

@@ -218,6 +218,21 @@ def test_a_sample_comes_with_its_log_probability(kind: Kind) -> None:
 
 
 @every_kind
+def test_the_score_of_a_sample_is_the_gradient_of_its_log_probability(kind: Kind) -> None:
+    ours = kind.ours(0)
+    action, log_prob = ours.sample_with_score(generator(2))
+    assert not action.requires_grad
+    expected = ours.log_prob(action)
+    torch.testing.assert_close(log_prob, expected)
+    for one, other in zip(
+        torch.autograd.grad(log_prob.sum(), ours.parameters, retain_graph=True),
+        torch.autograd.grad(expected.sum(), ours.parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@every_kind
 def test_parameters_have_gradients_and_detached_distributions_none(kind: Kind) -> None:
     ours = kind.ours(0)
     action = ours.sample(generator())

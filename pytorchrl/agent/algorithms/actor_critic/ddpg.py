@@ -1,0 +1,40 @@
+"""DDPG: a deterministic policy that climbs its critic's values."""
+
+from torch import Tensor
+
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import DeterministicPolicy
+from pytorchrl.agent.algorithms.actor_critic.policy_and_critics import PolicyAndCritics
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Explorer, GaussianNoise
+from storages.hyper_parameters import NonNegativeOrSchedule
+
+
+class DDPG(PolicyAndCritics):
+    """Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971).
+
+    Gaussian noise explores as well as the paper's, which is ``explorer=prl.OrnsteinUhlenbeck(0.2)``.
+
+    Args:
+        exploration_noise: standard deviation of the noise on actions, which reach from -1 to 1.
+    """
+
+    exploration_noise: NonNegativeOrSchedule = 0.1
+
+    def policy_head(self) -> Head:
+        """One action."""
+        return DeterministicPolicy()
+
+    def default_explorer(self) -> Explorer:
+        """Gaussian noise on actions."""
+        return GaussianNoise(self.exploration_noise)
+
+    def next_action(self, rows: Rows) -> Tensor:
+        """(N, *action): the target policy's actions after the rows'."""
+        action: Tensor = self.target_pi(rows.next)
+        return action
+
+    def policy_loss(self, rows: Rows) -> Tensor:
+        """(): the negative value of the policy's actions by the first critic (equation 6)."""
+        with self.critics.frozen():
+            return -rows.mean(self.critics[0](rows.now, self.pi(rows.now)).mean)
