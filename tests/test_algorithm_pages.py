@@ -52,6 +52,18 @@ def test_the_example_of_a_page_composes_its_algorithm(
         scheme.close()
 
 
+def test_every_example_script_is_named_on_a_page_of_an_algorithm() -> None:
+    named = {
+        name for page in PAGES_OF_ALGORITHMS for name in re.findall(r"`examples/(\w+\.py)`", page.read_text("utf-8"))
+    }
+    assert named == {script.name for script in (PAGES.parents[1] / "examples").glob("*.py")}
+
+
+def test_the_page_of_exploration_lists_every_explorer_and_schedule() -> None:
+    text = (PAGES.parent / "exploration.md").read_text(encoding="utf-8")
+    assert [name for name in exported(prl.Explorer) | exported(prl.Schedule) if f"| `{name}(" not in text] == []
+
+
 @pytest.mark.parametrize("page", PAGES_OF_ALGORITHMS, ids=lambda page: page.stem)
 def test_a_page_has_an_equation_and_its_sections_in_order(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
