@@ -113,7 +113,8 @@ def _index() -> Iterator[Sequence[str]]:
         name = cls.__name__
         # A class whose page is not written yet is there without a link; a test asks for its page.
         link = f"[{name}]({pages[name].name})" if name in pages else name
-        purpose = (inspect.getmodule(cls).__doc__ or "").splitlines()[0].partition(": ")[2].rstrip(".")
+        # Without the name of the class, where it comes first.
+        purpose = (inspect.getmodule(cls).__doc__ or "").splitlines()[0].split(": ", 1)[-1].rstrip(".")
         kinds = [LEARNS_FROM[needs.kind] for needs in cls.sources.values()]
         yield link, purpose, FAMILIES[_folder(cls)], SPACES[cls.actions], " and ".join(kinds), _memory(cls)
 
