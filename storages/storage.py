@@ -82,6 +82,8 @@ class Storage(Component, ABC):
     unchangeable = frozenset({"size"})
     on_policy: ClassVar[bool]
     """Whether what it holds belongs to the current policy alone."""
+    knows_next_actions: ClassVar[bool] = False
+    """Whether batches can hold the action after OBS2, where :meth:`include_next_actions` asks for it."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that are computed of what is stored; samples must not have them."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
@@ -146,6 +148,17 @@ class Storage(Component, ABC):
         self._before_insertion(sample)
         self._ring.insert(sample)
         self._after_insertion(1)
+
+    def include_next_actions(self) -> None:
+        """Let batches hold what the actor did after OBS2, too; called where an algorithm needs it.
+
+        Raises:
+            NotImplementedError: the storage cannot say it.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot say which action followed a transition; ReplayBuffer and those that extend "
+            f"it can"
+        )
 
     def before_gradients(self) -> None:
         """Called before an update phase: returns and advantages are made here."""

@@ -59,6 +59,12 @@ WEIGHTS = "Weights"
 INDICES = "Indices"
 """(B, 1) int64, off-policy batches: which transitions these are. Numbers only grow: from 0 for the first ever inserted,
 and after ``reset()`` on from a larger one, so that none stands for two transitions."""
+ACT2 = "NextAction"
+"""(B, *action) as ACT, off-policy batches of an algorithm that asks for it: what the actor did next, after OBS2; where
+that is not known, ACT of the step before OBS2."""
+TAKEN2 = "NextActionTaken"
+"""(B, 1) float32, beside ACT2: 1 where ACT2 was done after OBS2; 0 where the episode ended or broke off there, and at
+the newest step."""
 
 MASK = "Mask"
 """(T, B, 1) float32, batches of sequences: 1 where a step is real, 0 where it repeats the last one."""
@@ -92,6 +98,8 @@ BATCH_FIELDS = frozenset(
         DISCOUNT,
         WEIGHTS,
         INDICES,
+        ACT2,
+        TAKEN2,
         MASK,
         WINDOW,
         BURN_IN,

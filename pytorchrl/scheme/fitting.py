@@ -94,6 +94,11 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns from replayed transitions, but {storage.name} holds one rollout of the current "
             f"policy; ReplayBuffer keeps them"
         )
+    if needs.next_actions and not storage.cls.knows_next_actions:
+        return (
+            f"{algorithm} learns from the actions that were taken next, which {storage.name} cannot say; ReplayBuffer "
+            f"and those that extend it can"
+        )
     if memory is not None and sequences is None:
         return (
             f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} makes batches of "

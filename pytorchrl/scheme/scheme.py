@@ -120,6 +120,9 @@ class Scheme:
                 for name, factory in sources.items()
             }
             """What it learns from, by name."""
+            for name, source in self.sources.items():
+                if self.algorithm.sources[name].next_actions:
+                    source.include_next_actions()
         except BaseException:
             if self.envs is not None:
                 self.envs.close()

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.windows import cut_discounts, discounted_sums, discounts_of, follow
+from storages.core.kernels.windows import cut_discounts, discounted_sums, discounts_of, follow, next_steps
 from storages.core.ring import Ring
-from storages.transition import DISCOUNT, DONE2, IREW, REW, Array
+from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, TAKEN2, Array
 
 Gather: TypeAlias = Callable[..., dict[str, Any]]
 """As :meth:`storages.core.ring.Ring.gather`."""
@@ -70,6 +70,16 @@ def n_steps(
     cut_discounts(fields[DONE2], windows.discounts)
     fields[DISCOUNT] = windows.discounts
     return fields
+
+
+def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
+    """ACT2 and TAKEN2 of windows that end with some transitions (B,): ACT of those that continue them.
+
+    Every action is stored once; where none continues a transition, ACT2 is its own action.
+    """
+    following, taken = np.empty_like(last), np.empty((len(last), 1), np.float32)
+    next_steps(last, ring.end, ring.envs, ring.aside_numbers, following, taken)
+    return {ACT2: ring.gather_leaf((ACT,), following), TAKEN2: taken}
 
 
 def sums(ring: Ring, key: str, windows: Windows, gamma: float) -> NDArray[np.floating]:

@@ -68,9 +68,12 @@ class ReplayBuffer(JournalledStorage):
     """
 
     on_policy = False
+    knows_next_actions = True
     unchangeable = JournalledStorage.unchangeable | {"sequences", "keep_on_device"}
     state_names = (*JournalledStorage.state_names, "inserted", "sampled")
     n_step = 1
+    _with_next_actions = False
+    """Whether batches hold ACT2 and TAKEN2."""
     _on_host: frozenset[Leaf] = frozenset()
     """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""
 
@@ -119,6 +122,11 @@ class ReplayBuffer(JournalledStorage):
             )
         if isinstance(sequences, Sequences) and size < sequences.burn_in:
             raise ValueError(f"{cls.__name__}: size must be at least burn_in={sequences.burn_in}, got {size}")
+
+    def include_next_actions(self) -> None:
+        """Let batches hold ACT2 and TAKEN2 from here on."""
+        self._before_change()
+        self._with_next_actions = True
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
@@ -222,7 +230,7 @@ class ReplayBuffer(JournalledStorage):
         rows, kept = draw.rows, self._on_device
         if kept is not None:
             kept.bring_up()
-        fields = self._fields(draw) if draw.layout is None else self._fields_of_steps(draw, draw.layout)
+        fields = self._fields_of_rows(draw) if draw.layout is None else self._fields_of_steps(draw, draw.layout)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
         return self._transfer.send(fields, None if kept is None else kept.look_up)
@@ -240,13 +248,24 @@ class ReplayBuffer(JournalledStorage):
         lead_out = 0 if sequences.longest is None else beyond
         return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
 
+    def _fields_of_rows(self, draw: Draw) -> dict[str, Any]:
+        fields = self._fields(draw)
+        if self._with_next_actions:
+            last = draw.transitions
+            if self.n_step > 1:
+                last = windows.windows_of(self._ring, last, self.n_step, draw.gamma).last
+            fields |= windows.next_actions(self._ring, last)
+        return fields
+
     def _fields_of_steps(self, draw: Draw, layout: Layout | Packing) -> dict[str, Any]:
         ring = self._ring
         fields = self._fields(draw, keys_of_steps(ring))
-        lengths = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma).lengths
+        each = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma)
+        if self._with_next_actions:
+            fields |= windows.next_actions(ring, each.last)
         if isinstance(layout, Layout):
-            return put_together(ring, self._gather, layout, fields, lengths)
-        return put_together_packed(ring, self._gather, layout, fields, lengths)
+            return put_together(ring, self._gather, layout, fields, each.lengths)
+        return put_together_packed(ring, self._gather, layout, fields, each.lengths)
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         """The rows of the ``update``-th of ``updates`` batches of an update phase."""

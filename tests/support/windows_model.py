@@ -9,6 +9,8 @@ import torch
 
 from storages import Episodes, Sequences
 from storages.transition import (
+    ACT,
+    ACT2,
     BATCH_SIZES,
     BURN_IN,
     DISCOUNT,
@@ -25,6 +27,7 @@ from storages.transition import (
     RHS,
     RHS2,
     SORTED_INDICES,
+    TAKEN2,
     TRUNC2,
     UNSORTED_INDICES,
     WINDOW,
@@ -251,5 +254,10 @@ def assert_step(model: Model, batch: Any, position: tuple[int, ...], step: int, 
             continue
         value = row((last if key in (OBS2, RHS2, DONE2, TRUNC2) else first)[key], env)
         assert same(row(batch[key], *position), value.astype(np.float32) if key in FLAGS else value), key
+    if ACT2 in batch:
+        is_known = goes_on(model, window[-1], env)
+        done_next = model.steps[window[-1] + 1] if is_known else last
+        assert same(row(batch[ACT2], *position), row(done_next[ACT], env))
+        assert batch[TAKEN2][position].item() == is_known
     discount = 0.0 if last[DONE2][env, 0] else GAMMA ** len(window)
     assert math.isclose(batch[DISCOUNT][position].item(), discount, rel_tol=1e-6)

@@ -17,6 +17,7 @@ class Needs:
         sequences: whether an actor without a memory may learn from sequences.
         optional: whether the algorithm does without the source.
         partial: whether it learns from rollouts before they are full.
+        next_actions: whether its batches must hold the actions that were taken next.
     """
 
     kind: SourceKind
@@ -24,3 +25,4 @@ class Needs:
     sequences: bool = False
     optional: bool = False
     partial: bool = False
+    next_actions: bool = False

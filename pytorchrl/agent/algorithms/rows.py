@@ -9,7 +9,20 @@ from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.memory import flat
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import NextSteps, Observations, Steps, View
-from storages.transition import ACT, BATCH_SIZES, DISCOUNT, EPISODE, MASK, OBS, OBS2, REW, WEIGHTS, Batch
+from storages.transition import (
+    ACT,
+    ACT2,
+    BATCH_SIZES,
+    DISCOUNT,
+    EPISODE,
+    MASK,
+    OBS,
+    OBS2,
+    REW,
+    TAKEN2,
+    WEIGHTS,
+    Batch,
+)
 
 
 class Rows:
@@ -41,6 +54,16 @@ class Rows:
     def action(self) -> Tensor:
         """ACT (N, *action), as networks have it."""
         return self._codec.from_storage(self[ACT])
+
+    @cached_property
+    def next_action(self) -> Tensor:
+        """ACT2 (N, *action), as networks have it; in the batches of algorithms that need next actions."""
+        return self._codec.from_storage(self[ACT2])
+
+    @property
+    def next_action_taken(self) -> Tensor:
+        """TAKEN2 (N, 1): 1 where the next action was taken, 0 where none is known."""
+        return self[TAKEN2]
 
     @property
     def reward(self) -> Tensor:

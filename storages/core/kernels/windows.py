@@ -65,6 +65,31 @@ def follow(
 
 
 @kernel
+def next_steps(
+    last: NDArray[np.int64],
+    end: int,
+    num_envs: int,
+    aside_numbers: NDArray[np.int32],
+    following: NDArray[np.int64],
+    continued: NDArray[np.float32],
+) -> None:
+    """Find the transition that continues each one.
+
+    Args:
+        last: (B,) int64, numbers of transitions.
+        end: number of the next transition to be inserted.
+        num_envs: how many environments a step has.
+        aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
+        following: (B,) int64, written: numbers of the transitions that continue them, their own where none does.
+        continued: (B, 1), written: 1 where one does.
+    """
+    for i in range(last.shape[0]):
+        goes_on = last[i] + num_envs < end and aside_numbers[last[i] % aside_numbers.shape[0], 0] < 0
+        following[i] = last[i] + num_envs if goes_on else last[i]
+        continued[i, 0] = 1.0 if goes_on else 0.0
+
+
+@kernel
 def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np.float32]:
     """(B, 1): a discount, 0 where the environment terminated (B, 1), which is 1.0 there."""
     discounts = np.empty_like(terminated)
