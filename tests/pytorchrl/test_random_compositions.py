@@ -34,6 +34,7 @@ ACTIONS: dict[str, Any] = {
 }
 OFF_POLICY: dict[str, Any] = {
     "DQN": (prl.DQN, {}, ["discrete"]),
+    "SARSA": (prl.SARSA, {}, ["discrete"]),
     "ResidualDQN": (prl.ResidualDQN, {"grad_scale": 0.5}, ["discrete"]),
     "AL": (prl.AL, {}, ["discrete"]),
     "PAL": (prl.PAL, {}, ["discrete"]),

@@ -28,6 +28,7 @@ from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
 from pytorchrl.agent.algorithms.value_based.rainbow import Rainbow
 from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
+from pytorchrl.agent.algorithms.value_based.sarsa import SARSA
 
 __all__ = [
     "AL",
@@ -44,6 +45,7 @@ __all__ = [
     "R2D2",
     "REINFORCE",
     "SAC",
+    "SARSA",
     "SVG0",
     "TD3",
     "TRPO",

@@ -37,6 +37,14 @@ class OffPolicyAlgorithm(Algorithm):
         explorer = self.default_explorer() if self.explorer is None else self.explorer
         return UniformUntil(self.start_steps, explorer) if self.start_steps else explorer
 
+    @property
+    def explorer_of_policy(self) -> Explorer:
+        """How it explores once actions are no longer uniform."""
+        explorer = self._explorer
+        while isinstance(explorer, UniformUntil):
+            explorer = explorer.then
+        return explorer
+
     @abstractmethod
     def default_explorer(self) -> Explorer:
         """How the algorithm explores where no other way is chosen."""

@@ -4,6 +4,7 @@ An explorer is a value: it holds hyper-parameters alone. All that changes while 
 the state of a noise) is in an :class:`Exploration`, of which each set of environments has one.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,19 @@ class Exploration:
         place = torch.device("cpu") if self.device.type == "meta" else self.device
         self.generator = torch.Generator(place).manual_seed(int(on_device) >> 1)
         self.random = np.random.default_rng(int(on_host))
+
+    def of_rows(self, rows: int, steps: int, target_steps: int) -> "Exploration":
+        """Exploration of rows of a batch, each of which counts as an environment, that draws on the same generators.
+
+        Args:
+            rows: how many there are.
+            steps: how far the run has come.
+            target_steps: how far it is to come.
+        """
+        exploration = copy.copy(self)
+        exploration.num_envs, exploration.starts, exploration.state = rows, None, {}
+        exploration.steps, exploration.target_steps = steps, target_steps
+        return exploration
 
     def at(self, value: float | Schedule) -> float:
         """The present value of a hyper-parameter that may be a schedule."""

@@ -71,7 +71,7 @@ def check(episodic: Episodic, storage: Any, random: np.random.Generator) -> None
         storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=batch[REW].shape))})
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     way=st.sampled_from(sorted(WAYS)),
     n_step=st.sampled_from([1, 2, 3, 100]),
@@ -141,8 +141,15 @@ def test_they_are_there_after_the_process_that_collected_is_gone(n_step: int, tm
     storage.close()
 
 
-@pytest.mark.parametrize("window", ["transitions", "episodes", "packed episodes"])
-@pytest.mark.parametrize("size", [5, 40])
+@pytest.mark.parametrize(
+    ("size", "window"),
+    [
+        (5, "transitions"),
+        pytest.param(40, "transitions", marks=pytest.mark.long),
+        pytest.param(5, "episodes", marks=pytest.mark.long),
+        pytest.param(40, "packed episodes", marks=pytest.mark.long),
+    ],
+)
 def test_of_whole_episodes_on_disk_they_end_with_the_episode_or_its_piece(
     size: int, window: str, tmp_path: Path
 ) -> None:

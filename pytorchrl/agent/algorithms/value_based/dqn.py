@@ -1,9 +1,11 @@
 """DQN: values of discrete actions, learnt from replayed transitions."""
 
+from torch import Tensor
+
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
-from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.actors.outputs import ActionValues, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
@@ -72,8 +74,11 @@ class DQN(QLearning):
         return EpsilonGreedy(self.epsilon)
 
     def next_value(self, rows: Rows) -> Value:
-        """The target network's values of the best next actions."""
-        if not self.double:
-            return super().next_value(rows)
-        value: Value = self.q_target(rows.next).of(self.q(rows.next).greedy())
-        return value
+        """The target network's values of the next actions that the online network chooses, or it itself."""
+        values: ActionValues = self.q_target(rows.next)
+        chooser: ActionValues = self.q(rows.next) if self.double else values
+        return values.of(self.chosen_next(rows, chooser))
+
+    def chosen_next(self, rows: Rows, values: ActionValues) -> Tensor:
+        """(N, 1): the next actions to bootstrap on, by the values of all: the best ones."""
+        return values.greedy()

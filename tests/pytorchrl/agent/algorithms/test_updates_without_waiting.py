@@ -15,6 +15,7 @@ from gymnasium import spaces
 import pytorchrl as prl
 from storages.transition import (
     ACT,
+    ACT2,
     ADV,
     BATCH_SIZES,
     DISCOUNT,
@@ -28,6 +29,7 @@ from storages.transition import (
     REW,
     RHS,
     SORTED_INDICES,
+    TAKEN2,
     VAL,
     WEIGHTS,
     WINDOW,
@@ -37,6 +39,7 @@ DISCRETE, BOX = spaces.Discrete(3), spaces.Box(np.float32(-2), np.float32(1), (2
 ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "DQN": (prl.DQN.create_factory(), DISCRETE),
     "DQN, one network": (prl.DQN.create_factory(double=False, optimizer=prl.RMSprop()), DISCRETE),
+    "SARSA": (prl.SARSA.create_factory(), DISCRETE),
     "ResidualDQN": (prl.ResidualDQN.create_factory(), DISCRETE),
     "DoublePAL": (prl.DoublePAL.create_factory(), DISCRETE),
     "DPP": (prl.DPP.create_factory(), DISCRETE),
@@ -74,8 +77,8 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
         return torch.empty((*shape, *size), dtype=dtype, device="meta")
 
     action = empty(1, dtype=torch.int64) if algorithm.action_space is DISCRETE else empty(2)
-    scalars = (DONE, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP)
-    return {OBS: empty(3), OBS2: empty(3), ACT: action} | {name: empty(1) for name in scalars}
+    scalars = (DONE, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
+    return {OBS: empty(3), OBS2: empty(3), ACT: action, ACT2: action} | {name: empty(1) for name in scalars}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
