@@ -158,11 +158,11 @@ def _paragraphs(text: str) -> list[str]:
 def _how(task: Task, arguments: Arguments) -> str:
     steps = arguments.target_steps or task.target_steps
     return (
-        f"{steps:,} environment steps. The columns of the seeds hold mean returns over {task.episodes} "
+        f"{steps:,} environment steps. {task.settings} The columns of the seeds hold mean returns over {task.episodes} "
         "episodes of the greedy policy that a run ended with, in environments seeded apart from training; `in "
         f"training` is the mean over the episodes of training that ended in the last {FINAL_PART:.0%} of the run, over "
         "all seeds. `steps/s` are environment steps of training for each second of processor time, of one thread; they "
-        "depend on the machine. The settings of each algorithm stand in `benchmarks/values_compositions.py`."
+        "depend on the machine. The picture shows the smoothed mean over the runs of each algorithm."
     )
 
 

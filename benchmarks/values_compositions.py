@@ -1,23 +1,23 @@
 """What ``benchmarks/learning_values.py`` trains: the settings that all algorithms share, and what each has besides."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pytorchrl as prl
 from pytorchrl.agent.preset import Preset
 
-BREAKOUT = "pytorchrl/MinAtar-Breakout-v0"
-
 Composition: TypeAlias = Callable[[], Preset]
 
-_CARTPOLE: dict[str, Any] = {
-    "lr": prl.LinearSchedule(1e-3, 0.0),
-    "update_every": 2,
-    "mini_batch_size": 64,
-    "test_every": 0,
-}
+_CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
+"""Learning rates fall to 0, so that policies settle."""
+_CARTPOLE: dict[str, Any] = {"update_every": 2, "mini_batch_size": 64, "test_every": 0}
 _CARTPOLE_SIZES = (128, 128)
 _CARTPOLE_BUFFER: dict[str, Any] = {"size": 60_000, "n_step": 3}
+CARTPOLE_WORDS = (
+    "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
+    "falls from 0.001 to 0; all else is the algorithm's default, or stands with its name in "
+    "`benchmarks/values_compositions.py`."
+)
 
 FRAMES_BETWEEN_UPDATES = 4
 FRAMES_BETWEEN_TARGETS = 1_000
@@ -34,16 +34,33 @@ BREAKOUT_SETTINGS: dict[str, Any] = {
     "num_quantiles": 50,
 }
 """What our algorithms on Breakout share with their peers: the values of Obando-Ceron and Castro, "Revisiting Rainbow"
-(arXiv 2011.14826), who train ten times as long, with epsilon falling in the time of Young and Tian, "MinAtar"
+(arXiv 2011.14826), for DQN in 10 million frames; epsilon falls in 100,000 frames, as of Young and Tian, "MinAtar"
 (arXiv 1903.03176)."""
+BREAKOUT_WORDS = (
+    "All, the peers too, have one convolution of 16 filters and a layer of 128 units, and the settings of Obando-Ceron "
+    "and Castro (arXiv 2011.14826) for DQN: 32 transitions of the last 100,000 after every 4 frames, a target network "
+    "that is copied every 1,000 frames, Adam at a rate of 0.00025 with an epsilon of 0.0003125. The share of random "
+    "actions falls from all to 1% in 100,000 frames. All else is the algorithm's default, or stands with its name in "
+    "`benchmarks/values_compositions.py`. The environment has six actions, and repeats the last one with probability "
+    "0.1, in the evaluation too."
+)
 
 
-def cartpole(algorithm: type[prl.DQN], **settings: Any) -> Composition:
-    """An algorithm that is a DQN, with settings that differ from those of all."""
+def cartpole(
+    algorithm: type[prl.OffPolicyAlgorithm], *, rates: Sequence[str] = ("lr",), **settings: Any
+) -> Composition:
+    """An algorithm that learns from replayed transitions, with settings that differ from those of all.
+
+    Args:
+        algorithm: its class.
+        rates: names of its learning rates.
+        settings: further hyper-parameters.
+    """
 
     def compose() -> Preset:
+        shared = _CARTPOLE | dict.fromkeys(rates, _CARTPOLE_RATE)
         return Preset(
-            algo_factory=algorithm.create_factory(**_CARTPOLE | settings),
+            algo_factory=algorithm.create_factory(**shared | settings),
             actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES),
             storage_factory=prl.NStepReplayBuffer.create_factory(**_CARTPOLE_BUFFER),
         )

@@ -24,13 +24,13 @@ _PEERS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
 
 
 def train_peer(
-    name: str, env: str, seed: int, target_steps: int, folder: Path, steps_of_a_record: int
+    name: str, env: gym.Env[Any, Any], seed: int, target_steps: int, folder: Path, steps_of_a_record: int
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Train one of the peers, and write its returns as our runs do.
 
     Args:
         name: of the peer.
-        env: a gymnasium id.
+        env: to train in.
         seed: of all randomness.
         target_steps: environment steps.
         folder: where ``metrics.jsonl`` goes.
@@ -43,7 +43,7 @@ def train_peer(
     shared = BREAKOUT_SETTINGS
     model = peer(
         "MlpPolicy",
-        gym.make(env),
+        env,
         learning_rate=shared["lr"],
         buffer_size=shared["buffer_size"],
         learning_starts=shared["start_steps"],

@@ -15,13 +15,22 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Literal
 
+import gymnasium as gym
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from values_compositions import BREAKOUT, BREAKOUT_COMPOSITIONS, CARTPOLE_COMPOSITIONS, PEERS, Composition
+from values_compositions import (
+    BREAKOUT_COMPOSITIONS,
+    BREAKOUT_WORDS,
+    CARTPOLE_COMPOSITIONS,
+    CARTPOLE_WORDS,
+    PEERS,
+    Composition,
+)
 
 import pytorchrl as prl
 from pytorchrl.scheme import evaluate
+from storages.factory import Factory
 from storages.persistent.files import write_atomically
 
 FINAL_PART = 0.1
@@ -49,16 +58,48 @@ class Task:
     peers: tuple[str, ...] = ()
     threshold: float | None = None
     """Of the summary."""
+    settings: str = ""
+    """What all have in common, in words."""
+    max_episode_steps: int | None = None
+    """None for the environment's own limit."""
 
     @property
     def algorithms(self) -> tuple[str, ...]:
         """Ours and the peers."""
         return *self.compositions, *self.peers
 
+    @property
+    def env_kwargs(self) -> dict[str, Any]:
+        """Arguments of ``gymnasium.make``."""
+        return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
+
+    def envs(self, num_envs: int = 1) -> Factory[prl.VecEnv]:
+        """Copies of the environment."""
+        return prl.VecEnv.create_factory(self.env, num_envs=num_envs, env_kwargs=self.env_kwargs)
+
 
 TASKS: dict[str, Task] = {
-    "cartpole": Task("CartPole-v1", 60_000, (1, 2, 3), 20, "median", CARTPOLE_COMPOSITIONS, threshold=450.0),
-    "breakout": Task(BREAKOUT, 300_000, (1, 2), 100, "mean", BREAKOUT_COMPOSITIONS, tuple(PEERS)),
+    "cartpole": Task(
+        env="CartPole-v1",
+        target_steps=60_000,
+        seeds=(1, 2, 3),
+        episodes=20,
+        summary="median",
+        compositions=CARTPOLE_COMPOSITIONS,
+        threshold=450.0,
+        settings=CARTPOLE_WORDS,
+    ),
+    "breakout": Task(
+        env="pytorchrl/MinAtar-Breakout-v0",
+        target_steps=300_000,
+        seeds=(1, 2),
+        episodes=100,
+        summary="mean",
+        compositions=BREAKOUT_COMPOSITIONS,
+        peers=tuple(PEERS),
+        settings=BREAKOUT_WORDS,
+        max_episode_steps=5_000,
+    ),
 }
 
 
@@ -182,7 +223,7 @@ def _train(run: Run) -> tuple[float, float | None] | None:
     """Return of the greedy policy, and steps per second; None where the run was stopped."""
     task = TASKS[run.task]
     composition = task.compositions[run.algorithm]()
-    scheme = prl.Scheme(**composition, train_envs_factory=prl.VecEnv.create_factory(task.env), seed=run.seed)
+    scheme = prl.Scheme(**composition, train_envs_factory=task.envs(), seed=run.seed)
     if (run.folder / "checkpoint.pt").exists():
         learner = prl.Learner.resume(run.folder, scheme=scheme)
     else:
@@ -194,7 +235,7 @@ def _train(run: Run) -> tuple[float, float | None] | None:
     learner.close()
     if not finished:
         return None
-    with contextlib.closing(prl.VecEnv.create_factory(task.env, num_envs=task.episodes)()) as envs:
+    with contextlib.closing(task.envs(task.episodes)()) as envs:
         evaluation = evaluate(scheme.algorithm, envs, task.episodes, _evaluation_seed(run))
     return evaluation.mean_return, steps / seconds if steps else None
 
@@ -206,9 +247,10 @@ def _train_peer(run: Run) -> tuple[float, float | None]:
     shutil.rmtree(run.folder, ignore_errors=True)  # a peer does not continue where it was: it begins anew
     run.folder.mkdir(parents=True)
     begun = time.process_time()
-    policy = train_peer(run.algorithm, task.env, run.seed, run.target_steps, run.folder, _steps_of_a_record(run))
+    env = gym.make(task.env, **task.env_kwargs)
+    policy = train_peer(run.algorithm, env, run.seed, run.target_steps, run.folder, _steps_of_a_record(run))
     seconds = time.process_time() - begun
-    with contextlib.closing(prl.VecEnv.create_factory(task.env, num_envs=task.episodes)()) as envs:
+    with contextlib.closing(task.envs(task.episodes)()) as envs:
         greedy_return = _mean_return(policy, envs, _evaluation_seed(run))
     return greedy_return, run.target_steps / seconds
 
