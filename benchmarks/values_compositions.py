@@ -68,6 +68,21 @@ def cartpole(
     return compose
 
 
+def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Composition:
+    """An algorithm of real actions."""
+
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=algorithm.create_factory(
+                lr=prl.LinearSchedule(1e-3, 0.0), gamma=0.98, test_every=0, **settings
+            ),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(128, 128)),
+            storage_factory=prl.ReplayBuffer.create_factory(size=20_000),
+        )
+
+    return compose
+
+
 def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
     """An algorithm that is a DQN, with settings that differ from those of all."""
 
@@ -109,7 +124,17 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     # Returns lie between these: a reward of 1 for each step, discounted by 0.99.
     "CategoricalDQN": cartpole(prl.CategoricalDQN, v_min=0.0, v_max=100.0),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
+    # Of two actions, an entropy near that of a coin would have the better one taken little more often.
+    "SACDiscrete": cartpole(
+        prl.SACDiscrete, rates=("lr_pi", "lr_q"), polyak=0.99, initial_alpha=0.2, target_entropy_share=0.3
+    ),
 }
+
+PENDULUM_COMPOSITIONS: Mapping[str, Composition] = {"NAF": pendulum(prl.NAF)}
+PENDULUM_WORDS = (
+    "The settings of `examples/naf_pendulum.py`: rewards are multiplied by 0.1 while it learns; the returns are the "
+    "environment's own."
+)
 
 BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": breakout(prl.DQN, double=False),

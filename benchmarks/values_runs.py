@@ -25,6 +25,8 @@ from values_compositions import (
     CARTPOLE_COMPOSITIONS,
     CARTPOLE_WORDS,
     PEERS,
+    PENDULUM_COMPOSITIONS,
+    PENDULUM_WORDS,
     Composition,
 )
 
@@ -62,6 +64,8 @@ class Task:
     """What all have in common, in words."""
     max_episode_steps: int | None = None
     """None for the environment's own limit."""
+    wrappers: tuple[Any, ...] = ()
+    """Of rewards; returns are of the environment itself."""
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -75,7 +79,9 @@ class Task:
 
     def envs(self, num_envs: int = 1) -> Factory[prl.VecEnv]:
         """Copies of the environment."""
-        return prl.VecEnv.create_factory(self.env, num_envs=num_envs, env_kwargs=self.env_kwargs)
+        return prl.VecEnv.create_factory(
+            self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=self.wrappers
+        )
 
 
 TASKS: dict[str, Task] = {
@@ -88,6 +94,17 @@ TASKS: dict[str, Task] = {
         compositions=CARTPOLE_COMPOSITIONS,
         threshold=450.0,
         settings=CARTPOLE_WORDS,
+    ),
+    "pendulum": Task(
+        env="Pendulum-v1",
+        target_steps=20_000,
+        seeds=(1, 2, 3),
+        episodes=20,
+        summary="median",
+        compositions=PENDULUM_COMPOSITIONS,
+        threshold=-200.0,
+        settings=PENDULUM_WORDS,
+        wrappers=(("ScaleReward", {"factor": 0.1}),),
     ),
     "breakout": Task(
         env="pytorchrl/MinAtar-Breakout-v0",
