@@ -1,12 +1,22 @@
 """What ``benchmarks/learning_values.py`` trains: the settings that all algorithms share, and what each has besides."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import pytorchrl as prl
 from pytorchrl.agent.preset import Preset
+from storages.factory import make_factory
 
-Composition: TypeAlias = Callable[[], Preset]
+
+@dataclass(frozen=True)
+class Composition:
+    """What an algorithm is trained as."""
+
+    compose: Callable[[], Preset]
+    num_envs: int = 1
+    """Of training."""
+
 
 _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
 """Learning rates fall to 0, so that policies settle."""
@@ -65,7 +75,19 @@ def cartpole(
             storage_factory=prl.NStepReplayBuffer.create_factory(**_CARTPOLE_BUFFER),
         )
 
-    return compose
+    return Composition(compose)
+
+
+def preset(make: Callable[..., Preset], *, num_envs: int = 1, **settings: Any) -> Composition:
+    """A preset of an algorithm, with settings of the algorithm that differ from it."""
+
+    def compose() -> Preset:
+        made = make(num_envs=num_envs)
+        algo_factory = made["algo_factory"]
+        changed = algo_factory.hyper_parameters | {"test_every": 0} | settings
+        return made | {"algo_factory": make_factory(algo_factory.cls, (), changed)}
+
+    return Composition(compose, num_envs)
 
 
 def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Composition:
@@ -80,7 +102,7 @@ def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Compos
             storage_factory=prl.ReplayBuffer.create_factory(size=20_000),
         )
 
-    return compose
+    return Composition(compose)
 
 
 def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
@@ -111,7 +133,7 @@ def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
             storage_factory=prl.ReplayBuffer.create_factory(size=shared["buffer_size"]),
         )
 
-    return compose
+    return Composition(compose)
 
 
 CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
@@ -124,6 +146,8 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     # Returns lie between these: a reward of 1 for each step, discounted by 0.99.
     "CategoricalDQN": cartpole(prl.CategoricalDQN, v_min=0.0, v_max=100.0),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
+    "Rainbow": preset(prl.Rainbow.small),
+    "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
     "SACDiscrete": cartpole(
         prl.SACDiscrete, rates=("lr_pi", "lr_q"), polyak=0.99, initial_alpha=0.2, target_entropy_share=0.3
@@ -141,6 +165,7 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "double DQN": breakout(prl.DQN, double=True),
     "CategoricalDQN": breakout(prl.CategoricalDQN, double=False),
     "QRDQN": breakout(prl.QRDQN, double=False, num_quantiles=BREAKOUT_SETTINGS["num_quantiles"]),
+    "Rainbow": preset(prl.Rainbow.small),
 }
 
 PEERS: Mapping[str, str] = {"DQN of stable-baselines3": "stable_baselines3", "QRDQN of sb3-contrib": "sb3_contrib"}

@@ -77,7 +77,7 @@ class Task:
         """Arguments of ``gymnasium.make``."""
         return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
 
-    def envs(self, num_envs: int = 1) -> Factory[prl.VecEnv]:
+    def envs(self, num_envs: int) -> Factory[prl.VecEnv]:
         """Copies of the environment."""
         return prl.VecEnv.create_factory(
             self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=self.wrappers
@@ -239,8 +239,8 @@ def make_run(run: Run) -> None:
 def _train(run: Run) -> tuple[float, float | None] | None:
     """Return of the greedy policy, and steps per second; None where the run was stopped."""
     task = TASKS[run.task]
-    composition = task.compositions[run.algorithm]()
-    scheme = prl.Scheme(**composition, train_envs_factory=task.envs(), seed=run.seed)
+    composition = task.compositions[run.algorithm]
+    scheme = prl.Scheme(**composition.compose(), train_envs_factory=task.envs(composition.num_envs), seed=run.seed)
     if (run.folder / "checkpoint.pt").exists():
         learner = prl.Learner.resume(run.folder, scheme=scheme)
     else:
