@@ -299,7 +299,7 @@ class Algorithm(FieldComponent, ABC):
         try:
             self._explorer = self._made_explorer()
             self.plan = self.update_plan()
-        except TypeError:
+        except (TypeError, ValueError):
             setattr(self, name, before)
             raise
         self._follow_schedules()

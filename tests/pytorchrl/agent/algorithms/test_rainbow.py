@@ -93,7 +93,10 @@ def test_a_network_without_noise_is_refused_unless_something_else_explores() -> 
     message = "Rainbow explores by the noise of its network, but OffPolicyActor makes none; give the actor noisy=True"
     with pytest.raises(ValueError, match=message):
         linear_learner(prl.Rainbow)
-    linear_learner(prl.Rainbow, explorer=prl.EpsilonGreedy(0.1))
+    algorithm = linear_learner(prl.Rainbow, explorer=prl.EpsilonGreedy(0.1))
+    with pytest.raises(ValueError, match=message):
+        algorithm.update_algorithm_parameter("explorer", None)
+    assert algorithm.explorer == prl.EpsilonGreedy(0.1)
     with pytest.raises(TypeError, match="Rainbow: unknown hyper-parameter 'epsilon'"):
         prl.Rainbow.create_factory(epsilon=0.1)
 
