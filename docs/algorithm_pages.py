@@ -1,7 +1,7 @@
 """What the pages of the algorithms take from the classes: ``python docs/algorithm_pages.py`` writes it anew.
 
 A page has markers, ``<!-- generated: hyper-parameters of DQN -->`` and ``<!-- end -->``, and what lies between them is
-replaced. There are three kinds: "hyper-parameters", "composition", and "index", which lists the pages.
+replaced. The kinds are "hyper-parameters", "composition", "index", which lists the pages, and "presets".
 """
 
 import functools
@@ -92,6 +92,8 @@ def descriptions(cls: type[Any]) -> dict[str, str]:
 def _generated(kind: str, names: str | None) -> str:
     if kind == "index":
         return _table(["algorithm", "what it is", "family", "actions", "learns from", "memory"], _index())
+    if kind == "presets":
+        return _table(["preset", "what it is"], _presets())
     classes = [exported(prl.Algorithm)[name] for name in (names or "").split(", ")]
     if kind == "hyper-parameters":
         return _table(["name", "default", "values", "meaning", "of"], _hyper_parameters(classes))
@@ -123,6 +125,15 @@ def _folder(cls: Class) -> str:
     return cls.__module__.split(".")[-2]
 
 
+def _presets() -> Iterator[Sequence[str]]:
+    for cls in exported(prl.Algorithm).values():
+        for name, preset in _presets_of(cls).items():
+            yield (
+                f"`prl.{cls.__name__}.{name}()`",
+                _plain((preset.__doc__ or "").splitlines()[0].partition(";")[0].rstrip(".")),
+            )
+
+
 # What a class composes with
 
 
@@ -138,13 +149,14 @@ def _composition(cls: Class) -> Iterator[Sequence[str]]:
     yield "exploration", f"`{_shown(algorithm.make_explorer())}`"
     if cls.sources["main"].collected:
         yield "updates", f"`{_shown(algorithm.plan)}`"
-    presets = [f"`{cls.__name__}.{name}()`" for name, each in vars(cls).items() if _makes_a_preset(each)]
-    if presets:
+    if presets := [f"`{cls.__name__}.{name}()`" for name in _presets_of(cls)]:
         yield "presets", ", ".join(presets)
 
 
-def _makes_a_preset(attribute: Any) -> bool:
-    return isinstance(attribute, classmethod) and attribute.__func__.__annotations__.get("return") is Preset
+def _presets_of(cls: Class) -> dict[str, Any]:
+    """The methods of a class, not those of its bases, that make presets."""
+    methods = {name: each.__func__ for name, each in vars(cls).items() if isinstance(each, classmethod)}
+    return {name: method for name, method in methods.items() if method.__annotations__.get("return") is Preset}
 
 
 def _made(cls: Class, body: Mapping[str, Any]) -> Any:
@@ -216,7 +228,7 @@ def _hyper_parameters(classes: Sequence[Class]) -> Iterator[Sequence[str]]:
     describing = {name: next(base for base in last.__mro__ if name in descriptions(base)) for name in parameters}
     for name in sorted(parameters, key=lambda name: last.__mro__.index(describing[name])):
         base = describing[name]
-        meaning = re.sub(r":\w+:`~?([^`]*)`", r"`\1`", descriptions(base)[name]).replace("``", "`")
+        meaning = _plain(descriptions(base)[name])
         defaults = {cls.__name__: _shown(hyper_parameters_of(cls)[name].default) for cls in classes}
         yield f"`{name}`", _defaults(defaults), _values(parameters[name].annotation), meaning, f"`{base.__name__}`"
 
@@ -263,6 +275,11 @@ def _limit(limit: Within) -> str:
         return f"{'>' if limit.open else '≥'} {limit.low:g}"
     left, right = "()" if limit.open else "[]"
     return f"in {left}{limit.low:g}, {limit.high:g}{right}"
+
+
+def _plain(text: str) -> str:
+    """A docstring's text as Markdown has it."""
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text).replace("``", "`")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
