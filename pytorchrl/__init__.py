@@ -6,6 +6,7 @@ Compose an actor, an algorithm and a storage by their factories, and train::
     prl.Learner(scheme, target_steps=20_000, log_dir="runs/mine").run()
 """
 
+from pytorchrl.agent import risk_measures
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
     AL,
@@ -14,6 +15,7 @@ from pytorchrl.agent.algorithms import (
     DPP,
     DQN,
     GAIL,
+    IQN,
     NAF,
     PAL,
     PGT,
@@ -35,6 +37,8 @@ from pytorchrl.agent.algorithms import (
     EveryRollout,
     EveryTransitions,
     Losses,
+    MunchausenDQN,
+    MunchausenIQN,
     Needs,
     OffPolicyAlgorithm,
     PolicyGradient,
@@ -114,6 +118,7 @@ __all__ = [
     "DPP",
     "DQN",
     "GAIL",
+    "IQN",
     "LBFGS",
     "NAF",
     "PAL",
@@ -174,6 +179,8 @@ __all__ = [
     "Learner",
     "LinearSchedule",
     "Losses",
+    "MunchausenDQN",
+    "MunchausenIQN",
     "NStepReplayBuffer",
     "Needs",
     "OffPolicyActor",
@@ -221,4 +228,5 @@ __all__ = [
     "outputs",
     "plot_runs",
     "read_metrics",
+    "risk_measures",
 ]

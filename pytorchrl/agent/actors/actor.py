@@ -166,7 +166,7 @@ class Actor(FieldComponent, nn.Module):
             self._store_state_of(body)
         # A memory has seen the layers of the body already; one more joins what it makes with the action.
         sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
-        joint = MLP(body.output_size + size, sizes, self.activation, self.initialisation, **self._layers())
+        joint = self.hidden_layers(body.output_size + size, sizes)
         return Network(body, head.build(joint.output_size, self), joint, codec)
 
     def _body_of_observations(self, acts: bool) -> AnyBody:
@@ -218,6 +218,10 @@ class Actor(FieldComponent, nn.Module):
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         """A fully connected layer of a head, noisy where the user wants it."""
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator, sigma=self.noisy_sigma)
+
+    def hidden_layers(self, inputs: int, sizes: Sequence[int]) -> MLP:
+        """Fully connected layers of so many units, as those of the body."""
+        return MLP(inputs, sizes, self.activation, self.initialisation, **self._layers())
 
     def acting(self, *, noisy: bool) -> AbstractContextManager[Any]:
         """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted.

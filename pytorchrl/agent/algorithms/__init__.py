@@ -23,6 +23,9 @@ from pytorchrl.agent.algorithms.value_based.al import AL, PAL, DoublePAL
 from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
 from pytorchrl.agent.algorithms.value_based.dpp import DPP
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
+from pytorchrl.agent.algorithms.value_based.iqn import IQN
+from pytorchrl.agent.algorithms.value_based.munchausen_dqn import MunchausenDQN
+from pytorchrl.agent.algorithms.value_based.munchausen_iqn import MunchausenIQN
 from pytorchrl.agent.algorithms.value_based.naf import NAF
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
@@ -37,6 +40,7 @@ __all__ = [
     "DPP",
     "DQN",
     "GAIL",
+    "IQN",
     "NAF",
     "PAL",
     "PGT",
@@ -58,6 +62,8 @@ __all__ = [
     "EveryRollout",
     "EveryTransitions",
     "Losses",
+    "MunchausenDQN",
+    "MunchausenIQN",
     "Needs",
     "OffPolicyAlgorithm",
     "PolicyGradient",

@@ -1,6 +1,7 @@
 """Heads: from features to what an algorithm needs."""
 
 from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads.implicit_quantiles import ImplicitQuantiles
 from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, GaussianPolicy, Policy, SquashedGaussianPolicy
 from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
@@ -18,6 +19,7 @@ __all__ = [
     "DeterministicPolicy",
     "GaussianPolicy",
     "Head",
+    "ImplicitQuantiles",
     "Policy",
     "Quadratic",
     "QuantileReturns",

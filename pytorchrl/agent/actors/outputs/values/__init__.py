@@ -1,6 +1,7 @@
 """Values of actions: expected returns, or distributions of returns, as quantiles or as probabilities of atoms."""
 
 from pytorchrl.agent.actors.outputs.values.categorical import CategoricalValue, CategoricalValues
+from pytorchrl.agent.actors.outputs.values.implicit_quantile import ImplicitQuantileValue, ImplicitQuantileValues
 from pytorchrl.agent.actors.outputs.values.quadratic import QuadraticValues
 from pytorchrl.agent.actors.outputs.values.quantile import QuantileValue, QuantileValues, quantile_midpoints
 from pytorchrl.agent.actors.outputs.values.rescaled import RescaledValue, RescaledValues
@@ -12,6 +13,8 @@ __all__ = [
     "ActionValues",
     "CategoricalValue",
     "CategoricalValues",
+    "ImplicitQuantileValue",
+    "ImplicitQuantileValues",
     "QuadraticValues",
     "QuantileValue",
     "QuantileValues",

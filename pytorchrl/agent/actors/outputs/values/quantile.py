@@ -1,7 +1,7 @@
 """Quantiles of returns: Dabney et al., "Distributional RL with Quantile Regression" (arXiv 1710.10044)."""
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -35,9 +35,9 @@ class QuantileValue(Value):
         """Expected return, (B, 1)."""
         return self.quantiles.mean(1, keepdim=True)
 
-    def backup(self, reward: Tensor, discount: Tensor) -> "QuantileValue":
+    def backup(self, reward: Tensor, discount: Tensor) -> Self:
         """Value of ``reward + discount * return``, of (B, 1) each: every quantile, shifted."""
-        return QuantileValue(torch.addcmul(reward, discount, self.quantiles), self.fractions, self.kappa)
+        return type(self)(torch.addcmul(reward, discount, self.quantiles), self.fractions, self.kappa)
 
     def loss(self, target: "QuantileValue") -> Tensor:
         """Quantile Huber loss of each row, (B, 1): sum over quantiles, mean over those of the target (algorithm 1).
@@ -47,9 +47,9 @@ class QuantileValue(Value):
         loss: Tensor = _QuantileHuberLoss.apply(self.quantiles, target.quantiles, self.fractions, self.kappa)  # type: ignore[no-untyped-call]
         return loss
 
-    def detach(self) -> "QuantileValue":
+    def detach(self) -> Self:
         """Copy without gradients."""
-        return QuantileValue(self.quantiles.detach(), self.fractions, self.kappa)
+        return type(self)(self.quantiles.detach(), self.fractions, self.kappa)
 
 
 class QuantileValues(ActionValues):

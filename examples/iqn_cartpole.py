@@ -1,0 +1,105 @@
+"""IQN balances the pole of CartPole-v1: ``python examples/iqn_cartpole.py --help`` lists what can be set."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import tyro
+
+import pytorchrl as prl
+
+
+@dataclass
+class Arguments:
+    """Hyper-parameters of the run."""
+
+    env: str = "CartPole-v1"
+    """A gymnasium id with discrete actions."""
+    seed: int = 1
+    """All randomness of the run follows from it."""
+    target_steps: int = 60_000
+    """Environment steps to train for."""
+    hidden_sizes: tuple[int, ...] = (256, 256)
+    """Units of the network's hidden layers."""
+    num_quantiles: int = 16
+    """Quantiles of an action's return that are drawn for an update."""
+    num_action_quantiles: int = 32
+    """Quantiles that are drawn to choose an action."""
+    risk: Literal["neutral", "averse"] = "neutral"
+    """Whether actions are chosen by the expected return, or by the mean of the lowest quarter of returns."""
+    kappa: float = 1.0
+    """Errors beyond it count linearly in the loss."""
+    lr: float = 2e-3
+    """Learning rate at the start; it falls to 0, so that the policy settles."""
+    gamma: float = 0.99
+    """Discount factor."""
+    buffer_size: int = 50_000
+    """Transitions that the replay buffer keeps."""
+    n_step: int = 3
+    """Rewards in a return."""
+    start_steps: int = 1_000
+    """Random steps before learning starts."""
+    update_every: int = 2
+    """Environment steps between updates."""
+    mini_batch_size: int = 64
+    """Transitions of an update."""
+    exploration_fraction: float = 0.2
+    """Part of the run in which the probability of a random action falls from 1 to 0.05."""
+    polyak: float = 0.99
+    """How much of the target network stays at each update."""
+    test_every: int = 5_000
+    """Environment steps between evaluations."""
+    device: str = "cpu"
+    """Where to compute."""
+    checkpoint_every: int = 5_000
+    """Environment steps between checkpoints; a run that is killed goes on from the last one."""
+    log_to: tuple[str, ...] = ()
+    """Further places for metrics: wandb, tensorboard."""
+    log_dir: Path | None = None
+    """The run folder; a new one under runs/ where left out."""
+
+
+def train(arguments: Arguments) -> prl.Learner:
+    """Compose, train, and return the learner that did."""
+    name = f"iqn-{arguments.env}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    log_dir = arguments.log_dir or Path("runs") / name
+    envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
+    # On disk too, so that checkpoints are small and hold no copy of it.
+    storage = prl.NStepReplayBuffer.create_factory(
+        size=arguments.buffer_size, n_step=arguments.n_step, directory=log_dir / "replay"
+    )
+    measures = prl.risk_measures
+    algorithm = prl.IQN.create_factory(
+        num_quantiles=arguments.num_quantiles,
+        num_target_quantiles=arguments.num_quantiles,
+        num_action_quantiles=arguments.num_action_quantiles,
+        risk=measures.CVaR(0.25) if arguments.risk == "averse" else measures.Neutral(),
+        kappa=arguments.kappa,
+        lr=prl.LinearSchedule(arguments.lr, 0.0),
+        gamma=arguments.gamma,
+        epsilon=prl.LinearSchedule(1.0, 0.05, fraction=arguments.exploration_fraction),
+        start_steps=arguments.start_steps,
+        update_every=arguments.update_every,
+        mini_batch_size=arguments.mini_batch_size,
+        double=False,
+        polyak=arguments.polyak,
+        target_update_interval=1,
+        test_every=arguments.test_every,
+    )
+    scheme = prl.Scheme(algorithm, actor, storage, envs, device=arguments.device, seed=arguments.seed)
+    learner = prl.Learner(scheme, arguments.target_steps, log_dir, log_to=arguments.log_to)
+    learner.run(checkpoint_every=arguments.checkpoint_every)
+    learner.close()
+    return learner
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)  # small networks run faster without a second thread
+    learner = train(tyro.cli(Arguments, description=__doc__))
+    learner.print_info()
+    print(f"Learning curve: {learner.curve_file}")
+    print(f"Run folder:     {learner.log_dir}")
+    print(f"Train further:  {learner.resume_command} --target-steps {2 * learner.target_steps}")

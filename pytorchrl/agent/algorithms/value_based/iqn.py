@@ -1,0 +1,57 @@
+"""IQN: the distribution of returns by a network of its quantile function."""
+
+from collections.abc import Sequence
+
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import ImplicitQuantiles
+from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.value_based.dqn import DQN
+from pytorchrl.agent.explorers import Exploration
+from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
+from storages.hyper_parameters import Count, Positive
+
+
+class IQN(DQN):
+    """Dabney et al., "Implicit Quantile Networks for Distributional Reinforcement Learning" (arXiv 1806.06923).
+
+    Args:
+        num_quantiles: N, drawn for the values of actions taken.
+        num_target_quantiles: N', drawn for the values of next actions.
+        num_action_quantiles: K, drawn to choose an action; evaluations take fixed ones.
+        num_cosines: n, that a fraction is embedded by.
+        quantile_layers: units of the layers between the product of features and embedding, and the quantiles.
+        kappa: errors beyond it count linearly in the quantile Huber loss (equation 3).
+        risk: what actions are chosen by, both in the environments and in targets, as in section 4 of the paper; what is
+            learnt is the distribution of returns under that choice.
+    """
+
+    unchangeable = DQN.unchangeable | {
+        *("num_quantiles", "num_target_quantiles", "num_action_quantiles", "num_cosines", "quantile_layers"),
+        *("kappa", "risk"),
+    }
+
+    num_quantiles: Count = 64
+    num_target_quantiles: Count = 64
+    num_action_quantiles: Count = 32
+    num_cosines: Count = 64
+    quantile_layers: Sequence[Count] = ()
+    kappa: Positive = 1.0
+    risk: RiskMeasure = Neutral()
+    double: bool = False
+
+    def head(self) -> Head:
+        """A quantile function in the place of expected values."""
+        return ImplicitQuantiles(
+            self.num_quantiles, self.num_action_quantiles, self.num_cosines, self.kappa, self.risk, self.quantile_layers
+        )
+
+    def build(self) -> None:
+        """One network and its target, which draws another number of quantiles."""
+        super().build()
+        self.q_target.head.num_quantiles = self.num_target_quantiles
+
+    def policy(self, view: View, exploration: Exploration) -> ImplicitQuantileValues:
+        """The values of all actions, by fixed fractions where it is deterministic."""
+        values: ImplicitQuantileValues = self.q(view)
+        return values.at_midpoints() if exploration.deterministic else values.drawing_from(exploration.generator)

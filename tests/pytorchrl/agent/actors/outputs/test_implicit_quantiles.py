@@ -1,0 +1,201 @@
+"""Implicit quantiles agree with slow loops of numpy, and draw their fractions of a seeded generator."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.heads import ImplicitQuantiles
+from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
+from pytorchrl.agent.risk_measures import CPW, CVaR
+from tests.support.by_hand import envs_with, numpy
+
+B, FEATURES, NUM_ACTIONS, COSINES = 5, 6, 3, 4
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "linear": ({}, {}),
+    "hidden layers": ({}, {"hidden_sizes": (7,)}),
+    "dueling": ({"dueling": True}, {}),
+    "noisy": ({"noisy": True}, {}),
+    "noisy hidden layers": ({"noisy": True}, {"hidden_sizes": (7,)}),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def made(kind: str = "linear", **settings: Any) -> Any:
+    """A head's module, which draws 8 quantiles and 5 to choose an action."""
+    body, head = KINDS[kind]
+    torch.manual_seed(0)
+    actor = prl.OffPolicyActor.create_factory(**body)("cpu", envs_with(spaces.Discrete(NUM_ACTIONS)))
+    actor.generator.manual_seed(0)
+    numbers = {"num_quantiles": 8, "num_action_quantiles": 5, "num_cosines": COSINES}
+    return ImplicitQuantiles(**(numbers | head | settings)).build(FEATURES, actor)
+
+
+def features(seed: int = 1) -> Tensor:
+    return torch.randn((B, FEATURES), generator=torch.Generator().manual_seed(seed))
+
+
+def slow_quantiles(module: Any, rows: Tensor, fractions: Tensor) -> Any:
+    """Equation 4 and what follows it, one row and one fraction after the other: (B, n, N)."""
+    weight, bias = numpy(module.embedding.weight), numpy(module.embedding.bias)
+    found = np.zeros((len(rows), NUM_ACTIONS, len(fractions)))
+    for b, row in enumerate(numpy(rows)):
+        for n, fraction in enumerate(numpy(fractions)):
+            embedded = np.zeros(FEATURES)
+            for j in range(FEATURES):
+                cosines = [np.cos(np.pi * i * fraction) * weight[j, i - 1] for i in range(1, COSINES + 1)]
+                embedded[j] = max(0.0, sum(cosines) + bias[j])
+            joined = torch.from_numpy((row * embedded)[None]).float()
+            behind = module.numbers(joined if module.hidden is None else module.hidden(joined))
+            found[b, :, n] = numpy(behind[0])
+    return found
+
+
+@every_kind
+def test_quantiles_are_those_of_the_paper(kind: str) -> None:
+    module, fractions = made(kind).eval(), torch.tensor([0.0, 0.31, 0.5, 1.0])
+    values = module(features()).at(fractions)
+    slow = slow_quantiles(module, features(), fractions)
+    np.testing.assert_allclose(numpy(values.quantiles), slow, rtol=1e-4, atol=1e-5)
+    assert torch.equal(values.fractions, fractions)
+
+
+@every_kind
+def test_means_and_mixtures_are_those_of_the_quantiles(kind: str) -> None:
+    module, fractions, rows = made(kind).eval(), torch.tensor([0.1, 0.2, 0.9]), features()
+    quantiles = module.quantiles(rows, fractions)
+    weights = torch.rand(B, NUM_ACTIONS).softmax(1)
+    torch.testing.assert_close(module.means(rows, fractions), quantiles.mean(2))
+    torch.testing.assert_close(module.mixed(rows, fractions, weights), (weights[:, :, None] * quantiles).sum(1))
+
+
+def test_gradients_of_the_short_way_are_those_of_the_long_one() -> None:
+    module, fractions = made(), torch.tensor([0.1, 0.2, 0.9])
+    weights, rows = torch.rand(B, NUM_ACTIONS).softmax(1), features().requires_grad_()
+    leaves = [rows, *module.parameters()]
+    long = (weights[:, :, None] * module.quantiles(rows, fractions)).sum(1).square().sum()
+    short = module.mixed(rows, fractions, weights).square().sum()
+    for ours, theirs in zip(torch.autograd.grad(short, leaves), torch.autograd.grad(long, leaves), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_noise_reaches_values_and_gradients_its_size() -> None:
+    module = made("noisy")
+    values = [module(features()).at_midpoints().values for _ in range(2)]
+    assert not torch.allclose(*values)
+    module(features()).of(torch.zeros(B, 1, dtype=torch.int64)).quantiles.sum().backward()
+    assert module.numbers.layer.weight_sigma.grad.abs().sum() > 0
+
+
+def test_one_fraction_is_drawn_in_each_of_equal_parts() -> None:
+    module, action = made(), torch.zeros(B, 1, dtype=torch.int64)
+    drawn = np.stack([numpy(module(features()).of(action).fractions) for _ in range(400)])
+    parts = drawn * 8 - np.arange(8)
+    assert parts.min() >= 0
+    assert parts.max() <= 1
+    # Within its part each is uniform, and independent of the others.
+    np.testing.assert_allclose(parts.mean(0), 0.5, atol=0.06)
+    np.testing.assert_allclose(np.cov(parts.T), np.eye(8) / 12, atol=0.02)
+
+
+def test_each_question_draws_anew_but_actions_are_compared_by_the_same_fractions() -> None:
+    values = made()(features())
+    action = torch.tensor([[0], [2], [1], [1], [0]])
+    first, second = values.of(action), values.expectation(torch.full((B, NUM_ACTIONS), 1 / NUM_ACTIONS))
+    assert first.quantiles.shape == second.quantiles.shape == (B, 8)
+    assert not torch.equal(first.fractions, second.fractions)
+    at = values.at(first.fractions)
+    torch.testing.assert_close(first.quantiles, at.of(action).quantiles)
+    torch.testing.assert_close(second.quantiles, values.at(second.fractions).quantiles.mean(1))
+    assert values.values is values.values
+    assert torch.equal(values.greedy(), values.values.argmax(1, keepdim=True))
+    torch.testing.assert_close(values.advantage(values.greedy()), torch.zeros(B, 1))
+    assert values.best().mean.shape == (B, 1)
+
+
+def test_draws_follow_from_the_generators_state_and_copies_share_it() -> None:
+    module, action = made(), torch.zeros(B, 1, dtype=torch.int64)
+    state = module.generator.get_state()
+    first = module(features()).of(action).fractions
+    target = copy.deepcopy(module)
+    assert target.generator is module.generator
+    target.num_quantiles = 3
+    module.generator.set_state(state)
+    assert torch.equal(module(features()).of(action).fractions, first)
+    assert target(features()).of(action).quantiles.shape == (B, 3)
+    other = torch.Generator().manual_seed(4)
+    before = module.generator.get_state()
+    values = [module(features()).drawing_from(other.manual_seed(4)).values for _ in range(2)]
+    assert torch.equal(*values)
+    assert torch.equal(module.generator.get_state(), before)
+
+
+def test_at_midpoints_nothing_is_drawn() -> None:
+    module = made()
+    before = module.generator.get_state()
+    values = module(features()).at_midpoints()
+    torch.testing.assert_close(values.values, values.at(torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9])).values)
+    assert torch.equal(module.generator.get_state(), before)
+
+
+@pytest.mark.parametrize("risk", [CVaR(0.25), CPW()])
+def test_risk_distorts_what_actions_are_chosen_by_and_nothing_else(risk: Any) -> None:
+    module, rows = made(risk=risk), features()
+    values = module(rows).at_midpoints()
+    torch.testing.assert_close(values.values, module(rows).at(risk.distort(module.midpoints)).values)
+    module.generator.manual_seed(3)
+    drawn = (torch.arange(5) + torch.rand(5, generator=torch.Generator().manual_seed(3))) / 5
+    torch.testing.assert_close(module(rows).values, module(rows).at(risk.distort(drawn)).values)
+    fractions = values.of(torch.zeros(B, 1, dtype=torch.int64)).fractions
+    assert fractions[-1] > 0.25
+
+
+@pytest.mark.parametrize("kappa", [1.0, 0.4])
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_the_loss_is_equation_3_with_any_number_of_target_fractions(count: int, kappa: float) -> None:
+    module, action = made(kappa=kappa), torch.tensor([[0], [2], [1], [1], [0]])
+    other = made(kappa=kappa)
+    other.num_quantiles = count
+    value, target = module(features()).of(action), other(features(2)).best().backup(torch.ones(B, 1), torch.ones(B, 1))
+    assert target.quantiles.shape == (B, count)
+    slow = np.zeros((B, 1))
+    for b in range(B):
+        for quantile, fraction in zip(numpy(value.quantiles)[b], numpy(value.fractions), strict=True):
+            for aim in numpy(target.quantiles)[b]:
+                error = aim - quantile
+                huber = error**2 / 2 if abs(error) <= kappa else kappa * (abs(error) - kappa / 2)
+                slow[b] += abs(fraction - (error < 0)) * huber / kappa / count
+    np.testing.assert_allclose(numpy(value.loss(target)), slow, rtol=1e-4)
+    loss, errors = value.weighted_loss(torch.full((B, 1), 0.5), target)
+    np.testing.assert_allclose(numpy(errors), slow, rtol=1e-4)
+    np.testing.assert_allclose(loss.item(), 0.5 * slow.sum(), rtol=1e-4)
+    detached = value.detach()
+    assert not detached.quantiles.requires_grad
+    torch.testing.assert_close(detached.loss(target), value.loss(target).detach())
+
+
+def test_a_users_layer_without_a_bias_is_taken_too() -> None:
+    class WithoutBias(prl.OffPolicyActor):
+        def linear(self, inputs: int, outputs: int) -> nn.Module:
+            return nn.Linear(inputs, outputs, bias=False)
+
+    actor = WithoutBias.create_factory()("cpu", envs_with(spaces.Discrete(NUM_ACTIONS)))
+    values = ImplicitQuantiles(num_quantiles=8).build(FEATURES, actor)(features())
+    assert isinstance(values, ImplicitQuantileValues)
+    assert values.best().quantiles.shape == (B, 8)
+
+
+@every_kind
+def test_all_stays_on_the_device_of_the_features(kind: str) -> None:
+    # The meta device refuses to meet another.
+    module = made(kind).to("meta")
+    values = module(torch.empty(B, FEATURES, device="meta"))
+    action = values.greedy()
+    target = values.at_midpoints().best().backup(values.values[:, :1], values.values[:, :1])
+    assert values.of(action).loss(target).device.type == "meta"
+    assert values.at(module.midpoints).expectation(values.values.softmax(1)).mean.device.type == "meta"

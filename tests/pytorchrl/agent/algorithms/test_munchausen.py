@@ -1,0 +1,219 @@
+"""The updates of Munchausen-DQN and Munchausen-IQN equal those computed by hand, at temperatures that are small too."""
+
+import math
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.heads import CategoricalReturns, Head
+from pytorchrl.agent.actors.outputs import ScalarValues
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.pytorchrl.agent.algorithms.test_iqn import (
+    N_TARGET,
+    K,
+    N,
+    NumpyIQN,
+    check_update,
+    linear_iqn,
+    quantiles_of,
+)
+from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, replayed
+from tests.support.comparison import assert_equal
+from tests.support.profiles import examples
+
+ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
+NUM_ACTIONS = 3
+
+
+def linear_munchausen(cls: Any = prl.MunchausenDQN, **hyper_parameters: Any) -> Any:
+    envs = envs_with(spaces.Discrete(NUM_ACTIONS))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)
+    algorithm.seed(0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in (*algorithm.q.parameters(), *algorithm.q_target.parameters()):
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return algorithm
+
+
+def n_step_batch(seed: int = 0) -> dict[str, torch.Tensor]:
+    """A batch whose rows sum up 1, 2 or 3 rewards, with importance weights that differ."""
+    batch = replayed(ACTIONS, seed)
+    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
+    return batch
+
+
+def policy_of(values: Any, temperature: float) -> tuple[list[float], list[float]]:
+    """Probabilities of one row's actions, and their logarithms times the temperature."""
+    largest = max(values)
+    partition = sum(math.exp((value - largest) / temperature) for value in values)
+    scaled = [value - largest - temperature * math.log(partition) for value in values]
+    return [math.exp(log / temperature) for log in scaled], scaled
+
+
+def bonus_of(algorithm: Any, values: Any, action: int) -> float:
+    scaled = policy_of(values, algorithm.temperature)[1][action]
+    return float(algorithm.alpha * max(algorithm.clip_min, min(scaled, 0.0)))
+
+
+class NumpyMunchausenDQN:
+    """The loss of one batch: equation 1 of the paper, one row after the other."""
+
+    def __init__(self, algorithm: prl.MunchausenDQN, batch: dict[str, Any]) -> None:
+        self.online, target = layer_of(algorithm.q.head.numbers), layer_of(algorithm.q_target.head.numbers)
+        self.batch = {key: numpy(value) for key, value in batch.items()}
+        now, after = linear(target, self.batch[OBS]), linear(target, self.batch[OBS2])
+        self.bonuses = np.array([[bonus_of(algorithm, now[b], action)] for b, (action,) in enumerate(ACTIONS)])
+        soft = np.zeros((len(now), 1))
+        for b, values in enumerate(after):
+            for value, probability, scaled in zip(values, *policy_of(values, algorithm.temperature), strict=True):
+                soft[b] += probability * (value - scaled)
+        self.targets = self.batch[REW] + self.bonuses + self.batch[DISCOUNT] * soft
+
+    def errors(self) -> Any:
+        values = linear(self.online, self.batch[OBS])[np.arange(len(ACTIONS)), ACTIONS[:, 0]][:, None]
+        return np.abs(values - self.targets)
+
+    def loss(self) -> float:
+        errors = self.errors()
+        huber = np.where(errors <= 1, errors**2 / 2, errors - 0.5)
+        return float((self.batch[WEIGHTS] * huber).mean())
+
+
+@pytest.mark.parametrize(
+    ("temperature", "alpha", "clip_min"),
+    [(0.03, 0.9, -1.0), (1.0, 0.9, -1.0), (1.0, 0.5, -0.2), (5.0, 1.0, float("-inf")), (0.03, 0.0, -1.0)],
+)
+def test_an_update_equals_the_one_computed_by_hand(temperature: float, alpha: float, clip_min: float) -> None:
+    algorithm = linear_munchausen(temperature=temperature, alpha=alpha, clip_min=clip_min, max_grad_norm=None)
+    batch = n_step_batch()
+    before = copies(batch)
+    by_hand = NumpyMunchausenDQN(algorithm, batch)
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(result.metrics["loss"], by_hand.loss(), rtol=1e-4)
+    np.testing.assert_allclose(numpy(result.info[ERRORS]), by_hand.errors(), rtol=1e-4, atol=1e-5)
+    for part, parameter in zip(("weight", "bias"), by_hand.online, strict=True):
+        expected = numeric_gradient(by_hand.loss, parameter)
+        np.testing.assert_allclose(numpy(gradients[f"q.head.numbers.layer.{part}"]), expected, rtol=1e-3, atol=1e-5)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def test_the_bonus_is_that_of_the_first_action_clipped_before_it_is_scaled() -> None:
+    algorithm = linear_munchausen(temperature=0.03, clip_min=-0.5)
+    by_hand = NumpyMunchausenDQN(algorithm, n_step_batch())
+    assert by_hand.bonuses.min() == pytest.approx(0.9 * -0.5), "some row is clipped"
+    assert by_hand.bonuses.max() > 0.9 * -0.5
+
+
+def test_the_target_is_of_the_target_network_alone_and_takes_no_gradient() -> None:
+    algorithm, batch = linear_munchausen(), n_step_batch()
+    rows = Rows(batch, algorithm.codec)
+    before = algorithm.target_value(rows).mean
+    with torch.no_grad():
+        for parameter in algorithm.q.parameters():
+            parameter.add_(1.0)
+    assert torch.equal(algorithm.target_value(Rows(batch, algorithm.codec)).mean, before)
+    assert not before.requires_grad
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=6), st.floats(1e-30, 1e3))
+def test_the_policy_is_a_softmax_at_any_temperature(values: list[float], temperature: float) -> None:
+    algorithm = linear_munchausen(temperature=temperature)
+    row = torch.tensor([values])
+    policy, scaled = algorithm.scaled_log_policy(ScalarValues(row))
+    probabilities, expected = policy_of(row.double()[0].tolist(), temperature)
+    assert policy.isfinite().all()
+    assert scaled.isfinite().all()
+    assert (scaled <= 0).all()
+    np.testing.assert_allclose(numpy(policy)[0], probabilities, atol=1e-3)
+    np.testing.assert_allclose(numpy(scaled)[0], expected, rtol=1e-5, atol=1e-4 * max(temperature, 1e-4))
+
+
+class NumpyMunchausenIQN(NumpyIQN):
+    """The loss of one batch: the policy is made of other fractions than the target."""
+
+    def target_quantiles(self, algorithm: Any) -> Any:
+        eta = getattr(algorithm.risk, "eta", 1.0)
+        now, after = self.batch[OBS], self.batch[OBS2]
+        now_means = quantiles_of(self.target, now, eta * self.draw(K)).mean(2)
+        means = quantiles_of(self.target, after, eta * self.draw(K)).mean(2)
+        quantiles = quantiles_of(self.target, after, self.draw(N_TARGET))
+        found = np.zeros((len(now), N_TARGET))
+        for b, (action,) in enumerate(ACTIONS):
+            probabilities, scaled = policy_of(means[b], algorithm.temperature)
+            for j in range(N_TARGET):
+                soft = sum(p * (quantiles[b, a, j] - scaled[a]) for a, p in enumerate(probabilities))
+                found[b, j] = self.batch[DISCOUNT][b, 0] * soft
+            found[b] += self.batch[REW][b, 0] + bonus_of(algorithm, now_means[b], action)
+        return found
+
+
+@pytest.mark.parametrize("temperature", [0.03, 1.0])
+@pytest.mark.parametrize("risk", [prl.risk_measures.Neutral(), prl.risk_measures.CVaR(0.3)])
+def test_an_update_of_munchausen_iqn_equals_the_one_computed_by_hand(temperature: float, risk: Any) -> None:
+    algorithm = linear_iqn(prl.MunchausenIQN, temperature=temperature, risk=risk, max_grad_norm=None)
+    batch = n_step_batch()
+    check_update(algorithm, NumpyMunchausenIQN(algorithm, batch), batch)
+
+
+def test_munchausen_iqn_has_the_hyper_parameters_of_both_and_their_defaults() -> None:
+    hyper_parameters = prl.MunchausenIQN.create_factory().hyper_parameters
+    assert {"alpha": 0.9, "temperature": 0.03, "clip_min": -1.0, "num_quantiles": 64, "double": False}.items() <= (
+        hyper_parameters.items()
+    )
+    assert {"num_quantiles", "risk"} <= prl.MunchausenIQN.unchangeable
+    assert linear_iqn(prl.MunchausenIQN).q.head.num_quantiles == N
+
+
+class MunchausenC51(prl.MunchausenDQN):
+    def head(self) -> Head:
+        return CategoricalReturns(201, -20.0, 20.0)
+
+
+def test_a_categorical_head_learns_the_same_expected_returns() -> None:
+    algorithm, batch = linear_munchausen(MunchausenC51, temperature=0.5), n_step_batch()
+    rows = Rows(batch, algorithm.codec)
+    with torch.no_grad():
+        target, now, after = algorithm.target_value(rows), algorithm.q_target(rows.now), algorithm.q_target(rows.next)
+    for b, (action,) in enumerate(ACTIONS):
+        values = numpy(after.values[b])
+        soft = sum(p * (v - log) for v, p, log in zip(values, *policy_of(values, 0.5), strict=True))
+        expected = batch[REW][b, 0] + bonus_of(algorithm, numpy(now.values[b]), action) + batch[DISCOUNT][b, 0] * soft
+        assert target.mean[b].item() == pytest.approx(float(expected), abs=1e-3)
+    assert algorithm.update(batch).info[ERRORS].shape == (6, 1)
+
+
+@pytest.mark.parametrize("cls", [prl.MunchausenDQN, prl.MunchausenIQN])
+def test_a_saved_state_goes_on_where_it_was(cls: Any) -> None:
+    whole, resumed = (linear_munchausen(cls, polyak=0.0, target_update_interval=3) for _ in range(2))
+    for number in range(4):
+        whole.update(n_step_batch(number))
+    resumed.load_state_dict(whole.state_dict())
+    for number in range(4, 8):
+        whole.update(n_step_batch(number))
+        resumed.update(n_step_batch(number))
+        assert_equal(resumed.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("cls", [prl.MunchausenDQN, prl.MunchausenIQN])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"double": True}, "double must be one of False, got True"),
+        ({"temperature": 0.0}, "temperature must be greater than 0, got 0"),
+        ({"alpha": 1.5}, r"alpha must lie in \[0, 1\], got 1.5"),
+        ({"clip_min": 0.5}, r"clip_min must lie in \[-inf, 0\], got 0.5"),
+    ],
+)
+def test_hyper_parameters_out_of_range_are_refused(cls: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"{cls.__name__}: {message}"):
+        cls.create_factory(**changes)
