@@ -31,6 +31,7 @@ ExampleName: TypeAlias = Literal[
     "gail_cartpole",
     "ppo_cartpole",
     "ppo_memory_cartpole",
+    "iqn_cartpole",
     "qrdqn_cartpole",
     "reinforce_cartpole",
     "sac_her_pointmaze",

@@ -23,6 +23,7 @@ import pytorchrl as prl
 THRESHOLDS: dict[ExampleName, float] = {
     "ppo_cartpole": 475.0,
     "dqn_cartpole": 450.0,
+    "iqn_cartpole": 450.0,
     "qrdqn_cartpole": 450.0,
     "sac_pendulum": -160.0,
     "td3_pendulum": -160.0,

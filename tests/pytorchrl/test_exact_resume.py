@@ -75,6 +75,19 @@ def rainbow() -> prl.Scheme:
         prl.PERBuffer.create_factory(
             size=60, n_step=3, alpha=0.5, beta=prl.LinearSchedule(0.4, 1.0), default_error="largest"
         ),
+def iqn(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.IQN.create_factory(
+            num_quantiles=5,
+            risk=prl.risk_measures.CVaR(0.5),
+            start_steps=24,
+            update_every=6,
+            mini_batch_size=8,
+            test_every=70,
+            num_test_episodes=2,
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8, noisy=True),
+        _priorities_and_n_steps(memory),
         prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
     )
 
@@ -202,6 +215,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "QR-DQN with a memory": lambda: qrdqn("gru"),
     "Rainbow": rainbow,
     "R2D2": r2d2,
+    "IQN of noisy layers with priorities and n steps": iqn,
+    "IQN with a memory": lambda: iqn("gru"),
     "TD3 with priorities and n steps": lambda: td3(2),
     "TD3 with a memory, stopped in the middle of its delay": lambda: td3(4, "lstm"),
     "NAF with priorities and n steps": naf,

@@ -32,6 +32,7 @@ ACTIONS: dict[str, Any] = {
     "several": spaces.MultiDiscrete([2, 3]),
     "binary": spaces.MultiBinary(3),
 }
+FEW_QUANTILES = {"num_quantiles": 5, "num_target_quantiles": 4, "num_action_quantiles": 3, "num_cosines": 4}
 OFF_POLICY: dict[str, Any] = {
     "DQN": (prl.DQN, {}, ["discrete"]),
     "SARSA": (prl.SARSA, {}, ["discrete"]),
@@ -43,6 +44,9 @@ OFF_POLICY: dict[str, Any] = {
     "R2D2": (prl.R2D2, {}, ["discrete"]),
     "Rainbow": (prl.Rainbow, {"num_atoms": 5, "explorer": prl.EpsilonGreedy(0.1)}, ["discrete"]),
     "CategoricalDQN": (prl.CategoricalDQN, {"num_atoms": 5}, ["discrete"]),
+    "IQN": (prl.IQN, {**FEW_QUANTILES, "risk": prl.risk_measures.CVaR(0.5)}, ["discrete"]),
+    "MunchausenDQN": (prl.MunchausenDQN, {}, ["discrete"]),
+    "MunchausenIQN": (prl.MunchausenIQN, {**FEW_QUANTILES, "quantile_layers": (5,)}, ["discrete"]),
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}, ["discrete"]),
     "NAF": (prl.NAF, {}, ["bounded"]),
     "SAC": (prl.SAC, {}, ["bounded"]),

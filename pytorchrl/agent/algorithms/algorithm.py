@@ -209,7 +209,9 @@ class Algorithm(FieldComponent, ABC):
     def _made_explorer(self) -> Explorer:
         explorer = self.make_explorer()
         try:
-            explorer.check_output(self._tried_output)
+            # Outputs may compute only when they are asked, as quantiles at drawn fractions do.
+            with torch.inference_mode():
+                explorer.check_output(self._tried_output)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}: {error}") from None
         return explorer

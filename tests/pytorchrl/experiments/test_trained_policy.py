@@ -34,6 +34,18 @@ RUNS: dict[str, tuple[Any, Any, Any, Any]] = {
         prl.ReplayBuffer.create_factory(size=500),
         "Pendulum-v1",
     ),
+    "iqn": (
+        prl.IQN.create_factory(start_steps=50, risk=prl.risk_measures.CVaR(0.25), mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(16,)),
+        prl.ReplayBuffer.create_factory(size=500),
+        "CartPole-v1",
+    ),
+    "dueling iqn with a hidden layer": (
+        prl.IQN.create_factory(start_steps=50, quantile_layers=(8,), mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(16,), dueling=True),
+        prl.ReplayBuffer.create_factory(size=500),
+        "CartPole-v1",
+    ),
     "ppo with memory": (
         prl.PPO.create_factory(num_mini_batch=1, test_every=100, num_test_episodes=2),
         prl.OnPolicyActor.create_factory(hidden_sizes=(16,), memory="gru", memory_size=8, normalize_observations=True),

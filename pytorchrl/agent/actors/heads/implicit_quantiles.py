@@ -44,8 +44,9 @@ class ImplicitQuantiles:
         hidden = actor.hidden_layers(features, self.hidden_sizes) if self.hidden_sizes else None
         numbers = numbers_of_actions(hidden.output_size if hidden else features, 1, actor)
         output = getattr(numbers, "layer", None)
-        is_linear = hidden is None and type(output) in (nn.Linear, NoisyLinear) and output.bias is not None
-        return (_LinearQuantiles if is_linear else _Quantiles)(self, features, actor, numbers, hidden)
+        is_linear = isinstance(output, NoisyLinear) or (type(output) is nn.Linear and output.bias is not None)
+        cls = _LinearQuantiles if is_linear and hidden is None else _Quantiles
+        return cls(self, features, actor, numbers, hidden)
 
 
 class _Quantiles(UsesGenerator):
@@ -85,7 +86,7 @@ class _Quantiles(UsesGenerator):
 
     def _embedded(self, fractions: Tensor) -> Tensor:
         """(N, F)."""
-        return torch.relu(linear(self.embedding, torch.cos(fractions.unsqueeze(1) * self._frequencies)))
+        return torch.relu_(linear(self.embedding, torch.cos(fractions.unsqueeze(1) * self._frequencies)))
 
 
 class _LinearQuantiles(_Quantiles):

@@ -1,9 +1,11 @@
 """IQN: the distribution of returns by a network of its quantile function."""
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ImplicitQuantiles
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
@@ -39,6 +41,7 @@ class IQN(DQN):
     kappa: Positive = 1.0
     risk: RiskMeasure = Neutral()
     double: bool = False
+    huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa is that of quantiles
 
     def head(self) -> Head:
         """A quantile function in the place of expected values."""
@@ -46,10 +49,12 @@ class IQN(DQN):
             self.num_quantiles, self.num_action_quantiles, self.num_cosines, self.kappa, self.risk, self.quantile_layers
         )
 
-    def build(self) -> None:
-        """One network and its target, which draws another number of quantiles."""
-        super().build()
-        self.q_target.head.num_quantiles = self.num_target_quantiles
+    def target_network(self) -> Network:
+        """A copy of the network that draws another number of quantiles."""
+        target = super().target_network()
+        head: Any = target.head
+        head.num_quantiles = self.num_target_quantiles
+        return target
 
     def policy(self, view: View, exploration: Exploration) -> ImplicitQuantileValues:
         """The values of all actions, by fixed fractions where it is deterministic."""

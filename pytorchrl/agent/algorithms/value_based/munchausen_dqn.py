@@ -1,6 +1,6 @@
 """Munchausen-DQN: the logarithm of the policy is added to the reward."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -20,13 +20,12 @@ class MunchausenDQN(DQN):
         alpha: part of the scaled log-policy that is added to the reward.
         temperature: of the policy (tau), in the unit of the values.
         clip_min: the scaled log-policy (tau log pi) counts as at least this (l_0).
-        double: no action is chosen for the target, so that there is nothing to choose by the online network.
     """
 
+    double: ClassVar[bool] = False  # type: ignore[misc]  # no action is chosen
     alpha: UnitInterval = 0.9
     temperature: Positive = 0.03
     clip_min: Annotated[float, Within(float("-inf"), 0)] = -1.0
-    double: Literal[False] = False
 
     def target_value(self, rows: Rows) -> Value:
         """Equation 1: reward and bonus, plus the discounted value and entropy of the policy that follows."""

@@ -1,7 +1,5 @@
 """Munchausen-IQN: the logarithm of the policy is added to the reward, and quantiles of returns are learnt."""
 
-from typing import Literal
-
 from pytorchrl.agent.algorithms.value_based.iqn import IQN
 from pytorchrl.agent.algorithms.value_based.munchausen_dqn import MunchausenDQN
 
@@ -12,5 +10,3 @@ class MunchausenIQN(MunchausenDQN, IQN):
     The policy is the softmax of the target network's means over fractions drawn to choose actions; the target is made
     of other fractions, each of its quantiles the mean over the policy's actions.
     """
-
-    double: Literal[False] = False

@@ -86,6 +86,8 @@ FITS: list[tuple[Any, Explorer]] = [
     (prl.DQN, Boltzmann(prl.LinearSchedule(1.0, 0.1))),
     (prl.DQN, EpsilonGreedy(0.3)),
     (prl.QRDQN, Boltzmann(0.5)),
+    (prl.IQN, Boltzmann(0.5)),
+    (prl.IQN, Greedy()),
     (prl.SAC, GaussianNoise(0.2, clip=0.3)),
     (prl.SAC, Greedy()),
     (prl.TD3, OrnsteinUhlenbeck(0.3)),

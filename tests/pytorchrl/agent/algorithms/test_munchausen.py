@@ -11,7 +11,6 @@ from gymnasium import spaces
 from hypothesis import given, settings
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.heads import CategoricalReturns, Head
 from pytorchrl.agent.actors.outputs import ScalarValues
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
@@ -167,16 +166,18 @@ def test_an_update_of_munchausen_iqn_equals_the_one_computed_by_hand(temperature
 
 def test_munchausen_iqn_has_the_hyper_parameters_of_both_and_their_defaults() -> None:
     hyper_parameters = prl.MunchausenIQN.create_factory().hyper_parameters
-    assert {"alpha": 0.9, "temperature": 0.03, "clip_min": -1.0, "num_quantiles": 64, "double": False}.items() <= (
+    assert {"alpha": 0.9, "temperature": 0.03, "clip_min": -1.0, "num_quantiles": 64}.items() <= (
         hyper_parameters.items()
     )
+    assert not {"double", "huber_threshold"} & set(hyper_parameters)
     assert {"num_quantiles", "risk"} <= prl.MunchausenIQN.unchangeable
     assert linear_iqn(prl.MunchausenIQN).q.head.num_quantiles == N
 
 
-class MunchausenC51(prl.MunchausenDQN):
-    def head(self) -> Head:
-        return CategoricalReturns(201, -20.0, 20.0)
+class MunchausenC51(prl.MunchausenDQN, prl.CategoricalDQN):
+    v_min = -20.0
+    v_max = 20.0
+    num_atoms = 201
 
 
 def test_a_categorical_head_learns_the_same_expected_returns() -> None:
@@ -208,7 +209,6 @@ def test_a_saved_state_goes_on_where_it_was(cls: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"double": True}, "double must be one of False, got True"),
         ({"temperature": 0.0}, "temperature must be greater than 0, got 0"),
         ({"alpha": 1.5}, r"alpha must lie in \[0, 1\], got 1.5"),
         ({"clip_min": 0.5}, r"clip_min must lie in \[-inf, 0\], got 0.5"),

@@ -42,6 +42,7 @@ class Cloning(prl.BehaviourCloning):
 ALGORITHMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "DQN": (prl.DQN, {}),
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}),
+    "IQN": (prl.IQN, {"num_quantiles": 5}),
     "SAC": (prl.SAC, {"initial_alpha": 1e-7, "learn_alpha": False}),
     "TD3": (prl.TD3, {"policy_delay": 1, "target_noise": 0.0}),
     "behaviour cloning": (Cloning, {"entropy_coef": 0.01}),

@@ -72,6 +72,8 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "two values": (TwoValues, DISCRETE, {}),
     "DQN": (prl.DQN, DISCRETE, {"target_update_interval": 2}),
     "QRDQN": (prl.QRDQN, DISCRETE, {"num_quantiles": 5}),
+    "IQN": (prl.IQN, DISCRETE, {"num_quantiles": 5}),
+    "MunchausenIQN": (prl.MunchausenIQN, DISCRETE, {"num_quantiles": 5}),
     "SAC": (prl.SAC, BOX, {}),
     "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),
@@ -107,7 +109,8 @@ def test_computing_and_applying_gradients_apart_is_an_update(name: str) -> None:
         assert_equal(elsewhere.get_weights(), before)
         apart.apply_gradients(gradients)
         # Updates draw random numbers where gradients are computed.
-        apart.generator.set_state(elsewhere.generator.get_state())
+        for ours, theirs in zip(apart._generators(), elsewhere._generators(), strict=True):
+            ours.set_state(theirs.get_state())
         assert_equal(together.update(batch).info, result.info)
         assert_equal(together.state_dict(), apart.state_dict())
     apart.apply_gradients({})
