@@ -75,6 +75,10 @@ def rainbow() -> prl.Scheme:
         prl.PERBuffer.create_factory(
             size=60, n_step=3, alpha=0.5, beta=prl.LinearSchedule(0.4, 1.0), default_error="largest"
         ),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+    )
+
+
 def iqn(memory: Any = None) -> prl.Scheme:
     return prl.Scheme(
         prl.IQN.create_factory(

@@ -6,12 +6,30 @@ from typing import Any, ClassVar
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ImplicitQuantiles
 from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.agent.optimizers import Adam
+from pytorchrl.agent.preset import Preset
 from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
+from storages.factory import make_factory
 from storages.hyper_parameters import Count, Positive
+from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.schedule_shapes import PiecewiseSchedule
+
+_PAPER = {
+    "quantile_layers": (512,),
+    "lr": 5e-5,
+    "optimizer": Adam(eps=0.01 / 32),
+    "epsilon": PiecewiseSchedule(((50_000, 1.0), (1_050_000, 0.01)), positions="steps"),
+    "start_steps": 50_000,
+    "mini_batch_size": 32,
+    "polyak": 0.0,
+    "target_update_interval": 2_500,
+    "max_grad_norm": None,
+}
 
 
 class IQN(DQN):
@@ -24,15 +42,13 @@ class IQN(DQN):
         num_cosines: n, that a fraction is embedded by.
         quantile_layers: units of the layers between the product of features and embedding, and the quantiles.
         kappa: errors beyond it count linearly in the quantile Huber loss (equation 3).
-        risk: what actions are chosen by, both in the environments and in targets, as in section 4 of the paper; what is
-            learnt is the distribution of returns under that choice.
+        risk: what actions are chosen by, both in the environments and in targets (section 4).
     """
 
     unchangeable = DQN.unchangeable | {
         *("num_quantiles", "num_target_quantiles", "num_action_quantiles", "num_cosines", "quantile_layers"),
         *("kappa", "risk"),
     }
-
     num_quantiles: Count = 64
     num_target_quantiles: Count = 64
     num_action_quantiles: Count = 32
@@ -43,11 +59,23 @@ class IQN(DQN):
     double: bool = False
     huber_threshold: ClassVar[None] = None  # type: ignore[misc]  # kappa is that of quantiles
 
+    @classmethod
+    def paper(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
+        """The paper's settings for Atari with clipped rewards and stacks of 4 frames, and 50 million transitions.
+
+        Where it refers to DQN's and QR-DQN's, they are those of its authors' programs (DQN Zoo): a transition is 4
+        frames, and 10,000 of them, or 2,500 updates, lie between target networks. Arguments as of :meth:`DQN.nature`.
+        """
+        return Preset(
+            algo_factory=make_factory(cls, (), _PAPER),
+            actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_convolutions", hidden_sizes=()),
+            storage_factory=ReplayBuffer.create_factory(capacity // num_envs),
+        )
+
     def head(self) -> Head:
         """A quantile function in the place of expected values."""
-        return ImplicitQuantiles(
-            self.num_quantiles, self.num_action_quantiles, self.num_cosines, self.kappa, self.risk, self.quantile_layers
-        )
+        numbers = self.num_quantiles, self.num_action_quantiles, self.num_cosines
+        return ImplicitQuantiles(*numbers, self.kappa, self.risk, self.quantile_layers)
 
     def target_network(self) -> Network:
         """A copy of the network that draws another number of quantiles."""

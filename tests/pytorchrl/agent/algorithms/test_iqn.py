@@ -227,6 +227,40 @@ def test_hyper_parameters_out_of_range_are_refused(changes: dict[str, Any], mess
         prl.IQN.create_factory(**changes)
 
 
+@pytest.mark.parametrize("cls", [prl.IQN, prl.MunchausenIQN])
+def test_the_papers_preset_has_its_numbers_and_its_network(cls: Any) -> None:
+    preset = cls.paper(capacity=80_000, num_envs=8)
+    given = preset["algo_factory"].hyper_parameters
+    expected = {
+        "num_quantiles": 64,
+        "num_target_quantiles": 64,
+        "num_action_quantiles": 32,
+        "kappa": 1.0,
+        "lr": 5e-5,
+        "optimizer": prl.Adam(eps=0.01 / 32),
+        "gamma": 0.99,
+        "start_steps": 50_000,
+        "update_every": 4,
+        "mini_batch_size": 32,
+        "polyak": 0.0,
+        "target_update_interval": 2_500,
+        "max_grad_norm": None,
+    }
+    assert {name: given[name] for name in expected} == expected
+    assert given.get("double", False) is False
+    # In transitions, however long the run is.
+    assert [given["epsilon"].at(steps, 7) for steps in (0, 50_000, 1_050_000, 50_000_000)] == [1.0, 1.0, 0.01, 0.01]
+    assert preset["storage_factory"].hyper_parameters["size"] == 10_000
+    envs = envs_with(spaces.Discrete(6))
+    envs.observation_space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    with torch.device("meta"):
+        algorithm = preset["algo_factory"]("meta", preset["actor_factory"]("meta", envs), envs)
+    shapes = {name: tuple(parameter.shape) for name, parameter in algorithm.q.head.named_parameters()}
+    assert shapes["embedding.weight"] == (3136, 64)
+    assert shapes["hidden.layers.0.weight"] == (512, 3136)
+    assert shapes["numbers.layer.weight"] == (6, 512)
+
+
 def test_continuous_actions_are_refused() -> None:
     envs = envs_with(continuous())
     actor = prl.OffPolicyActor.create_factory()("cpu", envs)
