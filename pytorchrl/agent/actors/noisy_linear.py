@@ -38,7 +38,8 @@ class NoisyLinear(UsesGenerator):
         mean = F.linear(features, self.weight, self.bias)
         if not self.training:
             return mean
-        noise_in, noise_out = self._noise()
+        noise = self._noise()
+        noise_in, noise_out = noise[: self.in_features], noise[self.in_features :]
         # The noise of a weight is a product, so that it can be applied before and after the multiplication: no matrix
         # of noisy weights is made.
         return mean + F.linear(features * noise_in, self.weight_sigma, self.bias_sigma) * noise_out
@@ -47,7 +48,8 @@ class NoisyLinear(UsesGenerator):
         """Weights (outputs, inputs) and bias (outputs,) with the noise of one pass; their means in evaluation."""
         if not self.training:
             return self.weight, self.bias
-        noise_in, noise_out = self._noise()
+        noise = self._noise()
+        noise_in, noise_out = noise[: self.in_features], noise[self.in_features :]
         weight = torch.addcmul(self.weight, self.weight_sigma, torch.outer(noise_out, noise_in))
         return weight, torch.addcmul(self.bias, self.bias_sigma, noise_out)
 
@@ -55,13 +57,12 @@ class NoisyLinear(UsesGenerator):
         """What torch shows of the layer."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
-    def _noise(self) -> tuple[Tensor, Tensor]:
-        """(inputs,) and (outputs,): sgn(x) sqrt(|x|) of standard normal numbers x."""
+    def _noise(self) -> Tensor:
+        """(inputs + outputs,): sgn(x) sqrt(|x|) of standard normal numbers x."""
         weight = self.weight
         size = self.in_features + self.out_features
         drawn = torch.empty(size, dtype=weight.dtype, device=weight.device).normal_(generator=self.generator)
-        noise = torch.copysign(drawn.abs().sqrt_(), drawn)
-        return noise[: self.in_features], noise[self.in_features :]
+        return torch.copysign(drawn.abs().sqrt_(), drawn)
 
 
 def linear_layer(
