@@ -16,7 +16,9 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
     Preprocessing of Mnih et al., "Human-level control through deep reinforcement learning" (2015) and Machado et al.,
     "Revisiting the Arcade Learning Environment" (arXiv 1709.06009): the maximum of the last two frames that were
     skipped, as some sprites are on every other frame alone; their luminance, shrunk by the mean over each pixel's area.
-    It is what gymnasium's ``AtariPreprocessing`` shows, and faster: frames that are not shown are not converted.
+    It is what gymnasium's ``AtariPreprocessing`` shows, and faster: frames that are not shown are not converted. Sticky
+    actions are drawn by the environment's own generator, since the emulator takes a seed only where it loads a game,
+    for a tenth of a second.
 
     Rewards are the game's, an episode is a whole game. The fire button is pressed for one step where a life begins,
     in games that have it, since some wait for it: an agent to which the loss of a life is an end never has to learn it,
@@ -25,7 +27,7 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
     Args:
         game: as the emulator names it, "pong" or "space_invaders".
         frame_skip: frames for which an action is repeated.
-        repeat_action_probability: of a frame, that the action before goes on ("sticky actions").
+        repeat_action_probability: for each frame, that the action of the one before goes on ("sticky actions").
         noop_max: a game begins with 1 to this many frames without an action; 0 for none.
         fire: whether fire is pressed where a life begins.
         screen_size: height and width of an observation in pixels.
@@ -67,20 +69,27 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         cv2 = require("cv2", "Atari")
         if game not in roms.get_all_rom_ids():
             raise ValueError(f"Atari: there is no game {game!r}; their names are like 'space_invaders'")
-        self._rom, self._mode, self._difficulty = roms.get_rom_path(game), game_mode, game_difficulty
         self._resize, self._area = cv2.resize, cv2.INTER_AREA
         self._noop, self._fire = ale_py.Action.NOOP, None
         self.ale = ale = ale_py.ALEInterface()
         ale.setLoggerMode(ale_py.LoggerMode.Error)
-        ale.setFloat("repeat_action_probability", repeat_action_probability)
+        ale.setFloat("repeat_action_probability", 0.0)
+        ale.setInt("random_seed", 0)
         ale.setInt("max_num_frames_per_episode", max_frames)
         if render_mode == "human":
             ale.setBool("display_screen", True)
             ale.setBool("sound", True)
-        self._load(seed=0)
+        ale.loadROM(roms.get_rom_path(game))
+        if game_mode is not None:
+            ale.setMode(game_mode)
+        if game_difficulty is not None:
+            ale.setDifficulty(game_difficulty)
+        self._loaded = ale.cloneSystemState()
         self._actions = ale.getLegalActionSet() if full_action_space else ale.getMinimalActionSet()
         if fire and ale_py.Action.FIRE in self._actions:
             self._fire = ale_py.Action.FIRE
+        self._sticky = repeat_action_probability
+        self._last_action = self._noop
         self._frame_skip, self._noop_max, self._size = frame_skip, noop_max, (screen_size, screen_size)
         self._screens = np.zeros((2, *ale.getScreenDims()), np.uint8)
         self._lives = 0
@@ -91,12 +100,13 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        """Begin a game; a seed is that of the emulator too."""
+        """Begin a game, where a seed is given in the emulator as it was when the game was loaded."""
         super().reset(seed=seed)
         ale = self.ale
         if seed is not None:
-            self._load(int(self.np_random.integers(2**31)))
+            ale.restoreSystemState(self._loaded)
         ale.reset_game()
+        self._last_action = self._noop
         noops = int(self.np_random.integers(1, self._noop_max + 1)) if self._noop_max else 0
         for _ in range(noops):
             ale.act(self._noop)
@@ -132,32 +142,32 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
     def _act(self, action: Any) -> int:
         """Repeat an action, and look at the last two frames; returns the sum of rewards."""
         ale, act = self.ale, self.ale.act
+        actions = self._actions_of_frames(action) if self._sticky else (action,) * self._frame_skip
         reward: int = 0
-        for _ in range(self._frame_skip - 1):
-            reward += act(action)
+        for played in actions[:-1]:
+            reward += act(played)
             if ale.game_over():
                 self._screens[0].fill(0)
                 break
         else:
             ale.getScreenGrayscale(self._screens[0])
-            reward += act(action)
+            reward += act(actions[-1])
         ale.getScreenGrayscale(self._screens[1])
         return reward
+
+    def _actions_of_frames(self, action: Any) -> list[Any]:
+        """Which action is played in each frame that is skipped."""
+        actions = []
+        for repeats in (self.np_random.random(self._frame_skip) < self._sticky).tolist():
+            self._last_action = self._last_action if repeats else action
+            actions.append(self._last_action)
+        return actions
 
     def _shown(self) -> NDArray[np.uint8]:
         older, newer = self._screens
         frame = np.maximum(older, newer, out=older) if self._frame_skip > 1 else newer
         shown: NDArray[np.uint8] = self._resize(frame, self._size, interpolation=self._area)
         return shown
-
-    def _load(self, seed: int) -> None:
-        """Start the emulator; only this heeds a seed."""
-        self.ale.setInt("random_seed", seed)
-        self.ale.loadROM(self._rom)
-        if self._mode is not None:
-            self.ale.setMode(self._mode)
-        if self._difficulty is not None:
-            self.ale.setDifficulty(self._difficulty)
 
 
 gym.register(id="pytorchrl/Atari-v0", entry_point=f"{__name__}:{Atari.__name__}")

@@ -60,6 +60,9 @@ class ConvolutionalFeatures(QuickModule, ABC):
     def forward(self, observation: Tensor) -> Tensor:
         """(B, *obs) to (B, output_size)."""
         image = self._layout.channels_first(observation)
+        if torch.is_grad_enabled() and image.device.type == "cpu":
+            # Gradients of convolutions take two thirds of the time there with channels last in memory.
+            image = image.contiguous(memory_format=torch.channels_last)
         image = image.float() if self._largest == 1 else image / self._largest
         features: Tensor = self.convolutions(image).flatten(1)
         return features if self.linear is None else torch.relu_(self.linear(features))
