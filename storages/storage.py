@@ -82,6 +82,8 @@ class Storage(Component, ABC):
     unchangeable = frozenset({"size"})
     on_policy: ClassVar[bool]
     """Whether what it holds belongs to the current policy alone."""
+    needs_log_probs: ClassVar[bool] = False
+    """Whether samples must hold LOGP, and the actor tell the log probabilities of actions anew."""
     knows_next_actions: ClassVar[bool] = False
     """Whether batches can hold the action after OBS2, where :meth:`include_next_actions` asks for it."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()

@@ -75,6 +75,11 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
             f"VanillaOnPolicyBuffer hold rollouts"
         )
+    if needs.kind == "rollout" and storage.cls.needs_log_probs and not needs.log_probs:
+        return (
+            f"{storage.name} compares the probabilities of actions with those when acting, but {algorithm} has no "
+            f"stochastic policy; GAEBuffer and VanillaOnPolicyBuffer do without"
+        )
     length = storage.hyper_parameters.get("sequence_length")
     if needs.partial and length is not None:
         return (

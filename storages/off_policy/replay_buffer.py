@@ -230,7 +230,9 @@ class ReplayBuffer(JournalledStorage):
         rows, kept = draw.rows, self._on_device
         if kept is not None:
             kept.bring_up()
-        fields = self._fields_of_rows(draw) if draw.layout is None else self._fields_of_steps(draw, draw.layout)
+        fields = self._fields(draw) if draw.layout is None else self._fields_of_steps(draw, draw.layout)
+        if self._with_next_actions and draw.layout is None:
+            fields |= self._next_actions(draw)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
         return self._transfer.send(fields, None if kept is None else kept.look_up)
@@ -248,14 +250,11 @@ class ReplayBuffer(JournalledStorage):
         lead_out = 0 if sequences.longest is None else beyond
         return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
 
-    def _fields_of_rows(self, draw: Draw) -> dict[str, Any]:
-        fields = self._fields(draw)
-        if self._with_next_actions:
-            last = draw.transitions
-            if self.n_step > 1:
-                last = windows.windows_of(self._ring, last, self.n_step, draw.gamma).last
-            fields |= windows.next_actions(self._ring, last)
-        return fields
+    def _next_actions(self, draw: Draw) -> dict[str, Any]:
+        last = draw.transitions
+        if self.n_step > 1:
+            last = windows.windows_of(self._ring, last, self.n_step, draw.gamma).last
+        return windows.next_actions(self._ring, last)
 
     def _fields_of_steps(self, draw: Draw, layout: Layout | Packing) -> dict[str, Any]:
         ring = self._ring

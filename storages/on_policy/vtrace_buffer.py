@@ -31,6 +31,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
+    needs_log_probs = True
     actor: PolicyEvaluation
 
     def __init__(

@@ -195,6 +195,28 @@ def reinforce(memory: Any = None) -> prl.Scheme:
     )
 
 
+def sarsa(next_action: Any, memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.SARSA.create_factory(
+            next_action=next_action, epsilon=0.5, start_steps=24, update_every=6, mini_batch_size=8, test_every=0
+        ),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        _priorities_and_n_steps(memory),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+    )
+
+
+def nstep_q_learning(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.NStepQLearning.create_factory(
+            lr=prl.LinearSchedule(1e-3, 0.0), target_update_interval_steps=50, test_every=90, num_test_episodes=1
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.VanillaOnPolicyBuffer.create_factory(size=5),
+        prl.VecEnv.create_factory("CartPole-v1", 3),
+    )
+
+
 replay = prl.ReplayBuffer.create_factory(size=60)
 SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "DQN": lambda: dqn(replay),
@@ -221,6 +243,10 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "R2D2": r2d2,
     "IQN of noisy layers with priorities and n steps": iqn,
     "IQN with a memory": lambda: iqn("gru"),
+    "SARSA with priorities and n steps": lambda: sarsa("taken"),
+    "SARSA with actions chosen anew and a memory": lambda: sarsa("policy", "gru"),
+    "n-step Q-learning": nstep_q_learning,
+    "n-step Q-learning with a memory": lambda: nstep_q_learning("lstm"),
     "TD3 with priorities and n steps": lambda: td3(2),
     "TD3 with a memory, stopped in the middle of its delay": lambda: td3(4, "lstm"),
     "NAF with priorities and n steps": naf,

@@ -61,6 +61,7 @@ OFF_POLICY: dict[str, Any] = {
 ON_POLICY: dict[str, Any] = {
     "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, list(ACTIONS)),
     "TRPO": (prl.TRPO, {"value_epochs": 2}, list(ACTIONS)),
+    "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
 }
@@ -106,7 +107,7 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
     observations = draw(st.sampled_from(["vector", "discrete", "dict"]))
     return Composition(
         algorithm=name,
-        storage=draw(st.sampled_from(list(REPLAY if name in OFF_POLICY else ROLLOUTS))),
+        storage=draw(st.sampled_from(list(REPLAY) if name in OFF_POLICY else _rollouts_for(name))),
         actions=draw(st.sampled_from(kinds)),
         observations=observations,
         num_envs=draw(st.sampled_from([1, 3])),
@@ -118,6 +119,17 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         shared_body=name not in ("TRPO", "GAIL", "SACDiscrete") and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
     )
+
+
+def _rollouts_for(algorithm: str) -> list[str]:
+    # V-trace compares log probabilities of actions.
+    return [name for name, cls in ROLLOUTS.items() if has_log_probs(algorithm) or not cls.needs_log_probs]
+
+
+def has_log_probs(algorithm: str) -> bool:
+    cls, _, _ = ON_POLICY[algorithm]
+    log_probs: bool = cls.sources["main"].log_probs
+    return log_probs
 
 
 def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:

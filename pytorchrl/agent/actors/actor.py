@@ -26,7 +26,7 @@ from storages.factory import FieldComponent
 from storages.hyper_parameters import Count, Positive, UnitInterval
 from storages.transition import ACT, DONE, OBS, RHS
 
-NetworkT = TypeVar("NetworkT", Network, Ensemble)
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class Spaces(Protocol):
@@ -148,6 +148,15 @@ class Actor(FieldComponent, nn.Module):
     ) -> Ensemble:
         """Networks of one kind under a name; as :meth:`make`."""
         return self._named(name, Ensemble([self._network(head, acts, codec, beside) for _ in range(count)]))
+
+    def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
+        """Take up a network that was not made by :meth:`make`, such as one around a target; as of :meth:`make`."""
+        self._named(name, network)
+        for body in network.modules():
+            if acts and isinstance(body, RecurrentBody):
+                # A copy is stored apart from the body that it was made of.
+                body.stored_at = None
+                self._store_state_of(body)
 
     def _named(self, name: str, network: NetworkT) -> NetworkT:
         if name in self.networks:

@@ -27,6 +27,7 @@ from pytorchrl.agent.algorithms.value_based.iqn import IQN
 from pytorchrl.agent.algorithms.value_based.munchausen_dqn import MunchausenDQN
 from pytorchrl.agent.algorithms.value_based.munchausen_iqn import MunchausenIQN
 from pytorchrl.agent.algorithms.value_based.naf import NAF
+from pytorchrl.agent.algorithms.value_based.nstep_q_learning import NStepQLearning
 from pytorchrl.agent.algorithms.value_based.qrdqn import QRDQN
 from pytorchrl.agent.algorithms.value_based.r2d2 import R2D2
 from pytorchrl.agent.algorithms.value_based.rainbow import Rainbow
@@ -64,6 +65,7 @@ __all__ = [
     "Losses",
     "MunchausenDQN",
     "MunchausenIQN",
+    "NStepQLearning",
     "Needs",
     "OffPolicyAlgorithm",
     "PolicyGradient",

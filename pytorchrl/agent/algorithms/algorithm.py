@@ -158,15 +158,19 @@ class Algorithm(FieldComponent, ABC):
         self.training.variables[name] = parameter
         return self.training.add_group(Trained(name, {"value": parameter}, optimizer or self.optimizer, lr, None))
 
-    def target(self, network: nn.Module, polyak: str = "polyak", every: str | None = None) -> Any:
+    def target(
+        self, network: nn.Module, polyak: str = "polyak", every: str | None = None, every_steps: str | None = None
+    ) -> Any:
         """A copy of a network that follows it after updates.
 
         Args:
             network: made by the actor, and registered by `train` before.
             polyak: name of the hyper-parameter that says how much of the copy stays; 0 copies the network.
             every: name of the hyper-parameter that says how many updates lie between those of the copy; None for 1.
+            every_steps: name of the hyper-parameter that says how many environment transitions do, of all who collect;
+                the copy is updated by the first update after so many. None counts updates.
         """
-        return self.training.add_target(network, polyak, every)
+        return self.training.add_target(network, polyak, every, every_steps)
 
     @property
     def updates(self) -> int:
@@ -276,8 +280,15 @@ class Algorithm(FieldComponent, ABC):
         counters = self.training.counters
         counters["updates"] += 1
         for target in self.training.targets.values():
-            if target.every is None or counters["updates"] % getattr(self, target.every) == 0:
+            if target.every_steps is not None:
+                every = getattr(self, target.every_steps)
+                is_due = self.steps // every > counters["steps"] // every
+            else:
+                is_due = target.every is None or counters["updates"] % getattr(self, target.every) == 0
+            if is_due:
                 target.follow(getattr(self, target.polyak))
+        if "steps" in counters:
+            counters["steps"] = self.steps
 
     # Weights and hyper-parameters
 

@@ -17,6 +17,7 @@ class Needs:
         sequences: whether an actor without a memory may learn from sequences.
         optional: whether the algorithm does without the source.
         partial: whether it learns from rollouts before they are full.
+        log_probs: whether it gives rollouts the log probabilities of actions, and its actor tells them anew.
         next_actions: whether its batches must hold the actions that were taken next.
     """
 
@@ -25,4 +26,5 @@ class Needs:
     sequences: bool = False
     optional: bool = False
     partial: bool = False
+    log_probs: bool = True
     next_actions: bool = False

@@ -65,11 +65,15 @@ class Target:
             its vector is quicker.
         polyak: name of the algorithm's hyper-parameter: how much of the copy stays at each update of it.
         every: name of the algorithm's hyper-parameter: updates between updates of the copy; None for 1.
+        every_steps: name of the algorithm's hyper-parameter that takes the place of ``every``: environment transitions
+            between updates of the copy; None for none.
     """
 
-    def __init__(self, network: nn.Module, group: Trained | None, polyak: str, every: str | None) -> None:
+    def __init__(
+        self, network: nn.Module, group: Trained | None, polyak: str, every: str | None, every_steps: str | None = None
+    ) -> None:
         self.network = make_target(network)
-        self.polyak, self.every = polyak, every
+        self.polyak, self.every, self.every_steps = polyak, every, every_steps
         ours, theirs = FlatParameters(self.network.parameters()), list(network.parameters())
         # Parameters, and not what they hold now, which is elsewhere once a group is made of them.
         self._ours: list[Tensor] = [ours.vector] if group else [*ours.parameters]
@@ -116,7 +120,9 @@ class TrainingState:
         self.groups[group.name] = group
         return group
 
-    def add_target(self, network: nn.Module, polyak: str, every: str | None) -> nn.Module:
+    def add_target(
+        self, network: nn.Module, polyak: str, every: str | None, every_steps: str | None = None
+    ) -> nn.Module:
         """Register a target of a network; the first has the name of the group that trains the network alone, if any.
 
         Returns:
@@ -125,7 +131,9 @@ class TrainingState:
         parameters = [id(parameter) for parameter in network.parameters()]
         same = (g for g in self.groups.values() if [id(p) for p in g.parameters.values()] == parameters)
         group = next(same, None)
-        target = Target(network, group, polyak, every)
+        target = Target(network, group, polyak, every, every_steps)
+        if every_steps is not None:
+            self.counters["steps"] = 0
         is_named = group is not None and group.name not in self.targets
         self.targets[group.name if group and is_named else f"target_{len(self.targets)}"] = target
         return target.network

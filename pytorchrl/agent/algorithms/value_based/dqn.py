@@ -2,19 +2,16 @@
 
 from torch import Tensor
 
-from pytorchrl.agent.actors.actor import Head
-from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ActionValues, Value
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
-from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
+from pytorchrl.agent.algorithms.value_based.discrete_q_learning import DiscreteQLearning
+from pytorchrl.agent.algorithms.value_based.replayed_q_learning import ReplayedQLearning
 from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.agent.preset import Preset
 from storages.factory import make_factory
-from storages.hyper_parameters import Count, Positive, UnitIntervalOrSchedule
+from storages.hyper_parameters import Count
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.schedule import LinearSchedule
 from storages.schedule_shapes import PiecewiseSchedule
 
 _NATURE = {
@@ -31,23 +28,16 @@ _NATURE = {
 }
 
 
-class DQN(QLearning):
+class DQN(DiscreteQLearning, ReplayedQLearning):
     """Mnih et al., "Human-level control through deep reinforcement learning" (Nature 518, 2015).
 
     Args:
-        epsilon: probability of a random action.
         double: choose the next action by the online network and value it by the target network (van Hasselt et al.,
             arXiv 1509.06461).
-        huber_threshold: error from which on the loss is linear (Huber's); None for squares everywhere.
     """
 
-    actions = "discrete"
-    unchangeable = QLearning.unchangeable | {"huber_threshold"}
-
-    epsilon: UnitIntervalOrSchedule = LinearSchedule(1.0, 0.05, fraction=0.2)
     update_every: Count = 4
     double: bool = True
-    huber_threshold: Positive | None = 1.0
 
     @classmethod
     def nature(cls, capacity: int = 1_000_000, num_envs: int = 1) -> Preset:
@@ -64,14 +54,6 @@ class DQN(QLearning):
             actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
             storage_factory=ReplayBuffer.create_factory(capacity // num_envs),
         )
-
-    def head(self) -> Head:
-        """How action values are represented."""
-        return Values(self.huber_threshold)
-
-    def default_explorer(self) -> Explorer:
-        """A random action with probability epsilon."""
-        return EpsilonGreedy(self.epsilon)
 
     def next_value(self, rows: Rows) -> Value:
         """The target network's values of the next actions that the online network chooses, or it itself."""

@@ -2,12 +2,12 @@
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Quadratic
-from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
+from pytorchrl.agent.algorithms.value_based.replayed_q_learning import ReplayedQLearning
 from pytorchrl.agent.explorers import Explorer, GaussianNoise
 from storages.hyper_parameters import CountOrZero, NonNegativeOrSchedule
 
 
-class NAF(QLearning):
+class NAF(ReplayedQLearning):
     """Gu et al., "Continuous Deep Q-Learning with Model-based Acceleration" (arXiv 1603.00748), algorithm 1.
 
     Actions are scaled from the bounds of the action space to [-1, 1], and so is the standard deviation of noise. The
@@ -20,7 +20,7 @@ class NAF(QLearning):
     """
 
     actions = "bounded"
-    unchangeable = QLearning.unchangeable | {"squash"}
+    unchangeable = ReplayedQLearning.unchangeable | {"squash"}
 
     squash: bool = False
     exploration_noise: NonNegativeOrSchedule = 0.3

@@ -1,4 +1,4 @@
-"""What algorithms have in common that learn one network of action values from replayed transitions."""
+"""What algorithms have in common that learn one network of action values."""
 
 from abc import abstractmethod
 
@@ -8,27 +8,24 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
-from storages.hyper_parameters import Count, NonNegativeOrSchedule, Positive, UnitInterval
+from storages.hyper_parameters import NonNegativeOrSchedule, Positive, UnitInterval
 
 
-class QLearning(OffPolicyAlgorithm):
-    """Moves the values of actions to reward plus discounted target values of what followed.
+class QLearning(Algorithm):
+    """Moves the values of actions to targets, which a slow copy of the network is asked for.
 
     Args:
         lr: learning rate.
         polyak: how much of the target network stays at each of its updates; 0 copies the online network.
-        target_update_interval: batches between updates of the target network.
         max_grad_norm: gradients are scaled down to this norm; None leaves them.
     """
 
     lr: NonNegativeOrSchedule = 1e-3
-    mini_batch_size: Count = 128
     polyak: UnitInterval = 0.99
-    target_update_interval: Count = 1
     max_grad_norm: Positive | None = 10.0
 
     @abstractmethod
@@ -41,10 +38,9 @@ class QLearning(OffPolicyAlgorithm):
         self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
         self.q_target = self.target_network()
 
+    @abstractmethod
     def target_network(self) -> Network:
         """What targets take values from."""
-        target: Network = self.target(self.q, every="target_update_interval")
-        return target
 
     def policy(self, view: View, exploration: Exploration) -> ActionValueFunction:
         """The values of all actions."""
@@ -64,11 +60,6 @@ class QLearning(OffPolicyAlgorithm):
         metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
         return Losses({self.trained: loss}, metrics, rows.per_row(errors))
 
+    @abstractmethod
     def target_value(self, rows: Rows) -> Value:
-        """What the values of the actions taken are to become: reward plus the discounted value of what followed."""
-        return self.next_value(rows).backup(rows.reward, rows.discount)
-
-    def next_value(self, rows: Rows) -> Value:
-        """The target network's values of the actions that it finds best."""
-        values: ActionValueFunction = self.q_target(rows.next)
-        return values.best()
+        """What the values of the actions taken are to become."""

@@ -55,6 +55,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "TD3": (prl.TD3.create_factory(policy_delay=1), BOX),
     "BCQ": (prl.BCQ.create_factory(), BOX),
     "BehaviourCloning": (prl.BehaviourCloning.create_factory(), DISCRETE),
+    "NStepQLearning": (prl.NStepQLearning.create_factory(), DISCRETE),
     "PPO": (prl.PPO.create_factory(use_clipped_value_loss=True), BOX),
     "PPO, discrete": (prl.PPO.create_factory(), DISCRETE),
     "REINFORCE": (prl.REINFORCE.create_factory(), BOX),
