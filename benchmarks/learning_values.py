@@ -97,6 +97,8 @@ def _page(arguments: Arguments) -> str:
         "Written by `benchmarks/learning_values.py`; `make learning-values` makes the runs that are missing and writes "
         "it again.",
         "",
+        *_paragraphs(_finished(arguments)),
+        "",
     ]
     for name, task in TASKS.items():
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
@@ -112,6 +114,16 @@ def _page(arguments: Arguments) -> str:
             draw_curves(finished, f"{task.env}, training episodes", picture)
             lines += [f"![Return of training episodes over environment steps]({picture.name})", ""]
     return "\n".join(lines[:-1])
+
+
+def _finished(arguments: Arguments) -> str:
+    runs = [run for name in TASKS for run in runs_of(name, arguments)]
+    results = [result for result in (run.result for run in runs) if result is not None]
+    hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
+    return (
+        f"{len(results)} of {len(runs)} runs have finished, after {hours:.1f} hours of processor time of training; the "
+        "tables say which are missing."
+    )
 
 
 def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:
