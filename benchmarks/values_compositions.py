@@ -23,6 +23,7 @@ _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
 _CARTPOLE: dict[str, Any] = {"update_every": 2, "mini_batch_size": 64, "test_every": 0}
 _CARTPOLE_SIZES = (128, 128)
 _CARTPOLE_BUFFER: dict[str, Any] = {"size": 60_000, "n_step": 3}
+_CARTPOLE_FRACTIONS: dict[str, Any] = {"num_quantiles": 16, "num_target_quantiles": 16}
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
     "falls from 0.001 to 0; all else is the algorithm's default, or stands with its name in "
@@ -46,6 +47,7 @@ BREAKOUT_SETTINGS: dict[str, Any] = {
 """What our algorithms on Breakout share with their peers: the values of Obando-Ceron and Castro, "Revisiting Rainbow"
 (arXiv 2011.14826), for DQN in 10 million frames; epsilon falls in 100,000 frames, as of Young and Tian, "MinAtar"
 (arXiv 1903.03176)."""
+_BREAKOUT_FRACTIONS: dict[str, Any] = {"num_quantiles": 32, "num_target_quantiles": 32}
 BREAKOUT_WORDS = (
     "All, the peers too, have one convolution of 16 filters and a layer of 128 units, and the settings of Obando-Ceron "
     "and Castro (arXiv 2011.14826) for DQN: 32 transitions of the last 100,000 after every 4 frames, a target network "
@@ -146,6 +148,9 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     # Returns lie between these: a reward of 1 for each step, discounted by 0.99.
     "CategoricalDQN": cartpole(prl.CategoricalDQN, v_min=0.0, v_max=100.0),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
+    "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
+    "MunchausenDQN": cartpole(prl.MunchausenDQN),
+    "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
     "Rainbow": preset(prl.Rainbow.small),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
@@ -165,6 +170,9 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "double DQN": breakout(prl.DQN, double=True),
     "CategoricalDQN": breakout(prl.CategoricalDQN, double=False),
     "QRDQN": breakout(prl.QRDQN, double=False, num_quantiles=BREAKOUT_SETTINGS["num_quantiles"]),
+    "IQN": breakout(prl.IQN, **_BREAKOUT_FRACTIONS),
+    "MunchausenDQN": breakout(prl.MunchausenDQN),
+    "MunchausenIQN": breakout(prl.MunchausenIQN, **_BREAKOUT_FRACTIONS),
     "Rainbow": preset(prl.Rainbow.small),
 }
 
