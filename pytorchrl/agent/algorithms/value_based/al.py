@@ -6,7 +6,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import UnitInterval
+from storages.hyper_parameters import Count, UnitInterval
 
 
 class AL(DQN):
@@ -15,11 +15,16 @@ class AL(DQN):
     A share of the advantage of the action taken, which is at most 0, is added to the target (section 3.2). Advantages
     are those of the target network. Of an n-step window, it is the advantage of the first action.
 
+    Each update of the target network applies the operator once more. One that follows in every batch widens gaps faster
+    than they are learnt, so that by default it is a copy that stays for hundreds of batches.
+
     Args:
         alpha: share of the advantage that is added.
     """
 
     double: bool = False
+    polyak: UnitInterval = 0.0
+    target_update_interval: Count = 300
     alpha: UnitInterval = 0.9
 
     def target_value(self, rows: Rows) -> Value:

@@ -8,7 +8,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import ActionValues, ScalarValue, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import Positive
+from storages.hyper_parameters import Count, Positive, UnitInterval
 
 
 class DPP(DQN):
@@ -17,7 +17,8 @@ class DPP(DQN):
     The target of a preference P(s, a) is ``P(s, a) + r + gamma * M P(s') - M P(s)``, where M averages over actions.
     Preferences of actions that are not the best fall without bound, and their differences are no differences of
     returns. With n steps, ``r + gamma * M P(s')`` is the n-step return, and ``P(s, a) - M P(s)``, which is about the
-    first action alone, is added once.
+    first action alone, is added once. Each update of the target network is an iteration, so that by default it is a
+    copy that stays for hundreds of batches; after one in every batch, preferences fall faster than they are learnt.
 
     Args:
         operator: M: the mean by the "softmax" of preferences, their "logsumexp", divided by eta, or the "maximum",
@@ -26,6 +27,8 @@ class DPP(DQN):
     """
 
     double: ClassVar[bool] = False  # type: ignore[misc]  # no action is chosen
+    polyak: UnitInterval = 0.0
+    target_update_interval: Count = 300
     operator: Literal["softmax", "logsumexp", "maximum"] = "softmax"
     eta: Positive = 1.0
 

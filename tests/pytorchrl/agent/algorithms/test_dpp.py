@@ -45,7 +45,7 @@ def test_large_preferences_leave_targets_finite(operator: Any) -> None:
 
 
 def test_preferences_of_worse_actions_fall_and_the_best_ones_are_returns() -> None:
-    algorithm = linear_learner(prl.DPP, operator="maximum", lr=0.05, polyak=0.0)
+    algorithm = linear_learner(prl.DPP, operator="maximum", lr=0.05, target_update_interval=1)
     batch = batch_of_windows(size=60)
     # One state, whose actions pay 0, 1 and 2, and end the episode.
     for key in (OBS, OBS2, DISCOUNT):
