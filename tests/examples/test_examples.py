@@ -1,5 +1,6 @@
 """The examples: each trains by a call, and is a script whose every shown hyper-parameter can be set."""
 
+import importlib.util
 import runpy
 import sys
 from dataclasses import fields
@@ -12,6 +13,7 @@ import pytorchrl as prl
 from examples import (
     bc_cartpole,
     bcq_pendulum,
+    dqn_atari,
     dqn_cartpole,
     dqn_her_bitflipping,
     dqn_memory_cartpole,
@@ -21,6 +23,7 @@ from examples import (
     ppo_cartpole,
     ppo_memory_cartpole,
     qrdqn_cartpole,
+    rainbow_minatar,
     reinforce_cartpole,
     sac_discrete_cartpole,
     sac_her_pointmaze,
@@ -35,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {
     "bc_cartpole": bc_cartpole,
     "bcq_pendulum": bcq_pendulum,
+    "dqn_atari": dqn_atari,
     "dqn_cartpole": dqn_cartpole,
     "dqn_her_bitflipping": dqn_her_bitflipping,
     "dqn_memory_cartpole": dqn_memory_cartpole,
@@ -44,6 +48,7 @@ EXAMPLES = {
     "ppo_cartpole": ppo_cartpole,
     "ppo_memory_cartpole": ppo_memory_cartpole,
     "qrdqn_cartpole": qrdqn_cartpole,
+    "rainbow_minatar": rainbow_minatar,
     "reinforce_cartpole": reinforce_cartpole,
     "sac_discrete_cartpole": sac_discrete_cartpole,
     "sac_her_pointmaze": sac_her_pointmaze,
@@ -54,19 +59,28 @@ EXAMPLES = {
 }
 
 
+PACKAGES = {
+    "dqn_atari": ("ale_py", "cv2"),
+    "rainbow_minatar": ("minatar",),
+    "sac_her_pointmaze": ("gymnasium_robotics",),
+}
+"""Which packages of extras the examples' environments need."""
+
+
 def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted(EXAMPLES)
 
 
-SLOW = ("bc", "dqn_memory", "naf", "sac", "td3")
+SLOW = ("bc", "dqn_atari", "dqn_memory", "naf", "rainbow", "sac", "td3")
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith(SLOW) else name for name in EXAMPLES]
 )
 def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tmp_path: Path) -> None:
-    if name == "sac_her_pointmaze":
-        pytest.importorskip("gymnasium_robotics")
+    for package in PACKAGES.get(name, ()):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"the package {package} is not installed")
     example = EXAMPLES[name]
     arguments = example.Arguments(target_steps=1_200, test_every=600, log_dir=tmp_path / "run")
     learner = example.train(arguments)
