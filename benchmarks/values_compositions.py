@@ -72,12 +72,25 @@ def cartpole(
     def compose() -> Preset:
         shared = _CARTPOLE | dict.fromkeys(rates, _CARTPOLE_RATE)
         return Preset(
-            algo_factory=algorithm.create_factory(**shared | settings),
+            algo_factory=make_factory(algorithm, (), shared | settings),
             actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES),
             storage_factory=prl.NStepReplayBuffer.create_factory(**_CARTPOLE_BUFFER),
         )
 
     return Composition(compose)
+
+
+def cartpole_on_policy(algorithm: type[prl.Algorithm], *, num_envs: int, size: int, **settings: Any) -> Composition:
+    """An algorithm that learns from segments of so many steps of each environment."""
+
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=make_factory(algorithm, (), {"lr": _CARTPOLE_RATE, "test_every": 0} | settings),
+            actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES),
+            storage_factory=prl.VanillaOnPolicyBuffer.create_factory(size=size),
+        )
+
+    return Composition(compose, num_envs)
 
 
 def preset(make: Callable[..., Preset], *, num_envs: int = 1, **settings: Any) -> Composition:
@@ -140,6 +153,7 @@ def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
 
 CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": cartpole(prl.DQN),
+    "SARSA": cartpole(prl.SARSA),
     "ResidualDQN": cartpole(prl.ResidualDQN),
     "AL": cartpole(prl.AL),
     "PAL": cartpole(prl.PAL),
@@ -151,6 +165,7 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
     "MunchausenDQN": cartpole(prl.MunchausenDQN),
     "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
+    "NStepQLearning": cartpole_on_policy(prl.NStepQLearning, num_envs=4, size=5, target_update_interval_steps=500),
     "Rainbow": preset(prl.Rainbow.small),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
