@@ -23,11 +23,17 @@ _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
 _CARTPOLE: dict[str, Any] = {"update_every": 2, "mini_batch_size": 64, "test_every": 0}
 _CARTPOLE_SIZES = (128, 128)
 _CARTPOLE_BUFFER: dict[str, Any] = {"size": 60_000, "n_step": 3}
+# What the gap between actions adds to these targets adds up over updates of the target network: few of them, for where
+# they are many, values run off.
+_CARTPOLE_GAPS: dict[str, Any] = {"polyak": 0.0, "target_update_interval": 300}
+# Of a reward of 1 for each step, discounted by 0.99.
+_CARTPOLE_RETURNS: dict[str, Any] = {"v_min": 0.0, "v_max": 100.0}
 _CARTPOLE_FRACTIONS: dict[str, Any] = {"num_quantiles": 16, "num_target_quantiles": 16}
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
-    "falls from 0.001 to 0; all else is the algorithm's default, or stands with its name in "
-    "`benchmarks/values_compositions.py`."
+    "falls from 0.001 to 0, but for `NStepQLearning`, with segments of 5 steps of 4 environments, and the presets "
+    "`Rainbow.small()`, with that rate and as many updates, and `R2D2.small()`. All else is the algorithm's default, or "
+    "stands with its name in `benchmarks/values_compositions.py`."
 )
 
 FRAMES_BETWEEN_UPDATES = 4
@@ -52,7 +58,8 @@ BREAKOUT_WORDS = (
     "All, the peers too, have one convolution of 16 filters and a layer of 128 units, and the settings of Obando-Ceron "
     "and Castro (arXiv 2011.14826) for DQN: 32 transitions of the last 100,000 after every 4 frames, a target network "
     "that is copied every 1,000 frames, Adam at a rate of 0.00025 with an epsilon of 0.0003125. The share of random "
-    "actions falls from all to 1% in 100,000 frames. All else is the algorithm's default, or stands with its name in "
+    "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()`, which has the same "
+    "settings but for its own parts. All else is the algorithm's default, or stands with its name in "
     "`benchmarks/values_compositions.py`. The environment has six actions, and repeats the last one with probability "
     "0.1, in the evaluation too."
 )
@@ -155,18 +162,17 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": cartpole(prl.DQN),
     "SARSA": cartpole(prl.SARSA),
     "ResidualDQN": cartpole(prl.ResidualDQN),
-    "AL": cartpole(prl.AL),
-    "PAL": cartpole(prl.PAL),
-    "DoublePAL": cartpole(prl.DoublePAL),
-    "DPP": cartpole(prl.DPP),
-    # Returns lie between these: a reward of 1 for each step, discounted by 0.99.
-    "CategoricalDQN": cartpole(prl.CategoricalDQN, v_min=0.0, v_max=100.0),
+    "AL": cartpole(prl.AL, **_CARTPOLE_GAPS),
+    "PAL": cartpole(prl.PAL, **_CARTPOLE_GAPS),
+    "DoublePAL": cartpole(prl.DoublePAL, **_CARTPOLE_GAPS),
+    "DPP": cartpole(prl.DPP, **_CARTPOLE_GAPS),
+    "CategoricalDQN": cartpole(prl.CategoricalDQN, **_CARTPOLE_RETURNS),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
     "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
     "MunchausenDQN": cartpole(prl.MunchausenDQN),
     "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
     "NStepQLearning": cartpole_on_policy(prl.NStepQLearning, num_envs=4, size=5, target_update_interval_steps=500),
-    "Rainbow": preset(prl.Rainbow.small),
+    "Rainbow": preset(prl.Rainbow.small, **_CARTPOLE, lr=_CARTPOLE_RATE, **_CARTPOLE_RETURNS),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
     "SACDiscrete": cartpole(
