@@ -22,18 +22,14 @@ _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
 """Learning rates fall to 0, so that policies settle."""
 _CARTPOLE: dict[str, Any] = {"update_every": 2, "mini_batch_size": 64, "test_every": 0}
 _CARTPOLE_SIZES = (128, 128)
-_CARTPOLE_BUFFER: dict[str, Any] = {"size": 60_000, "n_step": 3}
-# What the gap between actions adds to these targets adds up over updates of the target network: few of them, for where
-# they are many, values run off.
-_CARTPOLE_GAPS: dict[str, Any] = {"polyak": 0.0, "target_update_interval": 300}
 # Of a reward of 1 for each step, discounted by 0.99.
 _CARTPOLE_RETURNS: dict[str, Any] = {"v_min": 0.0, "v_max": 100.0}
 _CARTPOLE_FRACTIONS: dict[str, Any] = {"num_quantiles": 16, "num_target_quantiles": 16}
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
-    "falls from 0.001 to 0, but for `NStepQLearning`, with segments of 5 steps of 4 environments, and the presets "
-    "`Rainbow.small()`, with that rate and as many updates, and `R2D2.small()`. All else is the algorithm's default, or "
-    "stands with its name in `benchmarks/values_compositions.py`."
+    "falls from 0.001 to 0, but for `NStepQLearning`, with segments of 5 steps, and the presets `Rainbow.small()`, with "
+    "that rate and as many updates, and `R2D2.small()`. All else is the algorithm's default, or stands with its name "
+    "in `benchmarks/values_compositions.py`."
 )
 
 FRAMES_BETWEEN_UPDATES = 4
@@ -66,13 +62,18 @@ BREAKOUT_WORDS = (
 
 
 def cartpole(
-    algorithm: type[prl.OffPolicyAlgorithm], *, rates: Sequence[str] = ("lr",), **settings: Any
+    algorithm: type[prl.OffPolicyAlgorithm],
+    *,
+    rates: Sequence[str] = ("lr",),
+    buffer_size: int = 60_000,
+    **settings: Any,
 ) -> Composition:
     """An algorithm that learns from replayed transitions, with settings that differ from those of all.
 
     Args:
         algorithm: its class.
         rates: names of its learning rates.
+        buffer_size: transitions that are kept.
         settings: further hyper-parameters.
     """
 
@@ -81,7 +82,7 @@ def cartpole(
         return Preset(
             algo_factory=make_factory(algorithm, (), shared | settings),
             actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES),
-            storage_factory=prl.NStepReplayBuffer.create_factory(**_CARTPOLE_BUFFER),
+            storage_factory=prl.NStepReplayBuffer.create_factory(size=buffer_size, n_step=3),
         )
 
     return Composition(compose)
@@ -162,16 +163,16 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": cartpole(prl.DQN),
     "SARSA": cartpole(prl.SARSA),
     "ResidualDQN": cartpole(prl.ResidualDQN),
-    "AL": cartpole(prl.AL, **_CARTPOLE_GAPS),
-    "PAL": cartpole(prl.PAL, **_CARTPOLE_GAPS),
-    "DoublePAL": cartpole(prl.DoublePAL, **_CARTPOLE_GAPS),
-    "DPP": cartpole(prl.DPP, **_CARTPOLE_GAPS),
+    "AL": cartpole(prl.AL),
+    "PAL": cartpole(prl.PAL),
+    "DoublePAL": cartpole(prl.DoublePAL),
+    "DPP": cartpole(prl.DPP),
     "CategoricalDQN": cartpole(prl.CategoricalDQN, **_CARTPOLE_RETURNS),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
     "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
     "MunchausenDQN": cartpole(prl.MunchausenDQN),
     "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
-    "NStepQLearning": cartpole_on_policy(prl.NStepQLearning, num_envs=4, size=5, target_update_interval_steps=500),
+    "NStepQLearning": cartpole_on_policy(prl.NStepQLearning, num_envs=1, size=5, target_update_interval_steps=500),
     "Rainbow": preset(prl.Rainbow.small, **_CARTPOLE, lr=_CARTPOLE_RATE, **_CARTPOLE_RETURNS),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
