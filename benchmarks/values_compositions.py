@@ -27,9 +27,9 @@ _CARTPOLE_RETURNS: dict[str, Any] = {"v_min": 0.0, "v_max": 100.0}
 _CARTPOLE_FRACTIONS: dict[str, Any] = {"num_quantiles": 16, "num_target_quantiles": 16}
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
-    "falls from 0.001 to 0, but for `NStepQLearning`, with segments of 5 steps, and the presets `Rainbow.small()`, with "
-    "that rate and as many updates, and `R2D2.small()`. All else is the algorithm's default, or stands with its name "
-    "in `benchmarks/values_compositions.py`."
+    "falls from 0.001 to 0. Exceptions are `NStepQLearning`, with segments of 5 steps, and the presets "
+    "`Rainbow.small()`, with that rate and as many updates, and `R2D2.small()`. All else is the algorithm's default, "
+    "or stands with its name in `benchmarks/values_compositions.py`."
 )
 
 FRAMES_BETWEEN_UPDATES = 4
