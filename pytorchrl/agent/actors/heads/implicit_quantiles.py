@@ -90,9 +90,9 @@ class _Quantiles(UsesGenerator):
 
 
 class _LinearQuantiles(_Quantiles):
-    """One linear layer behind the product: sums are taken before they are multiplied out.
+    """Quantiles of one linear layer behind the product: no product (B, N, F) is made.
 
-    No product (B, N, F) is made, so that an update of 128 rows takes a twentieth of the time.
+    For 128 rows, 64 fractions and 256 features, values and their gradients take a twentieth of the time.
     """
 
     numbers: Any
