@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -62,8 +62,10 @@ class Task:
     """Of the summary."""
     settings: str = ""
     """What all have in common, in words."""
-    max_episode_steps: int | None = None
-    """None for the environment's own limit."""
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of ``gymnasium.make``."""
+    package: str | None = None
+    """That the environment needs."""
     wrappers: tuple[Any, ...] = ()
     """Of rewards; returns are of the environment itself."""
 
@@ -71,11 +73,6 @@ class Task:
     def algorithms(self) -> tuple[str, ...]:
         """Ours and the peers."""
         return *self.compositions, *self.peers
-
-    @property
-    def env_kwargs(self) -> dict[str, Any]:
-        """Arguments of ``gymnasium.make``."""
-        return {} if self.max_episode_steps is None else {"max_episode_steps": self.max_episode_steps}
 
     def envs(self, num_envs: int) -> Factory[prl.VecEnv]:
         """Copies of the environment."""
@@ -115,7 +112,8 @@ TASKS: dict[str, Task] = {
         compositions=BREAKOUT_COMPOSITIONS,
         peers=tuple(PEERS),
         settings=BREAKOUT_WORDS,
-        max_episode_steps=5_000,
+        env_kwargs={"max_episode_steps": 5_000},  # for greedy policies that never lose
+        package="minatar",
     ),
 }
 
@@ -139,8 +137,8 @@ class Run:
     @property
     def missing_package(self) -> str | None:
         """What it needs and is not installed."""
-        package = PEERS.get(self.algorithm)
-        return package if package is not None and importlib.util.find_spec(package) is None else None
+        needed = (TASKS[self.task].package, PEERS.get(self.algorithm))
+        return next((package for package in needed if package and importlib.util.find_spec(package) is None), None)
 
     @property
     def result_file(self) -> Path:
