@@ -18,14 +18,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import tyro
 from example_runs import ROOT
 from values_picture import draw_curves
-from values_runs import FINAL_PART, TASKS, Result, Run, Task, results_of
+from values_runs import FINAL_PART, TASKS, Result, Run, Task, TaskName, results_of
 
 
 @dataclass
 class Arguments:
     """What to run."""
 
-    only: tuple[str, ...] = tuple(TASKS)
+    only: tuple[TaskName, ...] = ("cartpole", "pendulum", "breakout")
     """Tasks to run."""
     algorithms: tuple[str, ...] = ()
     """Algorithms to run, as the tables name them; all where left out."""
@@ -56,22 +56,32 @@ def main(arguments: Arguments) -> None:
         if run.missing_package is not None:
             print(f"{run.name} is left out: the package {run.missing_package} is not installed", flush=True)
     left = [run for run in left if run.missing_package is None]
-    begun = time.monotonic()
-    try:
-        if arguments.processes:
-            for done, run in enumerate(results_of(left, arguments.processes), start=1):
-                minutes = (time.monotonic() - begun) / 60
-                print(f"{done} of {len(left)} in {minutes:.0f} min: {run.name}: {_outcome(run)}", flush=True)
-    except KeyboardInterrupt:
-        print("Stopped; the same command goes on from here", flush=True)
+    stopped = arguments.processes > 0 and _make(left, arguments.processes)
     page = arguments.docs / "values.md"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(f"{_page(arguments)}\n", encoding="utf-8")
     print(f"Tables and curves: {page}")
     print(f"Run folders:       {arguments.runs}")
+    failed = [run.name for run in left if run.result is None]
+    if stopped:
+        print("Stopped; the same command goes on from here")
+    elif arguments.processes and failed:
+        raise SystemExit(f"{len(failed)} runs failed: {'; '.join(failed)}")
 
 
-def runs_of(name: str, arguments: Arguments) -> list[Run]:
+def _make(runs: Sequence[Run], processes: int) -> bool:
+    """Make runs, and print what becomes of each; returns whether they were stopped."""
+    begun = time.monotonic()
+    try:
+        for done, run in enumerate(results_of(runs, processes), start=1):
+            minutes = (time.monotonic() - begun) / 60
+            print(f"{done} of {len(runs)} in {minutes:.0f} min: {run.name}: {_outcome(run)}", flush=True)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def runs_of(name: TaskName, arguments: Arguments) -> list[Run]:
     """All runs of a task, seed by seed, so that each algorithm has one before any has two."""
     task = TASKS[name]
     # Runs of another length are others: none is taken for one of a task's own number of steps.
@@ -86,7 +96,7 @@ def runs_of(name: str, arguments: Arguments) -> list[Run]:
 
 def _outcome(run: Run) -> str:
     if run.result is None:
-        return "failed, or was stopped"
+        return "failed"
     return f"{run.result.greedy_return:.1f}, in training {_shown(run.result.training_return)}"
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import gymnasium as gym
 import numpy as np
@@ -81,7 +81,9 @@ class Task:
         )
 
 
-TASKS: dict[str, Task] = {
+TaskName: TypeAlias = Literal["cartpole", "pendulum", "breakout"]
+
+TASKS: Mapping[TaskName, Task] = {
     "cartpole": Task(
         env="CartPole-v1",
         target_steps=60_000,
@@ -122,7 +124,7 @@ TASKS: dict[str, Task] = {
 class Run:
     """What to run."""
 
-    task: str
+    task: TaskName
     algorithm: str
     seed: int
     target_steps: int
