@@ -108,11 +108,8 @@ def _generated(kind: str, names: str | None) -> str:
 
 def _index() -> Iterator[Sequence[str]]:
     pages = {name: page for page in sorted(PAGES.glob("*.md")) for name in documented(page)}
-    classes = sorted(
-        exported(prl.Algorithm).values(), key=lambda cls: (list(FAMILIES).index(_folder(cls)), cls.__name__)
-    )
-    for cls in classes:
-        name = cls.__name__
+    by_name = sorted(exported(prl.Algorithm).items(), key=lambda named: named[0].lower())
+    for name, cls in sorted(by_name, key=lambda named: list(FAMILIES).index(_folder(named[1]))):
         # A class whose page is not written yet is there without a link; a test asks for its page.
         link = f"[{name}]({pages[name].name})" if name in pages else name
         # Without the name of the class, where it comes first.
@@ -128,10 +125,8 @@ def _folder(cls: Class) -> str:
 def _presets() -> Iterator[Sequence[str]]:
     for cls in exported(prl.Algorithm).values():
         for name, preset in _presets_of(cls).items():
-            yield (
-                f"`prl.{cls.__name__}.{name}()`",
-                _plain((preset.__doc__ or "").splitlines()[0].partition(";")[0].rstrip(".")),
-            )
+            purpose = (preset.__doc__ or "").splitlines()[0].partition(";")[0].rstrip(".")
+            yield f"`prl.{cls.__name__}.{name}()`", _plain(purpose)
 
 
 # What a class composes with
