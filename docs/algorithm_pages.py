@@ -1,20 +1,18 @@
 """What the pages of the algorithms take from the classes: ``python docs/algorithm_pages.py`` writes it anew.
 
 A page has markers, ``<!-- generated: hyper-parameters of DQN -->`` and ``<!-- end -->``, and what lies between them is
-replaced. The kinds are "hyper-parameters", "composition", "index", which lists the pages, and "presets".
+replaced. The kinds are "hyper-parameters", "composition", "curve", which shows what ``learning.md`` and ``values.md``
+have of an algorithm, "index", which lists the pages, and "presets".
 """
 
 import functools
 import inspect
 import re
 import sys
-import types
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -23,12 +21,12 @@ from gymnasium import spaces
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pytorchrl as prl
+from docs import algorithm_curves, algorithm_parameters
+from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.agent.preset import Preset
 from pytorchrl.scheme.fitting import check_composition
-from storages.annotations import Within
 from storages.declared import hyper_parameters_of
-from storages.setting import Setting
 
 PAGES = Path(__file__).parent / "algorithms"
 BLOCK = re.compile(r"^(<!-- generated: ([a-z-]+)(?: of ([\w, ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
@@ -65,7 +63,12 @@ def main() -> None:
 
 def rewritten(text: str) -> str:
     """A page with its generated parts made anew."""
-    return BLOCK.sub(lambda found: f"{found[1]}\n{_generated(found[2], found[3])}\n\n{found[4]}", text)
+
+    def block(found: re.Match[str]) -> str:
+        made = _generated(found[2], found[3])
+        return f"{found[1]}\n{made}\n\n{found[4]}" if made else f"{found[1]}{found[4]}"
+
+    return BLOCK.sub(block, text)
 
 
 def exported(kind: type[Any]) -> dict[str, Any]:
@@ -81,14 +84,6 @@ def documented(page: Path) -> list[str]:
     return [name for one in found if one[2] == "hyper-parameters" for name in one[3].split(", ")]
 
 
-def descriptions(cls: type[Any]) -> dict[str, str]:
-    """What the docstring of a class, not those of its bases, says of hyper-parameters, by name."""
-    docstring = inspect.cleandoc(vars(cls).get("__doc__") or "")
-    section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
-    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
-
-
 def _generated(kind: str, names: str | None) -> str:
     if kind == "index":
         return _table(["algorithm", "what it is", "family", "actions", "learns from", "memory"], _index())
@@ -96,7 +91,9 @@ def _generated(kind: str, names: str | None) -> str:
         return _table(["preset", "what it is"], _presets())
     classes = [exported(prl.Algorithm)[name] for name in (names or "").split(", ")]
     if kind == "hyper-parameters":
-        return _table(["name", "default", "values", "meaning", "of"], _hyper_parameters(classes))
+        return _table(["name", "default", "values", "meaning", "of"], algorithm_parameters.rows_of(classes))
+    if kind == "curve":
+        return algorithm_curves.curves_of({cls.__name__ for cls in classes})
     assert kind == "composition", f"{kind!r} is not generated"
     texts = {_table(["", ""], _composition(cls)) for cls in classes}
     assert len(texts) == 1, f"{names} compose with different parts; give each a marker"
@@ -126,7 +123,7 @@ def _presets() -> Iterator[Sequence[str]]:
     for cls in exported(prl.Algorithm).values():
         for name, preset in _presets_of(cls).items():
             purpose = (preset.__doc__ or "").splitlines()[0].partition(";")[0].rstrip(".")
-            yield f"`prl.{cls.__name__}.{name}()`", _plain(purpose)
+            yield f"`prl.{cls.__name__}.{name}()`", plain_text(purpose)
 
 
 # What a class composes with
@@ -141,9 +138,9 @@ def _composition(cls: Class) -> Iterator[Sequence[str]]:
     needed = "".join(f", with `{name}={value!r}`" for name, value in body.items() if name != "memory")
     yield "`actor_factory`", f"`OffPolicyActor` or `OnPolicyActor`, {ACTORS[_memory(cls)]}{needed}"
     algorithm = _made(cls, body)
-    yield "exploration", f"`{_shown(algorithm.make_explorer())}`"
+    yield "exploration", f"`{shown(algorithm.make_explorer())}`"
     if cls.sources["main"].collected:
-        yield "updates", f"`{_shown(algorithm.plan)}`"
+        yield "updates", f"`{shown(algorithm.plan)}`"
     if presets := [f"`{cls.__name__}.{name}()`" for name in _presets_of(cls)]:
         yield "presets", ", ".join(presets)
 
@@ -212,69 +209,6 @@ def _storage_factory(cls: Any, memory: MemoryKind | None) -> Any:
     # Only what has to be kept on disk is.
     on_disk = {"directory": "episodes"} if cls is prl.PersistentEpisodicBuffer else {}
     return cls.create_factory(size=8, **on_disk, **sequences)
-
-
-# Hyper-parameters
-
-
-def _hyper_parameters(classes: Sequence[Class]) -> Iterator[Sequence[str]]:
-    last = classes[-1]
-    parameters = hyper_parameters_of(last)
-    describing = {name: next(base for base in last.__mro__ if name in descriptions(base)) for name in parameters}
-    for name in sorted(parameters, key=lambda name: last.__mro__.index(describing[name])):
-        base = describing[name]
-        meaning = _plain(descriptions(base)[name])
-        defaults = {cls.__name__: _shown(hyper_parameters_of(cls)[name].default) for cls in classes}
-        yield f"`{name}`", _defaults(defaults), _values(parameters[name].annotation), meaning, f"`{base.__name__}`"
-
-
-def _defaults(defaults: dict[str, str]) -> str:
-    """One, or, where those of several classes differ, each with its class."""
-    if len(set(defaults.values())) == 1:
-        return f"`{next(iter(defaults.values()))}`"
-    return ", ".join(f"`{value}` ({name})" for name, value in defaults.items())
-
-
-def _shown(value: Any) -> str:
-    """A value as it is written, without what has its default."""
-    if not isinstance(value, Setting):
-        return repr(value)
-    arguments = []
-    for field in fields(value):  # type: ignore[arg-type]
-        given = getattr(value, field.name)
-        if field.default is MISSING or given != field.default:
-            arguments.append(f"{field.name}={_shown(given)}")
-    return f"{type(value).__name__}({', '.join(arguments)})"
-
-
-def _values(annotation: Any, limits: str = "") -> str:
-    """What an annotation admits, in words."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Annotated:
-        within = " ".join(_limit(limit) for limit in arguments[1:] if isinstance(limit, Within))
-        return _values(arguments[0], within)
-    if origin in (typing.Union, types.UnionType):
-        return ", or ".join(dict.fromkeys(_values(option, limits) for option in arguments))
-    if origin is Literal:
-        return ", ".join(f"`{option!r}`" for option in arguments).replace("'", '"')
-    if annotation in (None, type(None)):
-        return "None"
-    words = {bool: "True, False", int: "whole number", float: "number", str: "text", prl.Schedule: "a schedule"}
-    if annotation in words:
-        return f"{words[annotation]} {limits}".strip() if annotation in (int, float) else words[annotation]
-    return f"`{getattr(annotation, '__name__', annotation)}`"
-
-
-def _limit(limit: Within) -> str:
-    if limit.high == float("inf"):
-        return f"{'>' if limit.open else '≥'} {limit.low:g}"
-    left, right = "()" if limit.open else "[]"
-    return f"in {left}{limit.low:g}, {limit.high:g}{right}"
-
-
-def _plain(text: str) -> str:
-    """A docstring's text as Markdown has it."""
-    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text).replace("``", "`")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

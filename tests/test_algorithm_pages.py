@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from docs import algorithm_pages
-from docs.algorithm_pages import PAGES, descriptions, documented, exported
+from docs import algorithm_curves, algorithm_pages
+from docs.algorithm_pages import PAGES, documented, exported
+from docs.algorithm_parameters import descriptions
 from storages.declared import hyper_parameters_of
 
 NAMES = list(exported(prl.Algorithm))
@@ -102,3 +103,21 @@ def test_a_description_of_several_lines_is_read_whole() -> None:
         "lr": "learning rate; see https://arxiv.org: it falls.",
         "double": "two lines.",
     }
+
+
+def test_the_curves_of_an_algorithm_are_those_that_have_been_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algorithm_curves, "DOCS", tmp_path / "docs")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "some.py").write_text("algorithm = prl.DQN.create_factory()")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "learning.md").write_text("# Learning\n\n## `examples/some.py`\n\n![Runs](some.png)\n")
+    assert algorithm_curves.curves_of({"DQN"}).count("](../some.png)") == 1
+    assert algorithm_curves.curves_of({"AL", "PAL"}) == ""
+    rows = "| algorithm | seed 1 |\n| --- | ---: |\n| `double DQN` | 450 |\n| `AL` | missing |\n| `PAL` | 1.5 |\n"
+    values = f"# Values\n\n## Task-v1\n\nAll have 2 layers.\n\n{rows}\n![Curves](values-task.png)\n"
+    (tmp_path / "docs" / "values.md").write_text(values)
+    assert algorithm_curves.curves_of({"DQN"}).count("![") == 2
+    assert "](../values-task.png)" in algorithm_curves.curves_of({"AL", "PAL"})
+    assert algorithm_curves.curves_of({"AL"}) == ""

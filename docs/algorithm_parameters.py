@@ -1,0 +1,83 @@
+"""The hyper-parameters of algorithms as rows of a table: name, default, values, meaning, and the class that has it."""
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, Literal
+
+import pytorchrl as prl
+from storages.annotations import Within
+from storages.declared import hyper_parameters_of
+from storages.setting import Setting
+
+
+def rows_of(classes: Sequence[type[Any]]) -> Iterator[Sequence[str]]:
+    """Of classes of one page, each of which extends the one before: those of the last."""
+    last = classes[-1]
+    parameters = hyper_parameters_of(last)
+    describing = {name: next(base for base in last.__mro__ if name in descriptions(base)) for name in parameters}
+    for name in sorted(parameters, key=lambda name: last.__mro__.index(describing[name])):
+        base = describing[name]
+        meaning = plain_text(descriptions(base)[name])
+        defaults = {cls.__name__: shown(hyper_parameters_of(cls)[name].default) for cls in classes}
+        yield f"`{name}`", _defaults(defaults), _values(parameters[name].annotation), meaning, f"`{base.__name__}`"
+
+
+def _defaults(defaults: dict[str, str]) -> str:
+    """One, or, where those of several classes differ, each with its class."""
+    if len(set(defaults.values())) == 1:
+        return f"`{next(iter(defaults.values()))}`"
+    return ", ".join(f"`{value}` ({name})" for name, value in defaults.items())
+
+
+def shown(value: Any) -> str:
+    """A value as it is written, without what has its default."""
+    if not isinstance(value, Setting):
+        return repr(value)
+    arguments = []
+    for field in fields(value):  # type: ignore[arg-type]
+        given = getattr(value, field.name)
+        if field.default is MISSING or given != field.default:
+            arguments.append(f"{field.name}={shown(given)}")
+    return f"{type(value).__name__}({', '.join(arguments)})"
+
+
+def _values(annotation: Any, limits: str = "") -> str:
+    """What an annotation admits, in words."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        within = " ".join(_limit(limit) for limit in arguments[1:] if isinstance(limit, Within))
+        return _values(arguments[0], within)
+    if origin in (typing.Union, types.UnionType):
+        return ", or ".join(dict.fromkeys(_values(option, limits) for option in arguments))
+    if origin is Literal:
+        return ", ".join(f"`{option!r}`" for option in arguments).replace("'", '"')
+    if annotation in (None, type(None)):
+        return "None"
+    words = {bool: "True, False", int: "whole number", float: "number", str: "text", prl.Schedule: "a schedule"}
+    if annotation in words:
+        return f"{words[annotation]} {limits}".strip() if annotation in (int, float) else words[annotation]
+    return f"`{getattr(annotation, '__name__', annotation)}`"
+
+
+def _limit(limit: Within) -> str:
+    if limit.high == float("inf"):
+        return f"{'>' if limit.open else '≥'} {limit.low:g}"
+    left, right = "()" if limit.open else "[]"
+    return f"in {left}{limit.low:g}, {limit.high:g}{right}"
+
+
+def descriptions(cls: type[Any]) -> dict[str, str]:
+    """What the docstring of a class, not those of its bases, says of hyper-parameters, by name."""
+    docstring = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def plain_text(text: str) -> str:
+    """A docstring's text as Markdown has it."""
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text).replace("``", "`")
