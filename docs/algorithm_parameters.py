@@ -1,6 +1,7 @@
 """The hyper-parameters of algorithms as rows of a table: name, default, values, meaning, and the class that has it."""
 
 import inspect
+import math
 import re
 import types
 import typing
@@ -55,6 +56,8 @@ def _values(annotation: Any, limits: str = "") -> str:
         return ", or ".join(dict.fromkeys(_values(option, limits) for option in arguments))
     if origin is Literal:
         return ", ".join(f"`{option!r}`" for option in arguments).replace("'", '"')
+    if origin is Sequence:
+        return f"several of: {_values(arguments[0])}"
     if annotation in (None, type(None)):
         return "None"
     words = {bool: "True, False", int: "whole number", float: "number", str: "text", prl.Schedule: "a schedule"}
@@ -64,7 +67,9 @@ def _values(annotation: Any, limits: str = "") -> str:
 
 
 def _limit(limit: Within) -> str:
-    if limit.high == float("inf"):
+    if limit.low == -math.inf:
+        return f"{'<' if limit.open else '≤'} {limit.high:g}"
+    if limit.high == math.inf:
         return f"{'>' if limit.open else '≥'} {limit.low:g}"
     left, right = "()" if limit.open else "[]"
     return f"in {left}{limit.low:g}, {limit.high:g}{right}"
