@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all check gpu bench bench-storages bench-persistence learning format clean
+.PHONY: train test test-all check gpu bench bench-storages bench-persistence learning learning-values format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -39,6 +39,9 @@ learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, p
 	$(BIN)/python benchmarks/learning.py --runs $$runs && \
 	$(BIN)/python benchmarks/hindsight.py --runs $$runs
 	$(BIN)/python benchmarks/prioritised.py
+
+learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; goes on where it was stopped
+	$(BIN)/python benchmarks/learning_values.py $(BENCH)
 
 format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff format .
