@@ -173,7 +173,7 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "MunchausenDQN": cartpole(prl.MunchausenDQN),
     "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
     "NStepQLearning": cartpole_on_policy(prl.NStepQLearning, num_envs=1, size=5, target_update_interval_steps=500),
-    "Rainbow": preset(prl.Rainbow.small, **_CARTPOLE, lr=_CARTPOLE_RATE, **_CARTPOLE_RETURNS),
+    "Rainbow": preset(prl.Rainbow.small, **_CARTPOLE, lr=_CARTPOLE_RATE),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
     "SACDiscrete": cartpole(
@@ -195,7 +195,12 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "IQN": breakout(prl.IQN, **_BREAKOUT_FRACTIONS),
     "MunchausenDQN": breakout(prl.MunchausenDQN),
     "MunchausenIQN": breakout(prl.MunchausenIQN, **_BREAKOUT_FRACTIONS),
-    "Rainbow": preset(prl.Rainbow.small),
+    "Rainbow": preset(
+        prl.Rainbow.small,
+        lr=BREAKOUT_SETTINGS["lr"],
+        update_every=FRAMES_BETWEEN_UPDATES,
+        mini_batch_size=BREAKOUT_SETTINGS["mini_batch_size"],
+    ),
 }
 
 PEERS: Mapping[str, str] = {"DQN of stable-baselines3": "stable_baselines3", "QRDQN of sb3-contrib": "sb3_contrib"}

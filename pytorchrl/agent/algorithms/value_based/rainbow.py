@@ -13,11 +13,13 @@ from storages.off_policy.per_buffer import PERBuffer
 from storages.schedule import LinearSchedule
 
 _SMALL = {
-    "lr": 2.5e-4,
+    "lr": LinearSchedule(5e-4, 0.0),
     "optimizer": Adam(eps=3.125e-4),
-    "v_min": -100.0,
+    "v_min": 0.0,
     "v_max": 100.0,
     "start_steps": 1_000,
+    "update_every": 2,
+    "mini_batch_size": 64,
     "target_update_interval": 250,
 }
 
@@ -71,9 +73,9 @@ class Rainbow(CategoricalDQN):
 
     @classmethod
     def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
-        """For small observations, such as MinAtar's, and some 100,000 transitions; arguments as of :meth:`paper`.
+        """For small observations, returns from 0 to 100, and some 100,000 transitions; arguments as of :meth:`paper`.
 
-        After the settings of Obando-Ceron and Castro, "Revisiting Rainbow" (arXiv 2011.14826), for such environments.
+        After Obando-Ceron and Castro, "Revisiting Rainbow" (arXiv 2011.14826), with more updates of larger batches.
         """
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),

@@ -149,5 +149,5 @@ def test_the_small_preset_trains(preset: Any) -> None:
         for _ in range(due):
             for metrics in scheme.update():
                 assert np.isfinite(float(metrics["loss"]))
-    assert scheme.algorithm.updates == 3
+    assert scheme.algorithm.updates == 6
     scheme.close()
