@@ -11,7 +11,7 @@ from storages.hyper_parameters import NonNegative
 from storages.off_policy.per_buffer import PERBuffer
 from storages.sequences import Sequences
 
-_SMALL = {"gamma": 0.99, "lr": 1e-3, "start_steps": 1_000, "mini_batch_size": 16, "target_update_interval": 100}
+_SMALL = {"gamma": 0.99, "lr": 1e-3, "update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}
 
 
 class R2D2(DQN):
@@ -32,7 +32,6 @@ class R2D2(DQN):
     lr = 1e-4
     optimizer = Adam(eps=1e-3)
     epsilon = 0.4
-    start_steps = 50_000
     mini_batch_size = 64
     polyak = 0.0
     target_update_interval = 2_500
@@ -67,7 +66,7 @@ class R2D2(DQN):
             num_envs: of the training environments.
         """
         return Preset(
-            algo_factory=make_factory(cls, (), {"update_every": 3_328}),
+            algo_factory=make_factory(cls, (), {"start_steps": 50_000, "update_every": 3_328}),
             actor_factory=OffPolicyActor.create_factory(
                 feature_extractor="nature_cnn", hidden_sizes=(), memory="lstm", memory_size=512, dueling=True
             ),
@@ -80,7 +79,7 @@ class R2D2(DQN):
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),
             actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), memory="lstm", memory_size=128),
-            storage_factory=_replay(capacity // num_envs, Sequences(32, burn_in=8, overlap=16)),
+            storage_factory=_replay(capacity // num_envs, Sequences(20, burn_in=5, overlap=10)),
         )
 
 

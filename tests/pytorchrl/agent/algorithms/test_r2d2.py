@@ -102,6 +102,7 @@ def test_the_papers_preset_has_the_papers_numbers() -> None:
         "lr": 1e-4,
         "optimizer": prl.Adam(eps=1e-3),
         "gamma": 0.997,
+        "start_steps": 50_000,
         "mini_batch_size": 64,
         "target_update_interval": 2_500,
         "polyak": 0.0,
@@ -121,8 +122,8 @@ def test_the_small_preset_trains() -> None:
     scheme = prl.Scheme(
         **prl.R2D2.small(capacity=2_000, num_envs=2), train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", 2)
     )
-    while scheme.steps < 1_012:
-        _, due = scheme.collect(1_012)
+    while scheme.steps < 1_024:
+        _, due = scheme.collect(1_024)
         for _ in range(due):
             for metrics in scheme.update():
                 assert np.isfinite(float(metrics["loss"]))
