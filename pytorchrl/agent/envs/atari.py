@@ -71,8 +71,9 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
             raise ValueError(f"Atari: there is no game {game!r}; their names are like 'space_invaders'")
         self._resize, self._area = cv2.resize, cv2.INTER_AREA
         self._noop, self._fire = ale_py.Action.NOOP, None
+        # Before one is made: it would print its name.
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         self.ale = ale = ale_py.ALEInterface()
-        ale.setLoggerMode(ale_py.LoggerMode.Error)
         ale.setFloat("repeat_action_probability", 0.0)
         ale.setInt("random_seed", 0)
         ale.setInt("max_num_frames_per_episode", max_frames)
