@@ -24,7 +24,7 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-PACKAGES = {"atari_envs": ("ale_py", "cv2"), "MinAtar": ("minatar",)}
+PACKAGES = {"atari_envs": ("ale_py",), "MinAtar": ("minatar",)}
 """Words of blocks that need packages of an extra, without which they are skipped."""
 
 

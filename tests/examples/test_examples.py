@@ -60,7 +60,7 @@ EXAMPLES = {
 
 
 PACKAGES = {
-    "dqn_atari": ("ale_py", "cv2"),
+    "dqn_atari": ("ale_py",),
     "rainbow_minatar": ("minatar",),
     "sac_her_pointmaze": ("gymnasium_robotics",),
 }

@@ -8,6 +8,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.other_packages import require
+from pytorchrl.agent.envs.shrinking import Shrinking
 
 
 class Atari(gym.Env[NDArray[np.uint8], np.int64]):
@@ -16,9 +17,9 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
     Preprocessing of Mnih et al., "Human-level control through deep reinforcement learning" (2015) and Machado et al.,
     "Revisiting the Arcade Learning Environment" (arXiv 1709.06009): the maximum of the last two frames that were
     skipped, as some sprites are on every other frame alone; their luminance, shrunk by the mean over each pixel's area.
-    It is what gymnasium's ``AtariPreprocessing`` shows, and faster: frames that are not shown are not converted. Sticky
-    actions are drawn by the environment's own generator, since the emulator takes a seed only where it loads a game,
-    for a tenth of a second.
+    It is what gymnasium's ``AtariPreprocessing`` shows, but for rounding, and faster: frames that are not shown are not
+    converted. Sticky actions are drawn by the environment's own generator, since the emulator takes a seed only where
+    it loads a game, for a tenth of a second.
 
     Rewards are the game's, an episode is a whole game. The fire button is pressed for one step where a life begins,
     in games that have it, since some wait for it: an agent to which the loss of a life is an end never has to learn it,
@@ -38,7 +39,7 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         render_mode: "human" shows the game, "rgb_array" lets ``render()`` return the screen.
 
     Raises:
-        gymnasium.error.DependencyNotInstalled: ale-py or OpenCV is not installed.
+        gymnasium.error.DependencyNotInstalled: ale-py is not installed.
         ValueError: a setting is out of its range.
     """
 
@@ -66,10 +67,8 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         if not 0 <= repeat_action_probability <= 1:
             raise ValueError(f"Atari: repeat_action_probability must lie in [0, 1], got {repeat_action_probability}")
         ale_py, roms = require("ale_py", "Atari"), require("ale_py.roms", "Atari")
-        cv2 = require("cv2", "Atari")
         if game not in roms.get_all_rom_ids():
             raise ValueError(f"Atari: there is no game {game!r}; their names are like 'space_invaders'")
-        self._resize, self._area = cv2.resize, cv2.INTER_AREA
         self._noop, self._fire = ale_py.Action.NOOP, None
         # Before one is made: it would print its name.
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -92,7 +91,11 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
         self._sticky = repeat_action_probability
         self._last_action = self._noop
         self._frame_skip, self._noop_max, self._size = frame_skip, noop_max, (screen_size, screen_size)
-        self._screens = np.zeros((2, *ale.getScreenDims()), np.uint8)
+        dimensions = ale.getScreenDims()
+        if screen_size > min(dimensions):
+            raise ValueError(f"Atari: screen_size must be at most {min(dimensions)}, got {screen_size}")
+        self._screens = np.zeros((2, *dimensions), np.uint8)
+        self._shrink = Shrinking(dimensions, self._size)
         self._lives = 0
         self.render_mode = render_mode
         self.observation_space: spaces.Space[Any] = spaces.Box(0, 255, self._size, np.uint8)
@@ -166,9 +169,7 @@ class Atari(gym.Env[NDArray[np.uint8], np.int64]):
 
     def _shown(self) -> NDArray[np.uint8]:
         older, newer = self._screens
-        frame = np.maximum(older, newer, out=older) if self._frame_skip > 1 else newer
-        shown: NDArray[np.uint8] = self._resize(frame, self._size, interpolation=self._area)
-        return shown
+        return self._shrink(np.maximum(older, newer, out=older) if self._frame_skip > 1 else newer)
 
 
 gym.register(id="pytorchrl/Atari-v0", entry_point=f"{__name__}:{Atari.__name__}")

@@ -19,10 +19,6 @@ PACKAGES = ("ale_py", "gymnasium_robotics")
 """Those that register environments when they are imported; only these are imported for an id."""
 
 
-_NAMES = {"ale_py": "ale-py", "cv2": "opencv-python-headless"}
-"""Of packages whose modules have other names."""
-
-
 def require(module: str, owner: str) -> ModuleType:
     """Import a module that Atari or MinAtar needs.
 
@@ -37,7 +33,7 @@ def require(module: str, owner: str) -> ModuleType:
 
 def missing(module: str, owner: str) -> gym.error.DependencyNotInstalled:
     """The error of a module that Atari or MinAtar needs."""
-    package = _NAMES.get(module.partition(".")[0], module)
+    package = module.partition(".")[0].replace("_", "-")
     return gym.error.DependencyNotInstalled(
         f'{owner}: the package {package} is not installed; the extra "atari" brings it: pip install ".[atari]".'
     )

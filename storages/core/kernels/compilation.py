@@ -112,7 +112,7 @@ def _compiled(function: _Function, inline: Literal["never", "always"]) -> _Funct
         else:
             cache: Any = getattr(compiled, "_cache", None)
             if hasattr(cache, "_cache_file"):
-                cache._cache_file = CodeFiles(Path(cache.cache_path), function, _SOURCE_HASH)
+                cache._cache_file = CodeFiles(Path(cache.cache_path), function, _source_hash(function))
                 return compiled
             warnings.warn(
                 f"storages: numba {numba.__version__} keeps compiled code in a way that is not known here; kernels are "
@@ -121,6 +121,12 @@ def _compiled(function: _Function, inline: Literal["never", "always"]) -> _Funct
                 stacklevel=3,
             )
     return cast("_Function", numba.njit(nogil=True, inline=inline)(function))
+
+
+def _source_hash(function: Callable[..., Any]) -> str:
+    """Of all that a function's code depends on: the kernels here, and its own file, where that is another."""
+    path = Path(function.__code__.co_filename)
+    return _SOURCE_HASH if path in _SOURCES else hash_of(_SOURCE_HASH.encode(), path.read_bytes())
 
 
 _DIGEST_BYTES = hashlib.sha256().digest_size

@@ -13,8 +13,8 @@ from gymnasium.utils.env_checker import check_env
 import pytorchrl as prl
 from pytorchrl.agent.envs import Atari
 
-if any(importlib.util.find_spec(package) is None for package in ("ale_py", "cv2")):
-    pytest.skip("the packages ale-py and opencv-python-headless are not installed", allow_module_level=True)
+if importlib.util.find_spec("ale_py") is None:
+    pytest.skip("the package ale-py is not installed", allow_module_level=True)
 
 
 def steps_of(env: Any, count: int, seed: int = 0) -> list[Any]:
@@ -43,17 +43,21 @@ def test_it_is_an_environment_as_gymnasium_wants_them() -> None:
     "frame_skip", [4, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
 )
 def test_frames_are_those_of_gymnasiums_preprocessing(frame_skip: int) -> None:
+    pytest.importorskip("cv2")
     importlib.import_module("ale_py")
     emulator = gym.make("ALE/Pong-v5", frameskip=1, repeat_action_probability=0.0, disable_env_checker=True)
     theirs = gym.wrappers.AtariPreprocessing(emulator, noop_max=0, frame_skip=frame_skip)
     ours = Atari("pong", frame_skip=frame_skip, repeat_action_probability=0.0, noop_max=0, fire=False)
-    np.testing.assert_array_equal(ours.reset(seed=0)[0], theirs.reset(seed=0)[0])
+    assert np.abs(ours.reset(seed=0)[0].astype(int) - theirs.reset(seed=0)[0]).max() <= 1
     actions = np.random.default_rng(0)
     for _ in range(150):
         action = actions.integers(6)
         one, other = ours.step(action), theirs.step(action)
         assert one[1:4] == other[1:4]
-        np.testing.assert_array_equal(one[0], other[0])
+        # A mean that lies between two numbers may be rounded to either.
+        difference = np.abs(one[0].astype(int) - other[0])
+        assert difference.max() <= 1
+        assert np.mean(difference > 0) < 0.01
 
 
 def test_a_seed_decides_a_game_with_sticky_actions_and_the_first_frames_without_one() -> None:
@@ -145,6 +149,7 @@ def test_settings_that_do_not_exist_are_refused_by_name() -> None:
     [
         ({"game": "Pong"}, "there is no game 'Pong'; their names are like 'space_invaders'"),
         ({"frame_skip": 0}, "frame_skip must be at least 1, got 0"),
+        ({"screen_size": 170}, "screen_size must be at most 160, got 170"),
         ({"noop_max": -1}, "noop_max must be at least 0, got -1"),
         ({"repeat_action_probability": 2.0}, r"repeat_action_probability must lie in \[0, 1\], got 2.0"),
     ],
@@ -154,22 +159,18 @@ def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> N
         Atari(**{"game": "pong", **settings})
 
 
-@pytest.mark.parametrize(("module", "package"), [("ale_py", "ale-py"), ("cv2", "opencv-python-headless")])
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(
-    module: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import_module = importlib.import_module
 
     def without(name: str) -> Any:
-        if name == module:
+        if name == "ale_py":
             raise ModuleNotFoundError(name)
         return import_module(name)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(
-        gym.error.DependencyNotInstalled, match=rf'{package} is not installed.*pip install "\.\[atari\]"'
-    ):
-        prl.atari_envs("ALE/Pong-v5")()
+    for make in (lambda: prl.atari_envs("ALE/Pong-v5"), lambda: Atari("pong")):
+        with pytest.raises(gym.error.DependencyNotInstalled, match=r'ale-py is not installed.*install "\.\[atari\]"'):
+            make()
 
 
 def scheme_of(num_envs: int, mode: Any = "sync", **settings: Any) -> prl.Scheme:
