@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
+from tests.support.compositions import dqn_scheme, iqn_scheme, ppo_scheme, sac_scheme
 
 pytestmark = pytest.mark.gpu
 
-SCHEMES = {"dqn": dqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme}
+SCHEMES = {"dqn": dqn_scheme, "iqn": iqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme}
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -27,7 +27,7 @@ def test_a_run_on_the_gpu_trains_saves_and_resumes(name: str, tmp_path: Path) ->
     resumed.close()
 
 
-@pytest.mark.parametrize("name", ["dqn", "sac"])
+@pytest.mark.parametrize("name", ["dqn", "iqn", "sac"])
 def test_an_update_by_priority_waits_for_nothing(name: str) -> None:
     storage = prl.PERBuffer.create_factory(150, alpha=0.6, beta=0.4, epsilon=0.01)
     scheme = SCHEMES[name](device="cuda", storage=storage)

@@ -54,6 +54,19 @@ def qrdqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     )
 
 
+def iqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.MunchausenIQN.create_factory(
+            risk=prl.risk_measures.CVaR(0.5), start_steps=40, mini_batch_size=16, test_every=100, num_test_episodes=2
+        ),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), noisy=True),
+        storage_factory=changes.pop("storage", None) or _priorities_and_n_steps(),
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+        seed=seed,
+        **changes,
+    )
+
+
 def td3_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     return prl.Scheme(
         algo_factory=prl.TD3.create_factory(
@@ -71,4 +84,11 @@ def _priorities_and_n_steps() -> Any:
     return prl.PERBuffer.create_factory(size=150, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01)
 
 
-SCHEMES = {"dqn": dqn_scheme, "sac": sac_scheme, "ppo": ppo_scheme, "qrdqn": qrdqn_scheme, "td3": td3_scheme}
+SCHEMES = {
+    "dqn": dqn_scheme,
+    "sac": sac_scheme,
+    "ppo": ppo_scheme,
+    "qrdqn": qrdqn_scheme,
+    "iqn": iqn_scheme,
+    "td3": td3_scheme,
+}
