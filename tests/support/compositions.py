@@ -57,7 +57,12 @@ def qrdqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
 def iqn_scheme(seed: int = 0, **changes: Any) -> prl.Scheme:
     return prl.Scheme(
         algo_factory=prl.MunchausenIQN.create_factory(
-            risk=prl.risk_measures.CVaR(0.5), start_steps=40, mini_batch_size=16, test_every=100, num_test_episodes=2
+            num_quantiles=5,
+            num_target_quantiles=4,
+            risk=prl.risk_measures.CVaR(0.5),
+            start_steps=40,
+            mini_batch_size=16,
+            test_every=0,
         ),
         actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,), noisy=True),
         storage_factory=changes.pop("storage", None) or _priorities_and_n_steps(),

@@ -38,7 +38,7 @@ class MunchausenDQN(DQN):
 
     def scaled_log_policy(self, values: ActionValues) -> tuple[Tensor, Tensor]:
         """(N, n) each: the softmax policy of action values, and its logarithm times the temperature."""
-        # Appendix B.1: the largest value is taken off first, for the exponential of a value over 0.03 has no number.
+        # Appendix B.1: the largest value is taken off first, so that no exponential overflows.
         expected = values.values
         advantage = expected - expected.max(1, keepdim=True).values
         log_partition = (advantage / self.temperature).logsumexp(1, keepdim=True)
