@@ -161,7 +161,8 @@ def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
 
 CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": cartpole(prl.DQN),
-    "SARSA": cartpole(prl.SARSA),
+    # It learns of what the policy did, which is to be nearly the present one's.
+    "SARSA": cartpole(prl.SARSA, buffer_size=10_000),
     "ResidualDQN": cartpole(prl.ResidualDQN),
     "AL": cartpole(prl.AL),
     "PAL": cartpole(prl.PAL),
