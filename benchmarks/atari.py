@@ -61,8 +61,8 @@ def main(arguments: Arguments) -> None:
     console.print(", ".join(f"{name} {value}" for name, value in about.items()), highlight=False)
     stored = stack_bytes(arguments.stacks)
     console.print(
-        f"{arguments.stacks:,} stored stacks of 4 frames: {stored:,.0f} bytes of the process each, of {MOST_BYTES:,} "
-        f"that are allowed; a frame has {84 * 84:,}",
+        f"{arguments.stacks:,} stored stacks of 4 frames take {stored:,.0f} bytes of the process each; "
+        f"the target is at most {MOST_BYTES:,}, a frame has {84 * 84:,}",
         highlight=False,
     )
     warnings.simplefilter("ignore")  # of the older ids
@@ -92,13 +92,21 @@ def main(arguments: Arguments) -> None:
 
 
 def stack_bytes(stacks: int) -> float:
-    """By how many bytes the process grows for each stack that a storage keeps."""
-    wrappers = [("FrameStackObservation", {"stack_size": 4})]
+    """By how many bytes the process grows for each stack that a storage keeps.
+
+    A small storage is filled before: what is loaded once is not of the stacks.
+    """
+    _bytes_of(1_000)
+    return _bytes_of(stacks) / stacks
+
+
+def _bytes_of(stacks: int) -> int:
+    """By how many bytes the process grows while a new run, whose networks are there, collects so many stacks."""
     scheme = prl.Scheme(
         prl.DQN.create_factory(start_steps=stacks + 1, update_every=100, test_every=0),
         prl.OffPolicyActor.create_factory(),
         prl.ReplayBuffer.create_factory(size=stacks),
-        prl.VecEnv.create_factory(PongLike, wrappers=wrappers),
+        prl.VecEnv.create_factory(PongLike, wrappers=[("FrameStackObservation", {"stack_size": 4})]),
         seed=0,
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -108,7 +116,7 @@ def stack_bytes(stacks: int) -> float:
             learner.step()
         grown = _resident_bytes() - before
         learner.close()
-    return grown / stacks
+    return grown
 
 
 def our_envs(copies: int, seed: int, steps: int) -> float:
