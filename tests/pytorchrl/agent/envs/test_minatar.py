@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ from gymnasium.utils.env_checker import check_env
 import pytorchrl as prl
 from pytorchrl.agent.envs import minatar
 from pytorchrl.agent.envs.minatar import GAMES, MinAtar
+from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 
 if importlib.util.find_spec("minatar") is None:
@@ -160,3 +162,29 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: p
     minatar._module.cache_clear()
     with pytest.raises(gym.error.DependencyNotInstalled, match=r'minatar is not installed.* pip install "\.\[atari\]"'):
         prl.VecEnv.create_factory(IDS["breakout"])()
+
+
+def test_a_run_that_was_stopped_is_the_run_that_was_not(tmp_path: Path) -> None:
+    def learner(name: str) -> prl.Learner:
+        scheme = prl.Scheme(
+            prl.DQN.create_factory(start_steps=40, update_every=50, mini_batch_size=4, test_every=0),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.5),
+            prl.VecEnv.create_factory(
+                IDS["space_invaders"], 2, wrappers=[("FrameStackObservation", {"stack_size": 2})]
+            ),
+        )
+        return prl.Learner(scheme, 1_500, tmp_path / name)
+
+    whole, stopped = learner("whole"), learner("stopped")
+    whole.run()
+    while stopped.scheme.steps < 1_300:
+        stopped.step()
+    stopped.save_checkpoint()
+    stopped.close()
+    resumed = prl.Learner.resume(tmp_path / "stopped")
+    resumed.run()
+    assert_equal(resumed.scheme.algorithm.state_dict(), whole.scheme.algorithm.state_dict())
+    assert_equal(resumed.scheme.storage.state_dict(), whole.scheme.storage.state_dict())
+    whole.close()
+    resumed.close()
