@@ -164,6 +164,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch: p
         prl.VecEnv.create_factory(IDS["breakout"])()
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_is_the_run_that_was_not(tmp_path: Path) -> None:
     def learner(name: str) -> prl.Learner:
         scheme = prl.Scheme(
