@@ -87,4 +87,5 @@ class ApeXEpsilonGreedy(EpsilonGreedy):
 @lru_cache(maxsize=16)
 def _powers(epsilon: float, alpha: float, num_envs: int) -> NDArray[np.float64]:
     powers: NDArray[np.float64] = epsilon ** np.linspace(1, 1 + alpha, num_envs)[:, None]
+    powers.setflags(write=False)  # it is in the cache
     return powers
