@@ -218,3 +218,19 @@ def test_a_run_of_pong_that_was_stopped_is_the_run_that_was_not(mode: Any, tmp_p
     resumed.close()
     assert found.keys() == expected.keys()
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("algorithm", "preset"), [(prl.DQN, prl.DQN.nature), (prl.Rainbow, prl.Rainbow.paper), (prl.IQN, prl.IQN.paper)]
+)
+def test_papers_presets_train_on_it_with_each_frame_stored_once(algorithm: Any, preset: Any, tmp_path: Path) -> None:
+    parts = preset(400, 2)
+    shorter = parts["algo_factory"].hyper_parameters | {"start_steps": 60, "test_every": 0}
+    parts |= {"algo_factory": algorithm.create_factory(**shorter)}
+    scheme = prl.Scheme(**parts, train_envs_factory=prl.atari_envs("ALE/Pong-v5", 2))
+    learner = prl.Learner(scheme, 100, tmp_path / "run")
+    learner.run()
+    assert np.isfinite(learner.get_metrics()["losses/loss"])
+    assert scheme.storage.nbytes < 1.1 * 400 * 84 * 84
+    learner.close()

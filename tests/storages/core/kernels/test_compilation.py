@@ -27,6 +27,14 @@ def total(number):
     return found
 """
 
+ELSEWHERE = """
+from toy_kernels.compilation import kernel
+
+@kernel
+def times(number):
+    return FACTOR * number
+"""
+
 INSERT = """
 import numpy as np
 from types import SimpleNamespace
@@ -137,6 +145,17 @@ def test_a_constant_of_another_module_that_changed_is_compiled_in(toys: Toys) ->
     toys.set_terms(8)
     anew = toys.total()
     assert (anew(7), loaded(anew)) == (56, 0)
+
+
+def test_a_kernel_of_another_folder_is_compiled_anew_where_its_own_file_changed(toys: Toys) -> None:
+    file = toys.folder.parent / "toy_kernels_elsewhere.py"
+    found = []
+    for factor in (2, 2, 3):
+        file.write_text(ELSEWHERE.replace("FACTOR", str(factor)))
+        toys.total()
+        compiled = importlib.import_module("toy_kernels_elsewhere").times
+        found.append((compiled(7), loaded(compiled)))
+    assert found == [(14, 0), (14, 1), (21, 0)]
 
 
 def test_code_of_sources_that_changed_is_removed(toys: Toys) -> None:
