@@ -184,6 +184,28 @@ def test_the_quantile_loss_is_the_papers(data: st.DataObject, n: int, m: int, ka
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 1.0])
+def test_the_loss_of_many_quantiles_is_that_of_all_pairs(kappa: float) -> None:
+    quantiles, target = 3 * randn(B, 120).double(), 3 * randn(B, 90, seed=1).double()
+    # Errors of zero, and at the threshold.
+    target[0, :3], target[1, 0], target[1, 1] = quantiles[0, 0], quantiles[1, 0] + kappa, quantiles[1, 0] - kappa
+    gradients, losses = [], []
+    for of_pairs in (False, True):
+        leaf = quantiles.clone().requires_grad_()
+        value = QuantileValue(leaf, quantile_midpoints(120).double(), kappa)
+        # The gradient of a target is made of pairs.
+        loss = value.loss(QuantileValue(target.clone().requires_grad_(of_pairs), quantile_midpoints(90), kappa))
+        (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+        losses.append(loss.detach())
+        gradients.append(gradient)
+    torch.testing.assert_close(losses[0], losses[1])
+    torch.testing.assert_close(gradients[0], gradients[1])
+    slow = slow_quantile_loss(
+        quantiles.numpy(), target.numpy(), quantile_midpoints(120).double().expand(B, 120).numpy(), kappa
+    )
+    np.testing.assert_allclose(losses[0].numpy(), slow, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.5, 1.0])
 def test_the_gradient_of_the_quantile_loss_is_that_of_differences(kappa: float) -> None:
     quantiles, target = randn(B, 4).double().requires_grad_(), randn(B, 6, seed=1).double().requires_grad_()
     weight = randn(B, 1, seed=2).double()
