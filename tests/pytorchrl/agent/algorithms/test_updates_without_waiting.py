@@ -112,7 +112,9 @@ def test_an_update_of_sequences_waits_for_nothing(name: str, memory: Any) -> Non
     algorithm = made(name, memory)
     hidden = algorithm.actor.initial_memory(ROWS)
     batch = batch_of(algorithm, STEPS, ROWS) | {RHS: hidden}
-    if "rollout" not in {needs.kind for needs in algorithm.sources.values()}:
+    if "rollout" in {needs.kind for needs in algorithm.sources.values()}:
+        del batch[WEIGHTS]
+    else:
         window = torch.ones((STEPS, ROWS, 1), dtype=torch.int64, device="meta")
         batch |= {MASK: batch[REW], WINDOW: window, WEIGHTS: batch[WEIGHTS][0]}
     algorithm.update(batch)
