@@ -18,7 +18,7 @@ class DPP(DQN):
     Preferences of actions that are not the best fall without bound, and their differences are no differences of
     returns. With n steps, ``r + gamma * M P(s')`` is the n-step return, and ``P(s, a) - M P(s)``, which is about the
     first action alone, is added once. Each update of the target network is an iteration, so that by default it is a
-    copy that stays for hundreds of batches; after one in every batch, preferences fall faster than they are learnt.
+    copy that stays for 100 batches; where it follows in every batch, preferences fall faster than they are learnt.
 
     Args:
         operator: M: the mean by the "softmax" of preferences, their "logsumexp", divided by eta, or the "maximum",
@@ -28,7 +28,7 @@ class DPP(DQN):
 
     double: ClassVar[bool] = False  # type: ignore[misc]  # no action is chosen
     polyak: UnitInterval = 0.0
-    target_update_interval: Count = 300
+    target_update_interval: Count = 100
     operator: Literal["softmax", "logsumexp", "maximum"] = "softmax"
     eta: Positive = 1.0
 

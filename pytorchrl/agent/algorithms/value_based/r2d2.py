@@ -6,12 +6,15 @@ from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import ApeXEpsilonGreedy, Explorer
 from pytorchrl.agent.optimizers import Adam
 from pytorchrl.agent.preset import Preset
-from storages.factory import Factory, make_factory
+from storages.factory import make_factory
 from storages.hyper_parameters import NonNegative
 from storages.off_policy.per_buffer import PERBuffer
+from storages.schedule import LinearSchedule
 from storages.sequences import Sequences
 
-_SMALL = {"gamma": 0.99, "lr": 1e-3, "update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}
+_RATE = LinearSchedule(1e-3, 0.0)
+_SMALL = {"gamma": 0.99, "lr": _RATE, "update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}
+_REPLAY = {"n_step": 5, "alpha": 0.9, "beta": 0.6, "default_error": "largest", "weights_over": "batch"}
 
 
 class R2D2(DQN):
@@ -70,7 +73,9 @@ class R2D2(DQN):
             actor_factory=OffPolicyActor.create_factory(
                 feature_extractor="nature_cnn", hidden_sizes=(), memory="lstm", memory_size=512, dueling=True
             ),
-            storage_factory=_replay(capacity // num_envs, Sequences(80, burn_in=40, overlap=40)),
+            storage_factory=make_factory(
+                PERBuffer, (capacity // num_envs,), _REPLAY | {"sequences": Sequences(80, burn_in=40, overlap=40)}
+            ),
         )
 
     @classmethod
@@ -79,11 +84,7 @@ class R2D2(DQN):
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),
             actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), memory="lstm", memory_size=128),
-            storage_factory=_replay(capacity // num_envs, Sequences(20, burn_in=5, overlap=10)),
+            storage_factory=make_factory(
+                PERBuffer, (capacity // num_envs,), _REPLAY | {"sequences": Sequences(20, burn_in=5, overlap=10)}
+            ),
         )
-
-
-def _replay(size: int, sequences: Sequences) -> Factory[PERBuffer]:
-    return PERBuffer.create_factory(
-        size, n_step=5, alpha=0.9, beta=0.6, default_error="largest", weights_over="batch", sequences=sequences
-    )
