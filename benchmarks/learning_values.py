@@ -107,14 +107,14 @@ def _page(arguments: Arguments) -> str:
         "Written by `benchmarks/learning_values.py`; `make learning-values` makes the runs that are missing and writes "
         "it again.",
         "",
-        *_paragraphs(_finished(arguments)),
+        *_paragraphs(_how(arguments)),
         "",
     ]
     for name, task in TASKS.items():
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
         for run in runs_of(name, arguments):
             by_algorithm[run.algorithm].append(run)
-        lines += [f"## {task.env}", "", *_paragraphs(_how(task, arguments)), "", *_table(task, by_algorithm), ""]
+        lines += [f"## {task.env}", "", *_paragraphs(_what(task, arguments)), "", *_table(task, by_algorithm), ""]
         finished = {
             algorithm: [run.folder for run in runs if run.result is not None]
             for algorithm, runs in by_algorithm.items()
@@ -124,16 +124,6 @@ def _page(arguments: Arguments) -> str:
             draw_curves(finished, f"{task.env}, training episodes", picture)
             lines += [f"![Return of training episodes over environment steps]({picture.name})", ""]
     return "\n".join(lines[:-1])
-
-
-def _finished(arguments: Arguments) -> str:
-    runs = [run for name in TASKS for run in runs_of(name, arguments)]
-    results = [result for result in (run.result for run in runs) if result is not None]
-    hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
-    return (
-        f"{len(results)} of {len(runs)} runs have finished, after {hours:.1f} hours of processor time of training; the "
-        "tables say which are missing."
-    )
 
 
 def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:
@@ -173,18 +163,27 @@ def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
+def _what(task: Task, arguments: Arguments) -> str:
+    steps = arguments.target_steps or task.target_steps
+    return f"{steps:,} environment steps, {task.episodes} episodes of the greedy policy. {task.settings}"
+
+
 def _paragraphs(text: str) -> list[str]:
     return textwrap.fill(text, 120).split("\n")
 
 
-def _how(task: Task, arguments: Arguments) -> str:
-    steps = arguments.target_steps or task.target_steps
+def _how(arguments: Arguments) -> str:
+    runs = [run for name in TASKS for run in runs_of(name, arguments)]
+    results = [result for result in (run.result for run in runs) if result is not None]
+    hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
     return (
-        f"{steps:,} environment steps. {task.settings} The columns of the seeds hold mean returns over {task.episodes} "
-        "episodes of the greedy policy that a run ended with, in environments seeded apart from training; `in "
-        f"training` is the mean over the episodes of training that ended in the last {FINAL_PART:.0%} of the run, over "
-        "all seeds. `steps/s` are environment steps of training for each second of processor time, of one thread; they "
-        "depend on the machine. The picture shows the smoothed mean over the runs of each algorithm."
+        "The columns of the seeds hold mean returns over episodes of the greedy policy that a run ended with, in "
+        "environments seeded apart from training; `in training` is the mean over the episodes of training that ended "
+        f"in the last {FINAL_PART:.0%} of the run, over all seeds. `steps/s` are environment steps of training for "
+        "each second of processor time, of one thread; they depend on the machine. Pictures show the smoothed returns "
+        "of training episodes. Settings that are not named here are those of `benchmarks/values_compositions.py`, or "
+        f"the algorithm's defaults. {len(results)} of {len(runs)} runs have finished, after {hours:.1f} hours of "
+        "processor time; the tables say which are missing."
     )
 
 
