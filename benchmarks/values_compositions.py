@@ -33,7 +33,8 @@ _CARTPOLE_FRACTIONS: dict[str, Any] = {
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
     "falls from 0.001 to 0, of implicit quantiles from 0.002. Exceptions are `NStepQLearning`, with segments of 5 "
-    "steps, and the presets `Rainbow.small()`, with that rate and as many updates, and `R2D2.small()`."
+    "steps of 4 environments, and the presets `Rainbow.small()`, with that rate and as many updates, and "
+    "`R2D2.small()`."
 )
 
 FRAMES_BETWEEN_UPDATES = 4
@@ -96,8 +97,8 @@ def cartpole_on_policy(algorithm: type[prl.Algorithm], *, num_envs: int, size: i
 
     def compose() -> Preset:
         return Preset(
-            algo_factory=make_factory(algorithm, (), {"lr": _CARTPOLE_RATE, "test_every": 0} | settings),
-            actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES),
+            algo_factory=make_factory(algorithm, (), {"test_every": 0} | settings),
+            actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES, layer_norm=True),
             storage_factory=prl.VanillaOnPolicyBuffer.create_factory(size=size),
         )
 
@@ -164,8 +165,8 @@ def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
 
 CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "DQN": cartpole(prl.DQN),
-    # It learns of what the policy did, which is to be nearly the present one's.
-    "SARSA": cartpole(prl.SARSA, buffer_size=10_000),
+    # It values what the policy did, which is to be nearly the present and the greedy one's.
+    "SARSA": cartpole(prl.SARSA, buffer_size=10_000, epsilon=prl.LinearSchedule(1.0, 0.02, fraction=0.2)),
     "ResidualDQN": cartpole(prl.ResidualDQN),
     "AL": cartpole(prl.AL),
     "PAL": cartpole(prl.PAL),
@@ -176,7 +177,14 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
     "MunchausenDQN": cartpole(prl.MunchausenDQN),
     "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
-    "NStepQLearning": cartpole_on_policy(prl.NStepQLearning, num_envs=1, size=5, target_update_interval_steps=500),
+    # It learns of each step once, and without a replay's mixture of steps: layers are normalised.
+    "NStepQLearning": cartpole_on_policy(
+        prl.NStepQLearning,
+        num_envs=4,
+        size=5,
+        lr=prl.LinearSchedule(2e-3, 0.0),
+        target_update_interval_steps=200,
+    ),
     "Rainbow": preset(prl.Rainbow.small, **_CARTPOLE, lr=_CARTPOLE_RATE),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
