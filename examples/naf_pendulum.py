@@ -18,7 +18,7 @@ class Arguments:
     """A gymnasium id with bounded continuous actions."""
     seed: int = 1
     """All randomness of the run follows from it."""
-    target_steps: int = 10_000
+    target_steps: int = 20_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the hidden layers."""

@@ -22,7 +22,7 @@ class Arguments:
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the hidden layers of policy and critics."""
-    lr_pi: float = 5e-4
+    lr_pi: float = 1e-3
     """Learning rate of the policy at the start; it falls to 0, so that the policy settles."""
     lr_q: float = 1e-3
     """Learning rate of the critics at the start; it falls to 0 too."""
@@ -30,12 +30,14 @@ class Arguments:
     """Learning rate of the temperature."""
     initial_alpha: float = 0.2
     """What a nat of entropy is worth in reward at first."""
-    target_entropy_share: float = 0.3
+    target_entropy_share: float = 0.2
     """Entropy that the temperature aims at, as a share of that of uniform actions."""
     gamma: float = 0.99
     """Discount factor."""
     buffer_size: int = 50_000
     """Transitions that the replay buffer keeps."""
+    n_step: int = 5
+    """Rewards in a return."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
     update_every: int = 2
@@ -58,7 +60,7 @@ def train(arguments: Arguments) -> prl.Learner:
     """Compose, train, and return the learner that did."""
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
-    storage = prl.ReplayBuffer.create_factory(size=arguments.buffer_size)
+    storage = prl.NStepReplayBuffer.create_factory(size=arguments.buffer_size, n_step=arguments.n_step)
     algorithm = prl.SACDiscrete.create_factory(
         lr_pi=prl.LinearSchedule(arguments.lr_pi, 0.0),
         lr_q=prl.LinearSchedule(arguments.lr_q, 0.0),

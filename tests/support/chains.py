@@ -1,0 +1,148 @@
+"""Chains of states whose best policies are known by dynamic programming, and how to tell whether one was found."""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, Literal, TypeAlias
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from tests.support.by_hand import exploring
+
+Seen: TypeAlias = Literal["fully", "partly"]
+Ends: TypeAlias = Literal["episodic", "endless"]
+State: TypeAlias = tuple[int, int]
+"""Position, and the cue."""
+Outcome: TypeAlias = tuple[float, State, float, bool]
+"""Probability, next state, reward, and whether that ends the episode."""
+
+FORWARD = (1, 0, 1)
+"""The action that leads on from each position but the last, where it is the cue; the other leads back."""
+LAST, MIDDLE = len(FORWARD), len(FORWARD) // 2
+MIDDLE_REWARD, LAST_REWARD = 0.2, 1.0
+GAMMA = 0.9
+STATES: tuple[State, ...] = tuple(product(range(LAST + 1), range(2)))
+
+
+def transitions(ends: Ends) -> Mapping[State, tuple[list[Outcome], list[Outcome]]]:
+    """What each action leads to.
+
+    In the middle, going back pays a small reward at once; the action that the cue names pays a large one at the end.
+    Both end the episode, or lead to the beginning of an endless one, with a new cue.
+    """
+    table = {}
+    for position, cue in STATES:
+        outcomes = []
+        for action in range(2):
+            forward = action == (cue if position == LAST else FORWARD[position])
+            if position == LAST:
+                outcomes.append(_over(LAST_REWARD if forward else 0.0, cue, ends))
+            elif position == MIDDLE and not forward:
+                outcomes.append(_over(MIDDLE_REWARD, cue, ends))
+            else:
+                outcomes.append([(1.0, (max(position + (1 if forward else -1), 0), cue), 0.0, False)])
+        table[position, cue] = (outcomes[0], outcomes[1])
+    return table
+
+
+def _over(reward: float, cue: int, ends: Ends) -> list[Outcome]:
+    if ends == "episodic":
+        return [(1.0, (0, cue), reward, True)]
+    return [(0.5, (0, new), reward, False) for new in range(2)]
+
+
+def best_actions(ends: Ends) -> dict[State, int]:
+    """The optimal policy of an observer of all, by value iteration; no two actions are nearly as good."""
+    table, values = transitions(ends), dict.fromkeys(STATES, 0.0)
+    for _ in range(500):
+        of_actions = {state: [_expected(outcomes, values) for outcomes in table[state]] for state in STATES}
+        values = {state: max(both) for state, both in of_actions.items()}
+    assert all(abs(one - other) > 0.05 for one, other in of_actions.values())
+    return {state: int(np.argmax(both)) for state, both in of_actions.items()}
+
+
+def _expected(outcomes: list[Outcome], values: Mapping[State, float]) -> float:
+    return sum(p * (reward + (0 if over else GAMMA * values[after])) for p, after, reward, over in outcomes)
+
+
+def observation(state: State, seen: Seen) -> NDArray[np.float32]:
+    """The position, one-hot, and the cue, one-hot; that of one who sees a part only at the beginning."""
+    position, cue = state
+    vector = np.zeros(LAST + 3, np.float32)
+    vector[position] = 1
+    if seen == "fully" or position == 0:
+        vector[LAST + 1 + cue] = 1
+    return vector
+
+
+class Chain(gym.Env[Any, Any]):
+    """Begins at the first position, with a random cue; is truncated after a while.
+
+    Args:
+        seen: what is observed.
+        ends: what follows a reward.
+        real: whether actions are real numbers from 1 to 3, of which the halves stand for the two actions.
+        limit: steps until an episode is truncated.
+    """
+
+    observation_space = spaces.Box(0, 1, (LAST + 3,), np.float32)
+
+    def __init__(self, seen: Seen = "fully", ends: Ends = "episodic", real: bool = False, limit: int = 15) -> None:
+        self.action_space = spaces.Box(1.0, 3.0, (1,), np.float32) if real else spaces.Discrete(2)
+        self._seen, self._limit = seen, limit
+        self._table = transitions(ends)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._state: State = (0, int(self.np_random.integers(2)))
+        self._steps = 0
+        return observation(self._state, self._seen), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        outcomes = self._table[self._state][_which(action)]
+        chosen = self.np_random.choice(len(outcomes), p=[probability for probability, *_ in outcomes])
+        _, self._state, reward, terminated = outcomes[chosen]
+        self._steps += 1
+        truncated = not terminated and self._steps == self._limit
+        return observation(self._state, self._seen), reward, terminated, truncated, {}
+
+
+def _which(action: Any) -> int:
+    number = np.ravel(action)[0]
+    return int(number >= 2) if isinstance(number, np.floating) else int(number)
+
+
+def mistakes(algorithm: Algorithm, seen: Seen, ends: Ends) -> int:
+    """In how many states the greedy policy does not do what is best; of those that it comes through, from each cue."""
+    best = best_actions(ends)
+    if seen == "fully":
+        actions = _greedy(algorithm, np.stack([observation(state, seen) for state in STATES]), None, first=True)[0]
+        return sum(action != best[state] for action, state in zip(actions, STATES, strict=True))
+    return sum(_mistakes_on_the_way(algorithm, cues, best, seen) for cues in _cues(ends))
+
+
+def _cues(ends: Ends) -> Iterator[tuple[int, ...]]:
+    """Of the rounds to the end that are made in one episode."""
+    return product(range(2), repeat=1 if ends == "episodic" else 2)
+
+
+def _mistakes_on_the_way(algorithm: Algorithm, cues: tuple[int, ...], best: dict[State, int], seen: Seen) -> int:
+    memory, first = algorithm.actor.initial_memory(1), True
+    for cue in cues:
+        for position in range(LAST + 1):
+            actions, memory = _greedy(algorithm, observation((position, cue), seen)[None], memory, first)
+            if actions[0] != best[position, cue]:
+                return 1
+            first = False
+    return 0
+
+
+def _greedy(algorithm: Algorithm, obs: NDArray[np.float32], memory: Any, first: bool) -> tuple[list[int], Any]:
+    done = torch.full((len(obs), 1), float(first))
+    exploration = exploring(algorithm, len(obs), deterministic=True)
+    step = algorithm.acting_step(torch.from_numpy(obs), memory, done, exploration)
+    return [_which(action) for action in step.env_action.numpy()], step.rhs
