@@ -18,31 +18,33 @@ class Arguments:
     """A gymnasium id with discrete actions."""
     seed: int = 1
     """All randomness of the run follows from it."""
-    target_steps: int = 30_000
+    target_steps: int = 40_000
     """Environment steps to train for."""
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the hidden layers of policy and critics."""
-    lr_pi: float = 1e-3
+    lr_pi: float = 5e-4
     """Learning rate of the policy at the start; it falls to 0, so that the policy settles."""
-    lr_q: float = 1e-3
+    lr_q: float = 5e-4
     """Learning rate of the critics at the start; it falls to 0 too."""
     lr_alpha: float = 1e-3
     """Learning rate of the temperature."""
     initial_alpha: float = 0.2
     """What a nat of entropy is worth in reward at first."""
-    target_entropy_share: float = 0.2
-    """Entropy that the temperature aims at, as a share of that of uniform actions."""
+    target_entropy_share: float = 0.5
+    """Entropy that the temperature aims at at the start, as a share of that of uniform actions."""
+    final_entropy_share: float = 0.01
+    """The same at the end, so that the temperature does not outweigh small differences between actions."""
     gamma: float = 0.99
     """Discount factor."""
     buffer_size: int = 50_000
     """Transitions that the replay buffer keeps."""
-    n_step: int = 5
+    n_step: int = 3
     """Rewards in a return."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
     update_every: int = 2
     """Environment steps between updates."""
-    mini_batch_size: int = 128
+    mini_batch_size: int = 64
     """Transitions of an update."""
     polyak: float = 0.99
     """How much of the target critics stays at each update."""
@@ -66,7 +68,7 @@ def train(arguments: Arguments) -> prl.Learner:
         lr_q=prl.LinearSchedule(arguments.lr_q, 0.0),
         lr_alpha=arguments.lr_alpha,
         initial_alpha=arguments.initial_alpha,
-        target_entropy_share=arguments.target_entropy_share,
+        target_entropy_share=prl.LinearSchedule(arguments.target_entropy_share, arguments.final_entropy_share),
         gamma=arguments.gamma,
         polyak=arguments.polyak,
         start_steps=arguments.start_steps,

@@ -23,8 +23,8 @@ Outcome: TypeAlias = tuple[float, State, float, bool]
 FORWARD = (1, 0, 1)
 """The action that leads on from each position but the last, where it is the cue; the other leads back."""
 LAST, MIDDLE = len(FORWARD), len(FORWARD) // 2
-MIDDLE_REWARD, LAST_REWARD = 0.2, 1.0
-GAMMA = 0.9
+MIDDLE_REWARD, LAST_REWARD = 0.1, 1.0
+GAMMA = 0.8
 STATES: tuple[State, ...] = tuple(product(range(LAST + 1), range(2)))
 
 
@@ -93,7 +93,7 @@ class Chain(gym.Env[Any, Any]):
 
     def __init__(self, seen: Seen = "fully", ends: Ends = "episodic", real: bool = False, limit: int = 15) -> None:
         self.action_space = spaces.Box(1.0, 3.0, (1,), np.float32) if real else spaces.Discrete(2)
-        self._seen, self._limit = seen, limit
+        self._seen, self._real, self._limit = seen, real, limit
         self._table = transitions(ends)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -103,17 +103,13 @@ class Chain(gym.Env[Any, Any]):
         return observation(self._state, self._seen), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        outcomes = self._table[self._state][_which(action)]
+        which = int(action[0] >= 2) if self._real else int(action)
+        outcomes = self._table[self._state][which]
         chosen = self.np_random.choice(len(outcomes), p=[probability for probability, *_ in outcomes])
         _, self._state, reward, terminated = outcomes[chosen]
         self._steps += 1
         truncated = not terminated and self._steps == self._limit
         return observation(self._state, self._seen), reward, terminated, truncated, {}
-
-
-def _which(action: Any) -> int:
-    number = np.ravel(action)[0]
-    return int(number >= 2) if isinstance(number, np.floating) else int(number)
 
 
 def mistakes(algorithm: Algorithm, seen: Seen, ends: Ends) -> int:
@@ -145,4 +141,5 @@ def _greedy(algorithm: Algorithm, obs: NDArray[np.float32], memory: Any, first: 
     done = torch.full((len(obs), 1), float(first))
     exploration = exploring(algorithm, len(obs), deterministic=True)
     step = algorithm.acting_step(torch.from_numpy(obs), memory, done, exploration)
-    return [_which(action) for action in step.env_action.numpy()], step.rhs
+    action = step.env_action[:, 0]
+    return (action >= 2 if action.is_floating_point() else action).int().tolist(), step.rhs

@@ -1,0 +1,152 @@
+"""Each value-based algorithm finds the best policy of a chain of states, seen fully and partly, with 3 seeds of 3.
+
+The chain pays in the middle and at its end, and its episodes end there or go on for ever.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from tests.support.chains import GAMMA, Chain, Ends, Seen, mistakes
+from tests.support.training import train
+
+SEEDS = (0, 1, 2)
+STEPS: dict[Seen, int] = {"fully": 2_000, "partly": 4_000}
+FALLING = prl.LinearSchedule(1e-2, 0.0)
+COMMON = {"gamma": GAMMA, "start_steps": 600, "update_every": 4, "test_every": 0, "polyak": 0.95}
+EPSILON = prl.LinearSchedule(1.0, 0.2, fraction=0.7)
+VALUES = COMMON | {"lr": FALLING, "epsilon": EPSILON}
+# Values are a step here, which noise near a peak on its wrong side does not show.
+OF_REAL_ACTIONS = COMMON | {"lr": FALLING, "explorer": prl.EpsilonGreedy(EPSILON)}
+ATOMS = {"v_min": -1.0, "v_max": 3.0}
+FRACTIONS = {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 16}
+
+
+@dataclass(frozen=True)
+class Variant:
+    cls: Any
+    algorithm: dict[str, Any]
+    actor: dict[str, Any] = field(default_factory=dict)
+    needs_memory: bool = False
+    times: int = 1
+    """How much longer it trains."""
+
+
+VARIANTS = {
+    "DQN": Variant(prl.DQN, VALUES | {"double": False}),
+    "double DQN": Variant(prl.DQN, VALUES),
+    "dueling DQN": Variant(prl.DQN, VALUES, {"dueling": True}),
+    "noisy DQN": Variant(prl.DQN, VALUES, {"noisy": True}),
+    "NAF": Variant(prl.NAF, OF_REAL_ACTIONS, times=2),
+    "dueling NAF": Variant(prl.NAF, OF_REAL_ACTIONS, {"dueling": True}, times=2),
+    "SACDiscrete": Variant(
+        prl.SACDiscrete,
+        COMMON
+        | {"lr_pi": FALLING, "lr_q": FALLING, "lr_alpha": 1e-3, "initial_alpha": 0.1, "target_entropy_share": 0.3},
+    ),
+    "QRDQN": Variant(prl.QRDQN, VALUES | {"num_quantiles": 8}),
+    "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS),
+    "IQN": Variant(prl.IQN, VALUES | FRACTIONS),
+    "MunchausenDQN": Variant(prl.MunchausenDQN, VALUES),
+    "MunchausenIQN": Variant(prl.MunchausenIQN, VALUES | FRACTIONS),
+    "SARSA": Variant(prl.SARSA, VALUES),
+    "ResidualDQN": Variant(prl.ResidualDQN, {key: value for key, value in VALUES.items() if key != "polyak"}),
+    "AL": Variant(prl.AL, VALUES),
+    "PAL": Variant(prl.PAL, VALUES),
+    "DoublePAL": Variant(prl.DoublePAL, VALUES),
+    "DPP": Variant(prl.DPP, VALUES),
+    "Rainbow": Variant(
+        prl.Rainbow, COMMON | ATOMS | {"lr": FALLING, "target_update_interval": 1}, {"dueling": True, "noisy": True}
+    ),
+    "R2D2": Variant(
+        # Of four environments, one alone would explore.
+        prl.R2D2,
+        VALUES | {"explorer": prl.EpsilonGreedy(EPSILON), "target_update_interval": 1},
+        needs_memory=True,
+    ),
+}
+
+
+def scheme_of(variant: Variant, seen: Seen, ends: Ends, n_step: int, prioritised: bool, seed: int) -> prl.Scheme:
+    has_memory = seen == "partly" or variant.needs_memory
+    settings: dict[str, Any] = {
+        "size": 1_000,
+        "n_step": n_step,
+        "sequences": prl.Sequences(6) if has_memory else None,
+    }
+    if prioritised:
+        storage = prl.PERBuffer.create_factory(alpha=0.6, beta=0.4, epsilon=0.01, **settings)
+    else:
+        storage = prl.NStepReplayBuffer.create_factory(**settings)
+    batch = {"mini_batch_size": 32 if has_memory else 64}
+    return prl.Scheme(
+        variant.cls.create_factory(**variant.algorithm, **batch),
+        prl.OffPolicyActor.create_factory(
+            hidden_sizes=(32,), memory="gru" if has_memory else None, memory_size=16, **variant.actor
+        ),
+        storage,
+        envs_of(seen, ends, real=variant.cls.actions == "bounded"),
+        seed=seed,
+    )
+
+
+def envs_of(seen: Seen, ends: Ends, real: bool = False) -> Any:
+    return prl.VecEnv.create_factory(Chain, 4, env_kwargs={"seen": seen, "ends": ends, "real": real})
+
+
+def check(scheme: prl.Scheme, seen: Seen, ends: Ends, steps: int) -> None:
+    train(scheme, steps)
+    assert mistakes(scheme.algorithm, seen, ends) == 0
+    scheme.close()
+
+
+def test_a_chain_is_solved() -> None:
+    scheme = scheme_of(VARIANTS["double DQN"], "fully", "endless", 3, True, seed=0)
+    check(scheme, "fully", "endless", STEPS["fully"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seen", STEPS)
+@pytest.mark.parametrize("ends", ["episodic", "endless"])
+@pytest.mark.parametrize("prioritised", [False, True])
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_seed_solves_every_chain(name: str, n_step: int, prioritised: bool, ends: Ends, seen: Seen) -> None:
+    variant = VARIANTS[name]
+    for seed in SEEDS:
+        scheme = scheme_of(variant, seen, ends, n_step, prioritised, seed)
+        check(scheme, seen, ends, variant.times * STEPS[seen])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seen", STEPS)
+@pytest.mark.parametrize("ends", ["episodic", "endless"])
+@pytest.mark.parametrize("segment", [1, 4])
+def test_every_seed_solves_every_chain_by_rollouts(segment: int, ends: Ends, seen: Seen) -> None:
+    for seed in SEEDS:
+        scheme = prl.Scheme(
+            prl.NStepQLearning.create_factory(
+                gamma=GAMMA,
+                lr=FALLING,
+                epsilon=EPSILON,
+                target_update_interval_steps=50,
+                test_every=0,
+            ),
+            prl.OnPolicyActor.create_factory(
+                hidden_sizes=(32,), memory="gru" if seen == "partly" else None, memory_size=16
+            ),
+            prl.VanillaOnPolicyBuffer.create_factory(size=segment),
+            envs_of(seen, ends),
+            seed=seed,
+        )
+        check(scheme, seen, ends, 4 * STEPS[seen])
+
+
+def test_without_a_memory_a_chain_seen_in_parts_is_not_solved() -> None:
+    seen: Seen = "fully"
+    scheme = scheme_of(VARIANTS["double DQN"], seen, "episodic", 1, False, seed=0)
+    train(scheme, STEPS[seen])
+    assert mistakes(scheme.algorithm, "partly", "episodic") > 0
+    scheme.close()
