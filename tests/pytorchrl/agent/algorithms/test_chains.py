@@ -63,7 +63,7 @@ VARIANTS = {
     "R2D2": Variant(
         # Of four environments, one alone would explore.
         prl.R2D2,
-        VALUES | {"explorer": prl.EpsilonGreedy(EPSILON), "target_update_interval": 1},
+        VALUES | {"explorer": prl.EpsilonGreedy(EPSILON), "target_update_interval": 1, "optimizer": prl.Adam()},
         needs_memory=True,
     ),
 }
