@@ -19,6 +19,11 @@ def examples(count: int) -> int:
     return max(_FEWEST, round(count * SHARE))
 
 
+def is_nightly() -> bool:
+    """Whether there is time for what takes an hour."""
+    return PROFILE == "nightly"
+
+
 def load() -> None:
     """Make the profile that of tests that name no number of examples."""
     settings.register_profile(PROFILE, max_examples=examples(settings().max_examples), deadline=None)
