@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all check gpu bench bench-storages bench-persistence learning learning-values format clean
+.PHONY: train test test-all check gpu bench bench-storages bench-persistence bench-atari learning learning-values docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -34,6 +34,9 @@ bench-persistence: $(ENV) .venv/.installed-bench  ## what it costs to keep exper
 	$(BIN)/python benchmarks/persistence.py $(BENCH)
 	$(BIN)/python benchmarks/larger_than_memory.py $(BENCH)
 
+bench-atari: $(ENV) .venv/.installed-bench  ## Atari's steps per second beside stable-baselines3 and CleanRL's loop
+	$(BIN)/python benchmarks/atari.py $(BENCH)
+
 learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, prioritised.md: several seeds of everything
 	runs=runs/learning-$$(date +%Y%m%d-%H%M%S) && \
 	$(BIN)/python benchmarks/learning.py --runs $$runs && \
@@ -42,6 +45,9 @@ learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, p
 
 learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; goes on where it was stopped
 	$(BIN)/python benchmarks/learning_values.py $(BENCH)
+
+docs: $(ENV)  ## the tables of docs/algorithms, made from the classes
+	$(BIN)/python docs/algorithm_pages.py
 
 format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff format .
