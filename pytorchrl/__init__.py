@@ -9,6 +9,7 @@ Compose an actor, an algorithm and a storage by their factories, and train::
 from pytorchrl.agent import risk_measures
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
+    A2C,
     AL,
     BCQ,
     DDPG,
@@ -113,6 +114,7 @@ from storages import (
 )
 
 __all__ = [
+    "A2C",
     "AL",
     "BCQ",
     "DDPG",

@@ -60,6 +60,7 @@ OFF_POLICY: dict[str, Any] = {
 }
 ON_POLICY: dict[str, Any] = {
     "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, list(ACTIONS)),
+    "A2C": (prl.A2C, {}, list(ACTIONS)),
     "TRPO": (prl.TRPO, {"value_epochs": 2}, list(ACTIONS)),
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),

@@ -12,6 +12,7 @@ from pytorchrl.agent.algorithms.imitation.gail import GAIL
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.bcq import BCQ
+from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
@@ -35,6 +36,7 @@ from pytorchrl.agent.algorithms.value_based.residual_dqn import ResidualDQN
 from pytorchrl.agent.algorithms.value_based.sarsa import SARSA
 
 __all__ = [
+    "A2C",
     "AL",
     "BCQ",
     "DDPG",

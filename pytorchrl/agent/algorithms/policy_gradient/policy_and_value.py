@@ -4,7 +4,9 @@ from torch import Tensor
 
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
 from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive
+from storages.transition import RET
 
 
 class PolicyAndValue(PolicyGradient):
@@ -26,6 +28,13 @@ class PolicyAndValue(PolicyGradient):
         """Policy and value function, trained together."""
         self.make_networks()
         self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
+
+    def likelihood_ratio(self, rows: Rows, merit: Tensor) -> Losses:
+        """The gradient of log probabilities weighted by merits (N, 1), the value function's error, and the entropy."""
+        policy, value = self.pi(rows.now), self.value(rows.now)
+        policy_loss = -(policy.log_prob(rows.action) * merit).mean()
+        value_loss = 0.5 * (value - rows[RET]).square().mean()
+        return self.summed(policy_loss, value_loss, policy.entropy().mean())
 
     def summed(self, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, **metrics: Tensor) -> Losses:
         """The weighted sum of means over a batch, each logged; Schulman et al. (arXiv 1707.06347), equation 9."""

@@ -36,8 +36,4 @@ class REINFORCE(PolicyAndValue):
 
     def losses(self, rows: Rows) -> Losses:
         """The likelihood-ratio gradient, and the value function's error."""
-        policy, value = self.pi(rows.now), self.value(rows.now)
-        merit = self.advantages(rows) if self.baseline else rows[RET]
-        policy_loss = -(policy.log_prob(rows.action) * merit).mean()
-        value_loss = 0.5 * (value - rows[RET]).square().mean()
-        return self.summed(policy_loss, value_loss, policy.entropy().mean())
+        return self.likelihood_ratio(rows, self.advantages(rows) if self.baseline else rows[RET])

@@ -1,0 +1,80 @@
+"""A2C follows the gradient of advantages, and computes and applies it in two copies as A3C does."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from storages.transition import ACT, ADV, OBS, RET
+from tests.support.by_hand import copies, envs_with, layer_of, linear, numeric_gradient, numpy, perturb
+from tests.support.comparison import assert_equal
+from tests.support.rollout_batches import rollout_batch
+from tests.support.training import train
+
+
+def linear_a2c(**hyper_parameters: Any) -> prl.A2C:
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=())("cpu", envs_with(spaces.Discrete(3)))
+    algorithm: prl.A2C = prl.A2C.create_factory(**hyper_parameters)("cpu", actor, envs_with(spaces.Discrete(3)))
+    algorithm.seed(0)
+    perturb(actor, 1, 0.5)
+    return algorithm
+
+
+def test_gradients_are_those_of_a_numpy_version() -> None:
+    algorithm = linear_a2c(entropy_coef=0.1, value_loss_coef=0.7)
+    batch = rollout_batch(algorithm)
+    before = copies(batch)
+    fields = {key: numpy(value) for key, value in batch.items()}
+    policy, value = layer_of(algorithm.pi.head), layer_of(algorithm.value.head)
+
+    def loss() -> float:
+        total = 0.0
+        for row, obs in enumerate(fields[OBS]):
+            logits = linear(policy, obs)
+            log_p = logits - np.log(np.exp(logits).sum())
+            total -= log_p[int(fields[ACT][row, 0])] * fields[ADV][row, 0]
+            total += 0.7 * 0.5 * (linear(value, obs)[0] - fields[RET][row, 0]) ** 2
+            total += 0.1 * (np.exp(log_p) * log_p).sum()
+        return float(total / len(fields[OBS]))
+
+    gradients, _ = algorithm.compute_gradients(batch)
+    for network, layer in ((0, policy), (1, value)):
+        for part, array in zip(("weight", "bias"), layer, strict=True):
+            found = numpy(gradients[f"policy_and_value.{network}.head.layer.{part}"])
+            np.testing.assert_allclose(found, numeric_gradient(loss, array), rtol=1e-3, atol=1e-5)
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def test_gradients_computed_by_a_copy_move_the_other_as_its_own() -> None:
+    worker, server, alone = linear_a2c(), linear_a2c(), linear_a2c()
+    batch = rollout_batch(worker)
+    server.set_weights(alone.get_weights())
+    for _ in range(3):
+        worker.set_weights(server.get_weights())
+        server.apply_gradients(worker.compute_gradients(batch)[0])
+        alone.update(batch)
+    assert_equal(server.state_dict()["actor"], alone.state_dict()["actor"])
+    assert_equal(server.state_dict()["training"], alone.state_dict()["training"])
+
+
+def test_hyper_parameters_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="A2C: value_loss_coef must be at least 0, got -1"):
+        prl.A2C.create_factory(value_loss_coef=-1.0)
+
+
+@pytest.mark.long
+def test_it_balances_the_pole() -> None:
+    scheme = prl.Scheme(
+        algo_factory=prl.A2C.create_factory(lr=prl.LinearSchedule(1e-3, 0.0), test_every=0),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
+        storage_factory=prl.GAEBuffer.create_factory(size=16, gae_lambda=0.95),
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=8),
+        seed=1,
+    )
+    train(scheme, 100_000)
+    returns = scheme.evaluate(20).returns
+    assert np.mean(returns) >= 450
+    scheme.close()
