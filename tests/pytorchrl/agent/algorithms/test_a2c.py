@@ -68,13 +68,13 @@ def test_hyper_parameters_out_of_range_are_refused() -> None:
 @pytest.mark.long
 def test_it_balances_the_pole() -> None:
     scheme = prl.Scheme(
-        algo_factory=prl.A2C.create_factory(lr=prl.LinearSchedule(1e-3, 0.0), test_every=0),
+        algo_factory=prl.A2C.create_factory(lr=prl.LinearSchedule(3e-3, 0.0), entropy_coef=0.0, test_every=0),
         actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
-        storage_factory=prl.GAEBuffer.create_factory(size=16, gae_lambda=0.95),
+        storage_factory=prl.GAEBuffer.create_factory(size=5, gae_lambda=1.0),
         train_envs_factory=prl.VecEnv.create_factory("CartPole-v1", num_envs=8),
         seed=1,
     )
     train(scheme, 100_000)
     returns = scheme.evaluate(20).returns
-    assert np.mean(returns) >= 450
+    assert np.mean(returns) >= 475
     scheme.close()
