@@ -57,8 +57,7 @@ def train(arguments: Arguments) -> prl.Learner:
     name = f"dqn-{arguments.env}-{arguments.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
     log_dir = arguments.log_dir or Path("runs") / name
     envs = prl.VecEnv.create_factory(arguments.env, num_envs=1)
-    # Without layer normalisation, one seed of five ended below 450.
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes, layer_norm=True)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=arguments.hidden_sizes)
     # On disk too, so that checkpoints are small and hold no copy of it.
     storage = prl.NStepReplayBuffer.create_factory(
         size=arguments.buffer_size, n_step=arguments.n_step, directory=log_dir / "replay"
