@@ -234,7 +234,7 @@ def test_a_random_composition_resumes_bit_for_bit(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*OFF_POLICY, *ON_POLICY])
 def test_many_random_compositions_resume_bit_for_bit(name: str) -> None:
-    @settings(max_examples=examples(20), **SETTINGS)
+    @settings(max_examples=examples(8), **SETTINGS)
     @given(compositions([name]))
     def each(composition: Composition) -> None:
         check(composition)
