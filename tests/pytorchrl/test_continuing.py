@@ -139,7 +139,7 @@ def test_the_lines_that_a_script_of_own_parts_prints_continue_it_in_the_script(n
     )
     assert commanded.returncode == 1
     assert "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)" in commanded.stderr
-    assert commanded.stderr.count("\n") == 1
+    assert "Traceback" not in commanded.stderr
     continued = ran("\n".join([SCRIPT, *(line.removeprefix("  ") for line in lines), ""]))
     assert continued.returncode == 0, continued.stderr
     assert continued.stdout == ""
