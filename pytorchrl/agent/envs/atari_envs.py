@@ -29,7 +29,7 @@ def atari_envs(
     """A factory of games as :class:`~pytorchrl.agent.envs.atari.Atari` shows them, in stacks of the last frames.
 
     Of an id, the game, the probability that an action is repeated ("sticky actions": 0.25 of ``ALE/Pong-v5``, 0 of
-    ``PongNoFrameskip-v4``), and the actions are taken; an action lasts 4 frames, whatever the id says. A run reports
+    ``PongNoFrameskip-v4``), and the actions are taken; an action lasts 4 frames with every id. A run reports
     returns of whole games, not clipped, of training and evaluation alike.
 
     Args:

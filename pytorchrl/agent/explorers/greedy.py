@@ -66,7 +66,7 @@ class EpsilonGreedy(Explorer):
 
 @dataclass(frozen=True)
 class ApeXEpsilonGreedy(EpsilonGreedy):
-    """As EpsilonGreedy, each environment with a probability of its own, from epsilon down to nearly none.
+    """As EpsilonGreedy, but with another probability in each environment, from epsilon down to nearly 0.
 
     Horgan et al., "Distributed Prioritized Experience Replay" (Ape-X, arXiv 1803.00933), section 4.1: environment i of
     N has ``epsilon ** (1 + i / (N - 1) * alpha)``; a single one has ``epsilon``.

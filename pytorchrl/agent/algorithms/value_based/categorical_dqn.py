@@ -16,8 +16,8 @@ class CategoricalDQN(DQN):
     the outermost atoms. The loss, and the error that priorities follow, is the cross-entropy.
 
     Args:
-        v_min: the smallest return that is told apart.
-        v_max: the largest.
+        v_min: the smallest atom; returns below it count as it.
+        v_max: the largest atom.
         num_atoms: returns that have a probability.
 
     Raises:
