@@ -150,7 +150,7 @@ class Actor(FieldComponent, nn.Module):
         return self._named(name, Ensemble([self._network(head, acts, codec, beside) for _ in range(count)]))
 
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
-        """Register a network that :meth:`make` did not make, such as one around a target; arguments as of :meth:`make`."""
+        """Register a network that :meth:`make` did not make, such as one around a target; as :meth:`make`."""
         self._named(name, network)
         for body in network.modules():
             if acts and isinstance(body, RecurrentBody):
