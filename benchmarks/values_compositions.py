@@ -1,22 +1,13 @@
 """What ``benchmarks/learning_values.py`` trains: the settings that all algorithms share, and what each has besides."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from learning_task import Composition, Page, Task
 
 import pytorchrl as prl
 from pytorchrl.agent.preset import Preset
 from storages.factory import make_factory
-
-
-@dataclass(frozen=True)
-class Composition:
-    """What an algorithm is trained as."""
-
-    compose: Callable[[], Preset]
-    num_envs: int = 1
-    """Of training."""
-
 
 _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
 """Learning rates fall to 0, so that policies settle."""
@@ -123,7 +114,7 @@ def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Compos
     def compose() -> Preset:
         return Preset(
             algo_factory=algorithm.create_factory(
-                lr=prl.LinearSchedule(1e-3, 0.0), gamma=0.98, test_every=0, **settings
+                lr=prl.LinearSchedule(1e-3, 0.0), gamma=0.98, polyak=0.99, test_every=0, **settings
             ),
             actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(128, 128)),
             storage_factory=prl.ReplayBuffer.create_factory(size=20_000),
@@ -215,5 +206,45 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     ),
 }
 
-PEERS: Mapping[str, str] = {"DQN of stable-baselines3": "stable_baselines3", "QRDQN of sb3-contrib": "sb3_contrib"}
-"""Trained in Breakout beside ours, by the module ``values_peers``, and the packages that they are of."""
+VALUES = Page(
+    title="What the value-based algorithms learn",
+    script="learning_values.py",
+    target="learning-values",
+    compositions="values_compositions.py",
+    tasks={
+        "cartpole": Task(
+            env="CartPole-v1",
+            target_steps=60_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=CARTPOLE_COMPOSITIONS,
+            threshold=450.0,
+            settings=CARTPOLE_WORDS,
+        ),
+        "pendulum": Task(
+            env="Pendulum-v1",
+            target_steps=20_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=PENDULUM_COMPOSITIONS,
+            threshold=-200.0,
+            settings=PENDULUM_WORDS,
+            wrappers=(("ScaleReward", {"factor": 0.1}),),
+        ),
+        "breakout": Task(
+            env="pytorchrl/MinAtar-Breakout-v0",
+            target_steps=300_000,
+            seeds=(1, 2),
+            episodes=100,
+            summary="mean",
+            compositions=BREAKOUT_COMPOSITIONS,
+            peers={"DQN of stable-baselines3": "stable_baselines3", "QRDQN of sb3-contrib": "sb3_contrib"},
+            peer_module="breakout_peers",
+            settings=BREAKOUT_WORDS,
+            env_kwargs={"max_episode_steps": 5_000},  # for greedy policies that never lose
+            package="minatar",
+        ),
+    },
+)

@@ -20,9 +20,9 @@ class Arguments:
     """All randomness of the run follows from it."""
     target_steps: int = 60_000
     """Environment steps to train for."""
-    hidden_sizes: tuple[int, ...] = (256, 256)
+    hidden_sizes: tuple[int, ...] = (128, 128)
     """Units of the Q-function's hidden layers."""
-    lr: float = 5e-4
+    lr: float = 1e-3
     """Learning rate at the start; it falls to 0, so that the policy settles."""
     gamma: float = 0.99
     """Discount factor."""
@@ -34,7 +34,7 @@ class Arguments:
     """Random steps before learning starts."""
     update_every: int = 2
     """Environment steps between updates."""
-    mini_batch_size: int = 128
+    mini_batch_size: int = 64
     """Transitions of an update."""
     exploration_fraction: float = 0.2
     """Part of the run in which the probability of a random action falls from 1 to 0.05."""

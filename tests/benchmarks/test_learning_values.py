@@ -21,12 +21,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script's module, which finds those beside it as a script does."""
     # At the end: a script there is called storages too.
     monkeypatch.setattr(sys, "path", [*sys.path, str(BENCHMARKS)])
-    return importlib.import_module("learning_values")
-
-
-def arguments(benchmark: Any, folder: Path, **changed: Any) -> Any:
-    settings = {"only": ("cartpole",), "algorithms": ("DQN",), "target_steps": 1_300, "processes": 0}
-    return benchmark.Arguments(**settings | {"docs": folder / "docs", "runs": folder / "runs"} | changed)
+    return importlib.import_module("learning_table")
 
 
 def write_result(benchmark: Any, run: Any, greedy_return: float) -> None:
@@ -44,17 +39,17 @@ def row_of(algorithm: str, page: Path) -> list[str]:
 
 
 def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: Any, tmp_path: Path) -> None:
-    given = arguments(benchmark, tmp_path, target_steps=None)
-    for run, greedy_return in zip(benchmark.runs_of("cartpole", given), (500.0, 77.25), strict=False):
+    runs = benchmark.runs_of("values", "cartpole", tmp_path / "runs")
+    for run, greedy_return in zip(runs, (500.0, 77.25), strict=False):
         write_result(benchmark, run, greedy_return)
-    of_dqn = [run for run in benchmark.runs_of("cartpole", given) if run.algorithm == "DQN"]
+    of_dqn = [run for run in runs if run.algorithm == "DQN"]
     for run, greedy_return in zip(of_dqn[1:], (460.0, 20.0), strict=True):
         write_result(benchmark, run, greedy_return)
-    benchmark.main(given)
+    benchmark.make_page("values", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
     page = tmp_path / "docs" / "values.md"
-    assert row_of("DQN", page) == ["`DQN`", "500.0", "460.0", "20.0", "460.0", "163.3", "1,234", "yes"]
-    second = benchmark.runs_of("cartpole", given)[1].algorithm
-    assert row_of(second, page) == [f"`{second}`", "77.2", "missing", "missing", "-", "-", "-", "-"]
+    assert row_of("DQN", page) == ["`DQN`", "500.0", "460.0", "20.0", "460.0", "163.3", "1,234", "450", "yes"]
+    second = runs[1].algorithm
+    assert row_of(second, page) == [f"`{second}`", "77.2", "missing", "missing", "-", "-", "-", "450", "-"]
     assert "(values-cartpole.png)" in page.read_text()
     assert (tmp_path / "docs" / "values-cartpole.png").exists()
     assert "(values-breakout.png)" not in page.read_text()
@@ -63,8 +58,8 @@ def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: An
 def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
     benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = importlib.import_module("values_runs")
-    run = benchmark.runs_of("cartpole", arguments(benchmark, tmp_path))[0]
+    runs = importlib.import_module("learning_runs")
+    run = benchmark.runs_of("values", "cartpole", tmp_path / "runs", target_steps=1_300)[0]
     train, begun_at = prl.Learner.run, []
 
     def stopped_half_way(learner: prl.Learner, checkpoint_every: int | None = None) -> bool:

@@ -25,7 +25,7 @@ class QLearning(Algorithm):
     """
 
     lr: NonNegativeOrSchedule = 1e-3
-    polyak: UnitInterval = 0.99
+    polyak: UnitInterval = 0.995
     max_grad_norm: Positive | None = 10.0
 
     @abstractmethod

@@ -1,17 +1,15 @@
 """stable-baselines3's DQN and sb3-contrib's QR-DQN with the network and settings that ours have on Breakout."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import torch
 from numpy.typing import NDArray
+from peer_records import Records
 from sb3_contrib import QRDQN
 from stable_baselines3 import DQN
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 from values_compositions import BREAKOUT_SETTINGS, FRAMES_BETWEEN_TARGETS, FRAMES_BETWEEN_UPDATES
@@ -64,7 +62,7 @@ def train_peer(
         seed=seed,
         device="cpu",
     )
-    model.learn(target_steps, callback=_Records(folder / "metrics.jsonl", steps_of_a_record))
+    model.learn(target_steps, callback=Records(folder / "metrics.jsonl", steps_of_a_record))
     return lambda observation: model.predict(observation, deterministic=True)[0][:, None]
 
 
@@ -87,23 +85,3 @@ class SmallCNN(BaseFeaturesExtractor):  # type: ignore[misc]
         """(B, H, W, channels) to (B, 128)."""
         features: Tensor = self.layers(observations.float().movedim(-1, 1))
         return features
-
-
-class _Records(BaseCallback):  # type: ignore[misc]
-    """Writes the mean return of the episodes that ended since the last line."""
-
-    def __init__(self, file: Path, every: int) -> None:
-        super().__init__()
-        self._file, self._every = file, every
-        self._returns: list[float] = []
-
-    def _on_step(self) -> bool:
-        self._returns += [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
-        if self.num_timesteps % self._every == 0:
-            record: dict[str, float] = {"steps": self.num_timesteps}
-            if self._returns:
-                record |= {"train/return": float(np.mean(self._returns)), "train/episodes": len(self._returns)}
-            with self._file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-            self._returns = []
-        return True

@@ -1,4 +1,4 @@
-"""One run of ``benchmarks/learning_values.py``, of ours or of a peer, and many of them in processes."""
+"""One run of an algorithm or of a peer for a page that compares what they learn, and many of them in processes."""
 
 import contextlib
 import importlib.util
@@ -8,31 +8,22 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import torch
+from learning_pages import PAGES
+from learning_task import Task
 from numpy.typing import NDArray
-from values_compositions import (
-    BREAKOUT_COMPOSITIONS,
-    BREAKOUT_WORDS,
-    CARTPOLE_COMPOSITIONS,
-    CARTPOLE_WORDS,
-    PEERS,
-    PENDULUM_COMPOSITIONS,
-    PENDULUM_WORDS,
-    Composition,
-)
 
 import pytorchrl as prl
 from pytorchrl.scheme import evaluate
-from storages.factory import Factory
 from storages.persistent.files import write_atomically
 
 FINAL_PART = 0.1
@@ -46,85 +37,11 @@ _RECORDS_OF_A_CHECKPOINT = 10
 
 
 @dataclass(frozen=True)
-class Task:
-    """An environment, and what is trained in it."""
-
-    env: str
-    target_steps: int
-    seeds: tuple[int, ...]
-    episodes: int
-    """Of the evaluation at the end of each run."""
-    summary: Literal["mean", "median"]
-    """Of the seeds."""
-    compositions: Mapping[str, Composition]
-    peers: tuple[str, ...] = ()
-    threshold: float | None = None
-    """Of the summary."""
-    settings: str = ""
-    """What all have in common, in words."""
-    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of ``gymnasium.make``."""
-    package: str | None = None
-    """That the environment needs."""
-    wrappers: tuple[Any, ...] = ()
-    """Of rewards; returns are of the environment itself."""
-
-    @property
-    def algorithms(self) -> tuple[str, ...]:
-        """Ours and the peers."""
-        return *self.compositions, *self.peers
-
-    def envs(self, num_envs: int) -> Factory[prl.VecEnv]:
-        """Copies of the environment."""
-        return prl.VecEnv.create_factory(
-            self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=self.wrappers
-        )
-
-
-TaskName: TypeAlias = Literal["cartpole", "pendulum", "breakout"]
-
-TASKS: Mapping[TaskName, Task] = {
-    "cartpole": Task(
-        env="CartPole-v1",
-        target_steps=60_000,
-        seeds=(1, 2, 3),
-        episodes=20,
-        summary="median",
-        compositions=CARTPOLE_COMPOSITIONS,
-        threshold=450.0,
-        settings=CARTPOLE_WORDS,
-    ),
-    "pendulum": Task(
-        env="Pendulum-v1",
-        target_steps=20_000,
-        seeds=(1, 2, 3),
-        episodes=20,
-        summary="median",
-        compositions=PENDULUM_COMPOSITIONS,
-        threshold=-200.0,
-        settings=PENDULUM_WORDS,
-        wrappers=(("ScaleReward", {"factor": 0.1}),),
-    ),
-    "breakout": Task(
-        env="pytorchrl/MinAtar-Breakout-v0",
-        target_steps=300_000,
-        seeds=(1, 2),
-        episodes=100,
-        summary="mean",
-        compositions=BREAKOUT_COMPOSITIONS,
-        peers=tuple(PEERS),
-        settings=BREAKOUT_WORDS,
-        env_kwargs={"max_episode_steps": 5_000},  # for greedy policies that never lose
-        package="minatar",
-    ),
-}
-
-
-@dataclass(frozen=True)
 class Run:
     """What to run."""
 
-    task: TaskName
+    page: str
+    task_name: str
     algorithm: str
     seed: int
     target_steps: int
@@ -132,20 +49,25 @@ class Run:
     """The run folder. Where it holds a finished run, that one is taken; one that was stopped is continued."""
 
     @property
+    def task(self) -> Task:
+        """What it is a run of."""
+        return PAGES[self.page].tasks[self.task_name]
+
+    @property
     def name(self) -> str:
         """In what is printed."""
-        return f"{self.task}, {self.algorithm}, seed {self.seed}"
+        return f"{self.task_name}, {self.algorithm}, seed {self.seed}"
 
     @property
     def missing_package(self) -> str | None:
         """What it needs and is not installed."""
-        needed = (TASKS[self.task].package, PEERS.get(self.algorithm))
+        needed = (self.task.package, self.task.peers.get(self.algorithm))
         return next((package for package in needed if package and importlib.util.find_spec(package) is None), None)
 
     @property
     def result_file(self) -> Path:
         """Written when the run has finished."""
-        return self.folder / "values_run.json"
+        return self.folder / "learning_run.json"
 
     @property
     def result(self) -> "Result | None":
@@ -228,7 +150,7 @@ def _make_in_process(run: Run) -> None:
 def make_run(run: Run) -> None:
     """Train from where the run is, and write its result; nothing is written where it was stopped."""
     torch.set_num_threads(1)
-    train = _train_peer if run.algorithm in TASKS[run.task].peers else _train
+    train = _train_peer if run.algorithm in run.task.peers else _train
     trained = train(run)
     if trained is not None:
         greedy_return, steps_per_second = trained
@@ -238,7 +160,7 @@ def make_run(run: Run) -> None:
 
 def _train(run: Run) -> tuple[float, float | None] | None:
     """Return of the greedy policy, and steps per second; None where the run was stopped."""
-    task = TASKS[run.task]
+    task = run.task
     composition = task.compositions[run.algorithm]
     scheme = prl.Scheme(**composition.compose(), train_envs_factory=task.envs(composition.num_envs), seed=run.seed)
     if (run.folder / "checkpoint.pt").exists():
@@ -258,9 +180,8 @@ def _train(run: Run) -> tuple[float, float | None] | None:
 
 
 def _train_peer(run: Run) -> tuple[float, float | None]:
-    from values_peers import train_peer  # needs packages that ours do without
-
-    task = TASKS[run.task]
+    task = run.task
+    train_peer = importlib.import_module(task.peer_module).train_peer  # needs packages that ours do without
     shutil.rmtree(run.folder, ignore_errors=True)  # a peer does not continue where it was: it begins anew
     run.folder.mkdir(parents=True)
     begun = time.process_time()
