@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all check gpu bench bench-storages bench-persistence bench-atari learning learning-values docs format clean
+.PHONY: train test test-all check gpu bench bench-storages bench-persistence bench-atari learning learning-values learning-policies learning-mujoco docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -45,6 +45,12 @@ learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, p
 
 learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; goes on where it was stopped
 	$(BIN)/python benchmarks/learning_values.py $(BENCH)
+
+learning-policies: $(ENV)  ## docs/policies.md: policy gradients and actor-critics beside each other; goes on where it was stopped
+	$(BIN)/python benchmarks/learning_policies.py $(BENCH)
+
+learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped
+	$(BIN)/python benchmarks/learning_mujoco.py $(BENCH)
 
 docs: $(ENV)  ## the tables of docs/algorithms, made from the classes
 	$(BIN)/python docs/algorithm_pages.py

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 from learning_task import Page
+from mujoco_compositions import MUJOCO
+from policies_compositions import POLICIES
 from values_compositions import VALUES
 
-PAGES: Mapping[str, Page] = {"values": VALUES}
+PAGES: Mapping[str, Page] = {"mujoco": MUJOCO, "policies": POLICIES, "values": VALUES}

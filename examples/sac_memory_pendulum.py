@@ -35,9 +35,9 @@ class Arguments:
     burn_in: int = 4
     """Steps before them that warm the memories up."""
     lr_pi: float = 1e-3
-    """Learning rate of the policy."""
+    """Learning rate of the policy at the start; it falls to 0, so that the policy settles."""
     lr_q: float = 1e-3
-    """Learning rate of the critics."""
+    """Learning rate of the critics at the start; it falls to 0 too."""
     lr_alpha: float = 1e-3
     """Learning rate of the temperature."""
     initial_alpha: float = 0.02
@@ -50,7 +50,7 @@ class Arguments:
     """Transitions that the replay buffer keeps."""
     start_steps: int = 1_000
     """Random steps before learning starts."""
-    update_every: int = 2
+    update_every: int = 1
     """Environment steps between updates."""
     mini_batch_size: int = 24
     """Sequences of an update (transitions, without a memory)."""
@@ -81,8 +81,8 @@ def train(arguments: Arguments) -> prl.Learner:
         size=arguments.buffer_size, sequences=sequences if arguments.memory else None
     )
     algorithm = prl.SAC.create_factory(
-        lr_pi=arguments.lr_pi,
-        lr_q=arguments.lr_q,
+        lr_pi=prl.LinearSchedule(arguments.lr_pi, 0.0),
+        lr_q=prl.LinearSchedule(arguments.lr_q, 0.0),
         lr_alpha=arguments.lr_alpha,
         initial_alpha=arguments.initial_alpha,
         gamma=arguments.gamma,

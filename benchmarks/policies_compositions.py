@@ -1,0 +1,117 @@
+"""What ``benchmarks/learning_policies.py`` trains: the settings that algorithms share, and what each has besides."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from learning_task import Composition, Page, Task
+
+import pytorchrl as prl
+from pytorchrl.agent.preset import Preset
+from storages.factory import Factory
+from storages.storage import Storage
+
+
+def _falling(lr: float) -> prl.LinearSchedule:
+    """A learning rate that falls to 0, so that the policy settles."""
+    return prl.LinearSchedule(lr, 0.0)
+
+
+def _cartpole(
+    algo_factory: Factory[Any],
+    storage_factory: Factory[Storage],
+    *,
+    num_envs: int = 8,
+    threshold: float | None = None,
+    **of_actor: Any,
+) -> Composition:
+    def compose() -> Preset:
+        actor_factory = prl.OnPolicyActor.create_factory(**{"hidden_sizes": (64, 64)} | of_actor)
+        return Preset(algo_factory=algo_factory, actor_factory=actor_factory, storage_factory=storage_factory)
+
+    return Composition(compose, num_envs, threshold)
+
+
+def _pendulum(
+    algorithm: type[prl.OffPolicyAlgorithm],
+    *,
+    hidden_sizes: tuple[int, ...] = (128, 128),
+    rates: tuple[str, ...] = ("lr_pi", "lr_q"),
+    lr: float = 1e-3,
+    threshold: float | None = None,
+    **settings: Any,
+) -> Composition:
+    shared = {"gamma": 0.98, "polyak": 0.99, "start_steps": 1_000, "update_every": 1, "mini_batch_size": 128}
+
+    def compose() -> Preset:
+        of_algorithm = shared | {"test_every": 0} | dict.fromkeys(rates, _falling(lr)) | settings
+        return Preset(
+            algo_factory=algorithm.create_factory(**of_algorithm),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=hidden_sizes),
+            storage_factory=prl.ReplayBuffer.create_factory(size=20_000),
+        )
+
+    return Composition(compose, threshold=threshold)
+
+
+_CARTPOLE: Mapping[str, Composition] = {
+    "A2C": _cartpole(
+        prl.A2C.create_factory(lr=_falling(4e-3), normalize_advantages=True, entropy_coef=0.0, test_every=0),
+        prl.GAEBuffer.create_factory(size=8, gae_lambda=0.95),
+    ),
+    "PPO": _cartpole(
+        prl.PPO.create_factory(
+            lr=_falling(1e-3), clip_param=_falling(0.2), num_epochs=10, num_mini_batch=4, test_every=0
+        ),
+        prl.GAEBuffer.create_factory(size=128, gae_lambda=0.95),
+    ),
+    "TRPO": _cartpole(
+        prl.TRPO.create_factory(max_kl=_falling(0.02), test_every=0),
+        prl.GAEBuffer.create_factory(size=256, gae_lambda=0.95),
+        num_envs=4,
+    ),
+    "REINFORCE": _cartpole(
+        prl.REINFORCE.create_factory(lr=_falling(3e-3), episodes_per_update=4, test_every=0),
+        prl.VanillaOnPolicyBuffer.create_factory(size=2_000),
+        num_envs=1,
+        threshold=400.0,
+    ),
+}
+_PENDULUM: Mapping[str, Composition] = {
+    "DDPG": _pendulum(prl.DDPG, exploration_noise=0.3, threshold=-250.0),
+    "SVG0": _pendulum(prl.SVG0, threshold=-250.0),
+    "PGT": _pendulum(prl.PGT, threshold=-250.0),
+    "TD3": _pendulum(prl.TD3, exploration_noise=0.3),
+    "SAC": _pendulum(prl.SAC, rates=("lr_pi", "lr_q", "lr_alpha")),
+}
+
+POLICIES = Page(
+    title="What the policy gradients and actor-critics learn",
+    script="learning_policies.py",
+    target="learning-policies",
+    compositions="policies_compositions.py",
+    tasks={
+        "cartpole": Task(
+            env="CartPole-v1",
+            target_steps=100_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=_CARTPOLE,
+            threshold=475.0,
+            settings="All have two layers of 64 units, and learning rates that fall to 0.",
+        ),
+        "pendulum": Task(
+            env="Pendulum-v1",
+            target_steps=15_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=_PENDULUM,
+            threshold=-160.0,
+            settings=(
+                "All have two layers of 128 units and learn from 128 transitions after every step, at rates that fall "
+                "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98."
+            ),
+        ),
+    },
+)
