@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+import sb3_contrib
 import stable_baselines3 as sb3
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -19,7 +20,7 @@ from stable_baselines3.common.noise import NormalActionNoise
 
 import pytorchrl as prl
 
-PairName: TypeAlias = Literal["dqn", "ppo", "sac", "td3"]
+PairName: TypeAlias = Literal["dqn", "ppo", "sac", "td3", "a2c", "trpo"]
 
 SAC_BATCH = 256
 SAC_HIDDEN_SIZES = (256, 256)
@@ -235,9 +236,95 @@ def _their_td3(seed: int) -> BaseAlgorithm:
     )
 
 
+# A2C: the defaults of stable-baselines3, 5 steps of 8 environments.
+_A2C_ENVS, _A2C_ROLLOUT = 8, 5
+
+
+def _our_a2c(seed: int) -> prl.Scheme:
+    return prl.Scheme(
+        prl.A2C.create_factory(
+            lr=7e-4,
+            gamma=0.99,
+            # Half the squared error times 1 is stable-baselines3's squared error times 0.5.
+            value_loss_coef=1.0,
+            entropy_coef=0.0,
+            max_grad_norm=0.5,
+            test_every=0,
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64), activation="tanh"),
+        prl.GAEBuffer.create_factory(size=_A2C_ROLLOUT, gae_lambda=1.0),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=_A2C_ENVS),
+        seed=seed,
+    )
+
+
+def _their_a2c(seed: int) -> BaseAlgorithm:
+    return sb3.A2C(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", n_envs=_A2C_ENVS, seed=seed),
+        learning_rate=7e-4,
+        gamma=0.99,
+        n_steps=_A2C_ROLLOUT,
+        gae_lambda=1.0,
+        vf_coef=0.5,
+        ent_coef=0.0,
+        max_grad_norm=0.5,
+        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "activation_fn": torch.nn.Tanh},
+        seed=seed,
+        device="cpu",
+    )
+
+
+# TRPO: the policy's step is sb3-contrib's; it fits the value function in 10 passes of batches of 128, ours in as many
+# steps to the whole rollout.
+_TRPO_ENVS, _TRPO_ROLLOUT, _TRPO_VALUE_BATCH, _TRPO_VALUE_EPOCHS = 8, 256, 128, 10
+
+
+def _our_trpo(seed: int) -> prl.Scheme:
+    return prl.Scheme(
+        prl.TRPO.create_factory(
+            lr_value=1e-3,
+            gamma=0.99,
+            max_kl=0.01,
+            damping=0.1,
+            cg_iterations=15,
+            backtracks=10,
+            value_epochs=_TRPO_VALUE_EPOCHS,
+            test_every=0,
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64), activation="tanh"),
+        prl.GAEBuffer.create_factory(size=_TRPO_ROLLOUT, gae_lambda=0.95),
+        prl.VecEnv.create_factory("CartPole-v1", num_envs=_TRPO_ENVS),
+        seed=seed,
+    )
+
+
+def _their_trpo(seed: int) -> BaseAlgorithm:
+    model: BaseAlgorithm = sb3_contrib.TRPO(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", n_envs=_TRPO_ENVS, seed=seed),
+        learning_rate=1e-3,
+        gamma=0.99,
+        n_steps=_TRPO_ROLLOUT,
+        batch_size=_TRPO_VALUE_BATCH,
+        n_critic_updates=_TRPO_VALUE_EPOCHS,
+        target_kl=0.01,
+        cg_damping=0.1,
+        cg_max_steps=15,
+        line_search_max_iter=10,
+        gae_lambda=0.95,
+        policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}, "activation_fn": torch.nn.Tanh},
+        seed=seed,
+        device="cpu",
+    )
+    return model
+
+
 PAIRS: Mapping[PairName, Pair] = {
     "dqn": Pair("DQN CartPole-v1", 1.6, 1_400, 12_000, 2_000, _our_dqn, _their_dqn),
     "ppo": Pair("PPO CartPole-v1", 1.5, 4_096, 81_920, 8_192, _our_ppo, _their_ppo),
     "sac": Pair("SAC Pendulum-v1", 1.25, 1_050, 500, 100, _our_sac, _their_sac),
     "td3": Pair("TD3 Pendulum-v1", 1.25, 1_050, 500, 100, _our_td3, _their_td3),
+    "a2c": Pair("A2C CartPole-v1", 1.5, 4_000, 40_000, 8_000, _our_a2c, _their_a2c),
+    "trpo": Pair("TRPO CartPole-v1", 1.5, 2_048, 20_480, 4_096, _our_trpo, _their_trpo),
 }
