@@ -23,7 +23,7 @@ check: $(ENV)  ## format, lint, types, and who imports whom
 gpu: $(ENV)  ## every test and benchmark that needs a GPU, in a table; without one, a line that says so
 	$(BIN)/python benchmarks/gpu.py
 
-bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baselines3
+bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baselines3 and CleanRL
 	$(BIN)/python benchmarks/throughput.py $(BENCH)
 
 bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside cpprb, tianshou, torchrl and stable-baselines3
@@ -72,5 +72,5 @@ $(ENV): pyproject.toml constraints.txt
 	touch $@
 
 .venv/.installed-bench: $(ENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench,mujoco]"
 	touch $@

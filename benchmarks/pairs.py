@@ -8,19 +8,23 @@ stable-baselines3 does unless told.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
 import sb3_contrib
 import stable_baselines3 as sb3
 import torch
+from cleanrl_control import Train, cleanrl_ppo, cleanrl_sac, cleanrl_td3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.noise import NormalActionNoise
 
 import pytorchrl as prl
 
-PairName: TypeAlias = Literal["dqn", "ppo", "sac", "td3", "a2c", "trpo"]
+PairName: TypeAlias = Literal["dqn", "ppo", "sac", "td3", "a2c", "trpo", "sac_halfcheetah", "td3_halfcheetah"]
+
+_PENDULUM, _HALF_CHEETAH = "Pendulum-v1", "HalfCheetah-v5"
 
 SAC_BATCH = 256
 SAC_HIDDEN_SIZES = (256, 256)
@@ -45,6 +49,8 @@ class Pair:
     """Makes pytorchrl's half from a seed."""
     theirs: Callable[[int], BaseAlgorithm]
     """Makes stable-baselines3's half from a seed."""
+    cleanrl: Callable[[int], Train] | None = None
+    """Makes from a seed what trains as CleanRL's script does."""
 
 
 # DQN: the target network is copied every 500 environment steps, that is every 125 updates. Not double, since
@@ -142,7 +148,20 @@ def _their_ppo(seed: int) -> BaseAlgorithm:
     )
 
 
-def _our_sac(seed: int) -> prl.Scheme:
+def _cleanrl_ppo(seed: int) -> Train:
+    return cleanrl_ppo(
+        "CartPole-v1",
+        seed,
+        lr=3e-4,
+        hidden=(64, 64),
+        num_envs=_PPO_ENVS,
+        rollout=_PPO_ROLLOUT,
+        epochs=4,
+        batches=4,
+    )
+
+
+def _our_sac(seed: int, env: str = _PENDULUM) -> prl.Scheme:
     return prl.Scheme(
         prl.SAC.create_factory(
             lr_pi=3e-4,
@@ -158,15 +177,15 @@ def _our_sac(seed: int) -> prl.Scheme:
         ),
         prl.OffPolicyActor.create_factory(hidden_sizes=SAC_HIDDEN_SIZES),
         prl.ReplayBuffer.create_factory(size=50_000),
-        prl.VecEnv.create_factory("Pendulum-v1", num_envs=1),
+        prl.VecEnv.create_factory(env, num_envs=1),
         seed=seed,
     )
 
 
-def _their_sac(seed: int) -> BaseAlgorithm:
+def _their_sac(seed: int, env: str = _PENDULUM) -> BaseAlgorithm:
     return sb3.SAC(
         "MlpPolicy",
-        "Pendulum-v1",
+        env,
         learning_rate=3e-4,
         gamma=0.99,
         tau=0.005,
@@ -186,11 +205,17 @@ def _their_sac(seed: int) -> BaseAlgorithm:
     )
 
 
+def _cleanrl_sac(seed: int, env: str = _PENDULUM) -> Train:
+    return cleanrl_sac(
+        env, seed, lr=3e-4, hidden=SAC_HIDDEN_SIZES, batch=SAC_BATCH, start_steps=1_000, buffer_size=50_000
+    )
+
+
 # TD3: both libraries have actions within [-1, 1] where they add noise to them.
 _TD3_NOISE = 0.1
 
 
-def _our_td3(seed: int) -> prl.Scheme:
+def _our_td3(seed: int, env: str = _PENDULUM) -> prl.Scheme:
     return prl.Scheme(
         prl.TD3.create_factory(
             lr_pi=1e-3,
@@ -209,20 +234,21 @@ def _our_td3(seed: int) -> prl.Scheme:
         ),
         prl.OffPolicyActor.create_factory(hidden_sizes=(256, 256)),
         prl.ReplayBuffer.create_factory(size=50_000),
-        prl.VecEnv.create_factory("Pendulum-v1", num_envs=1),
+        prl.VecEnv.create_factory(env, num_envs=1),
         seed=seed,
     )
 
 
-def _their_td3(seed: int) -> BaseAlgorithm:
+def _their_td3(seed: int, env: str = _PENDULUM) -> BaseAlgorithm:
+    actions = 1 if env == _PENDULUM else 6
     return sb3.TD3(
         "MlpPolicy",
-        "Pendulum-v1",
+        env,
         learning_rate=1e-3,
         gamma=0.99,
         tau=0.005,
         policy_delay=2,
-        action_noise=NormalActionNoise(np.zeros(1), np.full(1, _TD3_NOISE)),
+        action_noise=NormalActionNoise(np.zeros(actions), np.full(actions, _TD3_NOISE)),
         target_policy_noise=0.2,
         target_noise_clip=0.5,
         learning_starts=1_000,
@@ -234,6 +260,10 @@ def _their_td3(seed: int) -> BaseAlgorithm:
         seed=seed,
         device="cpu",
     )
+
+
+def _cleanrl_td3(seed: int, env: str = _PENDULUM) -> Train:
+    return cleanrl_td3(env, seed, lr=1e-3, hidden=(256, 256), batch=256, start_steps=1_000, buffer_size=50_000)
 
 
 # A2C: the defaults of stable-baselines3, 5 steps of 8 environments.
@@ -322,9 +352,17 @@ def _their_trpo(seed: int) -> BaseAlgorithm:
 
 PAIRS: Mapping[PairName, Pair] = {
     "dqn": Pair("DQN CartPole-v1", 1.6, 1_400, 12_000, 2_000, _our_dqn, _their_dqn),
-    "ppo": Pair("PPO CartPole-v1", 1.5, 4_096, 81_920, 8_192, _our_ppo, _their_ppo),
+    "ppo": Pair("PPO CartPole-v1", 1.5, 4_096, 81_920, 8_192, _our_ppo, _their_ppo, _cleanrl_ppo),
     "sac": Pair("SAC Pendulum-v1", 1.25, 1_050, 500, 100, _our_sac, _their_sac),
     "td3": Pair("TD3 Pendulum-v1", 1.25, 1_050, 500, 100, _our_td3, _their_td3),
     "a2c": Pair("A2C CartPole-v1", 1.5, 4_000, 40_000, 8_000, _our_a2c, _their_a2c),
     "trpo": Pair("TRPO CartPole-v1", 1.5, 2_048, 20_480, 4_096, _our_trpo, _their_trpo),
+    "sac_halfcheetah": Pair(
+        *("SAC HalfCheetah-v5", 1.25, 1_050, 500, 100),
+        *(partial(make, env=_HALF_CHEETAH) for make in (_our_sac, _their_sac, _cleanrl_sac)),
+    ),
+    "td3_halfcheetah": Pair(
+        *("TD3 HalfCheetah-v5", 1.25, 1_050, 500, 100),
+        *(partial(make, env=_HALF_CHEETAH) for make in (_our_td3, _their_td3, _cleanrl_td3)),
+    ),
 }

@@ -5,6 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from cleanrl_control import Train
 from pairs import Pair
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -42,6 +43,15 @@ def their_speed(pair: Pair, seed: int, steps: int) -> float:
     assert environments is not None
     environments.close()
     return (model.num_timesteps - clock.steps_at_start) / seconds
+
+
+def cleanrl_speed(train: Train, warm_up_steps: int, steps: int) -> float:
+    """Steps per second of what trains as a script of CleanRL does."""
+    train(warm_up_steps)
+    gc.collect()
+    started = time.perf_counter()
+    train(steps)
+    return steps / (time.perf_counter() - started)
 
 
 class _Clock(BaseCallback):

@@ -1,8 +1,9 @@
-"""Environment steps per second of pytorchrl beside stable-baselines3, in one run on one torch thread.
+"""Environment steps per second of pytorchrl beside stable-baselines3 and CleanRL, in one run on one torch thread.
 
-Repetitions alternate between the libraries, so that a machine that slows down or is shared meets both; the ratio is
-the median of those of neighbouring repetitions. Only training is timed: no evaluation, no drawing, no checkpoint; what
-is compiled is compiled before. See ``pairs.py`` for what is the same in both.
+Repetitions alternate between the libraries, so that a machine that slows down or is shared meets both; the ratio is the
+median of those of neighbouring repetitions, to the faster of both. Only training is timed: no evaluation, no drawing,
+no checkpoint; what is compiled is compiled before. See ``pairs.py`` for what is the same in both, and
+``cleanrl_control.py`` for CleanRL.
 """
 
 import json
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from pairs import PAIRS, Pair, PairName
 from profiles import print_profile
 from rich.console import Console
 from rich.table import Table
-from stopwatch import our_speed, their_speed
+from stopwatch import cleanrl_speed, our_speed, their_speed
 
 _WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
 
@@ -49,16 +51,19 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Environment steps per second of both libraries, one entry for each repetition."""
+    """Environment steps per second, one entry for each repetition."""
 
     pair: Pair
     ours: list[float]
     theirs: list[float]
+    cleanrl: list[float]
+    """Empty where the pair has none."""
 
     @property
     def ratios(self) -> list[float]:
         """Of the repetitions that followed each other, from the smallest."""
-        return sorted(ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True))
+        fastest = [max(speeds) for speeds in zip(self.theirs, self.cleanrl or self.theirs, strict=True)]
+        return sorted(ours / theirs for ours, theirs in zip(self.ours, fastest, strict=True))
 
     @property
     def ratio(self) -> float:
@@ -83,6 +88,9 @@ def main(arguments: Arguments) -> None:
     console.print(", ".join(f"{name} {value}" for name, value in machine.items()), highlight=False)
 
     names: list[PairName] = [arguments.only] if arguments.only else list(PAIRS)
+    if find_spec("mujoco") is None:
+        console.print("What needs MuJoCo is left out: the package mujoco is not installed")
+        names = [name for name in names if "HalfCheetah" not in PAIRS[name].title]
     repetitions = 1 if arguments.quick else arguments.repetitions
     comparisons = {name: _compare(console, PAIRS[name], repetitions, arguments.quick) for name in names}
     console.print(_table(comparisons.values()))
@@ -97,14 +105,17 @@ def main(arguments: Arguments) -> None:
 
 
 def _compare(console: Console, pair: Pair, repetitions: int, quick: bool) -> Comparison:
-    comparison = Comparison(pair, [], [])
+    comparison = Comparison(pair, [], [], [])
     steps = _steps(pair, quick)
     for repetition in range(1, repetitions + 1):
         comparison.ours.append(our_speed(pair, repetition, steps))
         comparison.theirs.append(their_speed(pair, repetition, steps))
+        speeds = [f"pytorchrl {comparison.ours[-1]:,.0f}", f"stable-baselines3 {comparison.theirs[-1]:,.0f}"]
+        if pair.cleanrl is not None:
+            comparison.cleanrl.append(cleanrl_speed(pair.cleanrl(repetition), pair.warm_up_steps, steps))
+            speeds.append(f"CleanRL's loop {comparison.cleanrl[-1]:,.0f}")
         console.print(
-            f"{pair.title}, {steps:,} steps, repetition {repetition} of {repetitions}: "
-            f"pytorchrl {comparison.ours[-1]:,.0f}, stable-baselines3 {comparison.theirs[-1]:,.0f} steps/s",
+            f"{pair.title}, {steps:,} steps, repetition {repetition} of {repetitions}: {', '.join(speeds)} steps/s",
             highlight=False,
         )
     return comparison
@@ -117,13 +128,14 @@ def _steps(pair: Pair, quick: bool) -> int:
 def _table(comparisons: Iterable[Comparison]) -> Table:
     table = Table(title="Environment steps per second, one torch thread, medians", title_justify="left")
     table.add_column("pair")
-    for heading in ("pytorchrl", "stable-baselines3", "ratio", "lowest to highest", "target", "met"):
+    for heading in ("pytorchrl", "stable-baselines3", "CleanRL", "ratio", "lowest to highest", "target", "met"):
         table.add_column(heading, justify="right")
     for comparison in comparisons:
         table.add_row(
             comparison.pair.title,
             f"{statistics.median(comparison.ours):,.0f}",
             f"{statistics.median(comparison.theirs):,.0f}",
+            f"{statistics.median(comparison.cleanrl):,.0f}" if comparison.cleanrl else "-",
             f"{comparison.ratio:.2f}x",
             f"{comparison.ratios[0]:.2f} to {comparison.ratios[-1]:.2f}",
             f"{comparison.pair.target_ratio:g}x",
@@ -173,6 +185,7 @@ def _figures(
             name: {
                 "pytorchrl": comparison.ours,
                 "stable-baselines3": comparison.theirs,
+                "cleanrl": comparison.cleanrl,
                 "ratio": comparison.ratio,
                 "target_ratio": comparison.pair.target_ratio,
                 "met": comparison.is_met,
