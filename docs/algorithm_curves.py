@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 DOCS = Path(__file__).parent
+COMPARISONS = ("values.md", "policies.md", "mujoco.md")
+"""Pages that compare algorithms."""
 
 
 def curves_of(names: set[str]) -> str:
@@ -23,14 +25,33 @@ def _of_examples(names: set[str]) -> Iterator[str]:
 
 
 def _beside_others(names: set[str]) -> Iterator[str]:
-    """Pictures of ``values.md``, which has a section for each environment, with a row for each algorithm."""
-    page = DOCS / "values.md"
-    sections = page.read_text(encoding="utf-8").split("\n## ")[1:] if page.exists() else []
-    for section in sections:
-        # "double DQN" is DQN; a row whose cells hold no number has not been run.
-        rows = {row[1].split()[-1] for row in re.finditer(r"^\| `(.+?)` \|.*\d.*$", section, re.MULTILINE)}
-        picture = re.search(r"^!\[.*\]\((.+)\)$", section, re.MULTILINE)
-        if picture is not None and names & rows:
-            env = section.splitlines()[0]
-            yield f"![Return over environment steps in {env}, beside other algorithms](../{picture[1]})"
-            yield f"The settings and figures of {env} are in [values.md](../values.md)."
+    """Pictures of the pages that compare algorithms."""
+    for page, env, picture in _comparisons(names):
+        yield f"![Return over environment steps in {env}, beside other algorithms](../{picture})"
+        yield f"The settings and figures of {env} are in [{page}](../{page})."
+
+
+def _comparisons(names: set[str]) -> Iterator[tuple[str, str, str]]:
+    """File, environment and picture of what compares any of the algorithms: a section for each environment."""
+    for file in COMPARISONS:
+        page = DOCS / file
+        sections = page.read_text(encoding="utf-8").split("\n## ")[1:] if page.exists() else []
+        for section in sections:
+            picture = re.search(r"^!\[.*\]\((.+)\)$", section, re.MULTILINE)
+            if picture is not None and names & _finished(section):
+                yield file, section.splitlines()[0], picture[1]
+
+
+def _finished(section: str) -> set[str]:
+    """The algorithms of a table of which a seed has finished; "double DQN" is DQN."""
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")
+    ]
+    seeds = [number for number, title in enumerate(header) if title.startswith("seed ")]
+    return {row[0].strip("`").split()[-1] for row in rows if any(row[number] != "missing" for number in seeds)}
+
+
+def pages_of(names: set[str]) -> list[str]:
+    """The pages, beside this file, that show what any of the algorithms learnt."""
+    compared = dict.fromkeys(page for page, _, _ in _comparisons(names))
+    return [*compared, *(["learning.md"] if any(_of_examples(names)) else [])]

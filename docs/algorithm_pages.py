@@ -1,8 +1,8 @@
 """What the pages of the algorithms take from the classes: ``python docs/algorithm_pages.py`` writes it anew.
 
 A page has markers, ``<!-- generated: hyper-parameters of DQN -->`` and ``<!-- end -->``, and what lies between them is
-replaced. The kinds are "hyper-parameters", "composition", "curve", which shows what ``learning.md`` and ``values.md``
-have of an algorithm, "index", which lists the pages, and "presets".
+replaced. The kinds are "hyper-parameters", "composition", "curve", which shows what the pages of learning curves have
+of an algorithm, "index", which lists the pages, "presets", and "algorithms", the table of the README.
 """
 
 import functools
@@ -29,6 +29,7 @@ from pytorchrl.scheme.fitting import check_composition
 from storages.declared import hyper_parameters_of
 
 PAGES = Path(__file__).parent / "algorithms"
+README = Path(__file__).parents[1] / "README.md"
 BLOCK = re.compile(r"^(<!-- generated: ([a-z-]+)(?: of ([\w, ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
 FAMILIES = {
     "value_based": "values of actions",
@@ -54,7 +55,7 @@ Memory = Literal["none", "possible", "required"]
 
 def main() -> None:
     """Write all pages whose generated parts have changed."""
-    for page in sorted(PAGES.glob("*.md")):
+    for page in (README, *sorted(PAGES.glob("*.md"))):
         old = page.read_text(encoding="utf-8")
         if (new := rewritten(old)) != old:
             page.write_text(new, encoding="utf-8")
@@ -87,6 +88,8 @@ def documented(page: Path) -> list[str]:
 def _generated(kind: str, names: str | None) -> str:
     if kind == "index":
         return _table(["algorithm", "what it is", "family", "actions", "learns from", "memory"], _index())
+    if kind == "algorithms":
+        return _table(["algorithm", "family", "actions", "memory", "learns from", "curve"], _overview())
     if kind == "presets":
         return _table(["preset", "what it is"], _presets())
     classes = [exported(prl.Algorithm)[name] for name in (names or "").split(", ")]
@@ -104,15 +107,36 @@ def _generated(kind: str, names: str | None) -> str:
 
 
 def _index() -> Iterator[Sequence[str]]:
-    pages = {name: page for page in sorted(PAGES.glob("*.md")) for name in documented(page)}
-    by_name = sorted(exported(prl.Algorithm).items(), key=lambda named: named[0].lower())
-    for name, cls in sorted(by_name, key=lambda named: list(FAMILIES).index(_folder(named[1]))):
-        # A class whose page is not written yet is there without a link; a test asks for its page.
-        link = f"[{name}]({pages[name].name})" if name in pages else name
+    for name, cls in _by_family():
+        link = _link(name)
         # Without the name of the class, where it comes first.
         purpose = (inspect.getmodule(cls).__doc__ or "").splitlines()[0].split(": ", 1)[-1].rstrip(".")
         kinds = [LEARNS_FROM[needs.kind] for needs in cls.sources.values()]
         yield link, purpose, FAMILIES[_folder(cls)], SPACES[cls.actions], " and ".join(kinds), _memory(cls)
+
+
+def _overview() -> Iterator[Sequence[str]]:
+    for name, cls in _by_family():
+        kinds = [LEARNS_FROM[needs.kind] for needs in cls.sources.values()]
+        curves = ", ".join(f"[{page.removesuffix('.md')}](docs/{page})" for page in algorithm_curves.pages_of({name}))
+        link = _link(name, "docs/algorithms/")
+        yield link, FAMILIES[_folder(cls)], SPACES[cls.actions], _memory(cls), " and ".join(kinds), curves
+
+
+def _by_family() -> list[tuple[str, Class]]:
+    by_name = sorted(exported(prl.Algorithm).items(), key=lambda named: named[0].lower())
+    return sorted(by_name, key=lambda named: list(FAMILIES).index(_folder(named[1])))
+
+
+def _link(name: str, folder: str = "") -> str:
+    """To the page of an algorithm. One whose page is not written yet has no link; a test asks for its page."""
+    page = _page_of().get(name)
+    return name if page is None else f"[{name}]({folder}{page.name})"
+
+
+@functools.cache
+def _page_of() -> dict[str, Path]:
+    return {name: page for page in sorted(PAGES.glob("*.md")) for name in documented(page)}
 
 
 def _folder(cls: Class) -> str:

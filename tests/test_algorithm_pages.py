@@ -8,7 +8,7 @@ import pytest
 
 import pytorchrl as prl
 from docs import algorithm_curves, algorithm_pages
-from docs.algorithm_pages import PAGES, documented, exported
+from docs.algorithm_pages import PAGES, README, documented, exported
 from docs.algorithm_parameters import descriptions
 from storages.declared import hyper_parameters_of
 
@@ -22,7 +22,7 @@ def test_every_exported_algorithm_has_a_page_that_lists_its_hyper_parameters() -
     assert sorted(listed) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, *sorted(PAGES.glob("*.md"))], ids=lambda page: page.stem)
 def test_the_generated_parts_of_a_page_are_those_of_the_classes(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert algorithm_pages.rewritten(text) == text, "python docs/algorithm_pages.py writes them anew"
