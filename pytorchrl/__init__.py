@@ -16,6 +16,7 @@ from pytorchrl.agent.algorithms import (
     DPP,
     DQN,
     GAIL,
+    IMPALA,
     IQN,
     NAF,
     PAL,
@@ -49,6 +50,7 @@ from pytorchrl.agent.algorithms import (
     Result,
     Rows,
     SACDiscrete,
+    TRPOSinglePath,
     UpdatePlan,
 )
 from pytorchrl.agent.envs import (
@@ -121,6 +123,7 @@ __all__ = [
     "DPP",
     "DQN",
     "GAIL",
+    "IMPALA",
     "IQN",
     "LBFGS",
     "NAF",
@@ -215,6 +218,7 @@ __all__ = [
     "SelectObservation",
     "Sequences",
     "Storage",
+    "TRPOSinglePath",
     "TorchOptimizer",
     "TrainedPolicy",
     "UniformUntil",

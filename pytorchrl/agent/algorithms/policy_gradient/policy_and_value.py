@@ -32,9 +32,9 @@ class PolicyAndValue(PolicyGradient):
     def likelihood_ratio(self, rows: Rows, merit: Tensor) -> Losses:
         """The gradient of log probabilities weighted by merits (N, 1), the value function's error, and the entropy."""
         policy, value = self.pi(rows.now), self.value(rows.now)
-        policy_loss = -(policy.log_prob(rows.action) * merit).mean()
-        value_loss = 0.5 * (value - rows[RET]).square().mean()
-        return self.summed(policy_loss, value_loss, policy.entropy().mean())
+        policy_loss = -rows.mean(policy.log_prob(rows.action) * merit)
+        value_loss = 0.5 * rows.mean((value - rows[RET]).square())
+        return self.summed(policy_loss, value_loss, rows.mean(policy.entropy()))
 
     def summed(self, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, **metrics: Tensor) -> Losses:
         """The weighted sum of means over a batch, each logged; Schulman et al. (arXiv 1707.06347), equation 9."""
