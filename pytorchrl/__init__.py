@@ -80,6 +80,7 @@ from pytorchrl.agent.explorers import (
     Greedy,
     OrnsteinUhlenbeck,
     Sample,
+    SampleByMatrix,
     UniformUntil,
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
@@ -211,6 +212,7 @@ __all__ = [
     "RunInUseError",
     "SACDiscrete",
     "Sample",
+    "SampleByMatrix",
     "SampleError",
     "ScaleReward",
     "Schedule",

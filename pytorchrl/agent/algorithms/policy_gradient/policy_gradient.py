@@ -5,14 +5,14 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import Policy, StateValue
+from pytorchrl.agent.actors.heads import DistributionHead, Policy, StateValue, in_units_of_environments
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
-from pytorchrl.agent.explorers import Exploration, Explorer, Sample
+from pytorchrl.agent.explorers import Exploration, Explorer, drawing_from
 from storages.hyper_parameters import Count
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
@@ -23,6 +23,7 @@ class PolicyGradient(Algorithm):
     """A stochastic policy and a state value function, learnt from rollouts.
 
     Args:
+        distribution: of the policy's actions.
         num_epochs: times that an update phase goes through a rollout.
         num_mini_batch: batches that a rollout is divided into.
         normalize_advantages: give the advantages of each batch a mean of 0 and a standard deviation of 1; "rollout"
@@ -30,19 +31,21 @@ class PolicyGradient(Algorithm):
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout")}
+    unchangeable = Algorithm.unchangeable | {"distribution"}
 
+    distribution: DistributionHead = Policy()
     num_epochs: Count = 1
     num_mini_batch: Count = 1
     normalize_advantages: bool | Literal["rollout"] = True
 
     def make_networks(self) -> None:
         """The policy, and the value function, both of which remember what they saw while acting."""
-        self.pi = self.actor.make("policy", Policy(), acts=True)
+        self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
         self.value = self.actor.make("value", StateValue(), acts=True)
 
     def make_explorer(self) -> Explorer:
         """Draw actions from the policy."""
-        return Sample()
+        return drawing_from(self.distribution)
 
     def update_plan(self) -> UpdatePlan:
         """When the rollout is full."""
@@ -65,7 +68,7 @@ class PolicyGradient(Algorithm):
         if exploration.deterministic:
             return super().act(view, exploration)
         policy = self.policy(view, exploration)
-        action = policy.sample(exploration.generator)
+        action = self._explorer.act(lambda: policy, exploration)
         return action, {**self.values(view), LOGP: policy.log_prob(action)}
 
     def values(self, view: View) -> Mapping[str, Tensor]:
