@@ -72,6 +72,7 @@ ON_POLICY: dict[str, Any] = {
     "A2C, Beta": (prl.A2C, {"distribution": prl.heads.BetaPolicy()}, ["bounded"]),
     "TRPO": (prl.TRPO, {"value_epochs": 2}, list(ACTIONS)),
     "TRPOSinglePath": (prl.TRPOSinglePath, {}, list(ACTIONS)),
+    "RND": (prl.RND, {"num_mini_batch": 2, "num_features": 4}, list(ACTIONS)),
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
@@ -139,7 +140,7 @@ def _rollouts_for(algorithm: str) -> list[str]:
     if not needs.values:
         return ["VanillaOnPolicyBuffer"]
     # V-trace compares log probabilities of actions.
-    wanted = {needs.log_probs, needs.older_policies}
+    wanted = {needs.log_probs and not needs.intrinsic, needs.older_policies}
     return [name for name, cls in ROLLOUTS.items() if cls.needs_log_probs in wanted]
 
 

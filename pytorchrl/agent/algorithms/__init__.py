@@ -17,6 +17,7 @@ from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
+from pytorchrl.agent.algorithms.policy_gradient.rnd import RND
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.policy_gradient.trpo_single_path import TRPOSinglePath
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Result
@@ -54,6 +55,7 @@ __all__ = [
     "QRDQN",
     "R2D2",
     "REINFORCE",
+    "RND",
     "SAC",
     "SARSA",
     "SVG0",

@@ -26,8 +26,7 @@ class PolicyAndValue(PolicyGradient):
 
     def build(self) -> None:
         """Policy and value function, trained together."""
-        self.make_networks()
-        self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
 
     def likelihood_ratio(self, rows: Rows, merit: Tensor) -> Losses:
         """The gradient of log probabilities weighted by merits (N, 1), the value function's error, and the entropy."""

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead, Policy, StateValue, in_units_of_environments
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
@@ -38,10 +39,16 @@ class PolicyGradient(Algorithm):
     num_mini_batch: Count = 1
     normalize_advantages: bool | Literal["rollout"] = True
 
-    def make_networks(self) -> None:
+    def make_networks(self) -> tuple[Network, ...]:
         """The policy, and the value function, both of which remember what they saw while acting."""
-        self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
+        policy = self.make_policy()
         self.value = self.actor.make("value", StateValue(), acts=True)
+        return policy, self.value
+
+    def make_policy(self) -> Network:
+        """The policy alone."""
+        self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
+        return self.pi
 
     def make_explorer(self) -> Explorer:
         """Draw actions from the policy."""

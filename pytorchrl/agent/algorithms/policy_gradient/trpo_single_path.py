@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import Policy
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.trust_region import TrustRegion
@@ -24,9 +24,9 @@ class TRPOSinglePath(TrustRegion):
     normalize_advantages: bool | Literal["rollout"] = False
     damping: NonNegative = 1e-3
 
-    def make_networks(self) -> None:
+    def make_networks(self) -> tuple[Network, ...]:
         """The policy alone."""
-        self.pi = self.actor.make("policy", Policy(), acts=True)
+        return (self.make_policy(),)
 
     def values(self, view: View) -> Mapping[str, Tensor]:
         """None: the storage's advantages are returns."""
