@@ -157,7 +157,8 @@ def _composition(cls: Class) -> Iterator[Sequence[str]]:
     yield "actions", SPACES[cls.actions]
     for name, needs in cls.sources.items():
         role = "`storage_factory`" if name == "main" else f"`sources={{{name!r}: ...}}`".replace("'", '"')
-        yield role, f"{LEARNS_FROM[needs.kind]}: {', '.join(f'`{each}`' for each in _storages(cls, name))}"
+        needed = "" if needs.values else ", with `cut_episodes='drop'`"
+        yield role, f"{LEARNS_FROM[needs.kind]}: {', '.join(f'`{each}`' for each in _storages(cls, name))}{needed}"
     body = _smallest_body(cls, None) or _smallest_body(cls, "gru") or {}
     needed = "".join(f", with `{name}={value!r}`" for name, value in body.items() if name != "memory")
     yield "`actor_factory`", f"`OffPolicyActor` or `OnPolicyActor`, {ACTORS[_memory(cls)]}{needed}"
@@ -212,7 +213,9 @@ def _storages(cls: Class, source: str, memory: MemoryKind | None = None) -> list
 def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> bool:
     usual = {"rollout": prl.GAEBuffer, "replay": prl.ReplayBuffer, "any": prl.ReplayBuffer}
     classes = {name: storage if name == source else usual[needs.kind] for name, needs in cls.sources.items()}
-    sources = {name: _storage_factory(each, memory) for name, each in classes.items()}
+    sources = {
+        name: _storage_factory(each, memory, is_dropped=not cls.sources[name].values) for name, each in classes.items()
+    }
     actor = prl.OffPolicyActor.create_factory(memory=memory)
     try:
         check_composition(_factory(cls), actor, sources, collects=cls.sources["main"].collected)
@@ -227,12 +230,13 @@ def _factory(cls: Class) -> Any:
 
 
 @functools.cache
-def _storage_factory(cls: Any, memory: MemoryKind | None) -> Any:
+def _storage_factory(cls: Any, memory: MemoryKind | None, is_dropped: bool) -> Any:
     has = hyper_parameters_of(cls)
     sequences = {"sequences": prl.Sequences(4)} if memory and "sequences" in has else {}
+    cut_episodes = {"cut_episodes": "drop"} if is_dropped and "cut_episodes" in has else {}
     # Only what has to be kept on disk is.
     on_disk = {"directory": "episodes"} if cls is prl.PersistentEpisodicBuffer else {}
-    return cls.create_factory(size=8, **on_disk, **sequences)
+    return cls.create_factory(size=8, **on_disk, **sequences, **cut_episodes)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

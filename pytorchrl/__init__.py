@@ -16,6 +16,7 @@ from pytorchrl.agent.algorithms import (
     DPP,
     DQN,
     GAIL,
+    IMPALA,
     IQN,
     NAF,
     PAL,
@@ -24,6 +25,7 @@ from pytorchrl.agent.algorithms import (
     QRDQN,
     R2D2,
     REINFORCE,
+    RND,
     SAC,
     SARSA,
     SVG0,
@@ -49,6 +51,7 @@ from pytorchrl.agent.algorithms import (
     Result,
     Rows,
     SACDiscrete,
+    TRPOSinglePath,
     UpdatePlan,
 )
 from pytorchrl.agent.envs import (
@@ -78,6 +81,7 @@ from pytorchrl.agent.explorers import (
     Greedy,
     OrnsteinUhlenbeck,
     Sample,
+    SampleByMatrix,
     UniformUntil,
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
@@ -121,6 +125,7 @@ __all__ = [
     "DPP",
     "DQN",
     "GAIL",
+    "IMPALA",
     "IQN",
     "LBFGS",
     "NAF",
@@ -130,6 +135,7 @@ __all__ = [
     "QRDQN",
     "R2D2",
     "REINFORCE",
+    "RND",
     "SAC",
     "SARSA",
     "SGD",
@@ -208,6 +214,7 @@ __all__ = [
     "RunInUseError",
     "SACDiscrete",
     "Sample",
+    "SampleByMatrix",
     "SampleError",
     "ScaleReward",
     "Schedule",
@@ -215,6 +222,7 @@ __all__ = [
     "SelectObservation",
     "Sequences",
     "Storage",
+    "TRPOSinglePath",
     "TorchOptimizer",
     "TrainedPolicy",
     "UniformUntil",

@@ -42,11 +42,30 @@ class Discounting(Protocol):
         """Discount factor of one step."""
 
 
+class Curiosity(Discounting, Protocol):
+    """What an on-policy storage reads of an algorithm that gives transitions intrinsic rewards."""
+
+    @property
+    def intrinsic_gamma(self) -> float:
+        """Discount factor of one step of intrinsic rewards."""
+
+    @property
+    def intrinsic_returns_end(self) -> bool:
+        """Whether intrinsic returns end with episodes, or reach into those that follow."""
+
+
 class ValueFunction(Protocol):
     """What an on-policy storage asks of the actor."""
 
     def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
         """(B, 1): the value of observations (B, *obs), on the storage's device, without a gradient."""
+
+
+class IntrinsicValueFunction(ValueFunction, Protocol):
+    """What an on-policy storage of intrinsic rewards asks of the actor."""
+
+    def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
+        """(B, 1): as :meth:`value`, of intrinsic rewards."""
 
 
 class PolicyEvaluation(ValueFunction, Protocol):

@@ -9,6 +9,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.factory import Factory
 from storages.storage import Storage
+from storages.transition import IRET
 
 
 class CompositionError(ValueError):
@@ -75,25 +76,9 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns on-policy, but {storage.name} keeps what older policies did; GAEBuffer and "
             f"VanillaOnPolicyBuffer hold rollouts"
         )
-    if needs.kind == "rollout" and storage.cls.needs_log_probs and not needs.log_probs:
-        return (
-            f"{storage.name} compares the probabilities of actions with those when acting, but {algorithm} has no "
-            f"stochastic policy; GAEBuffer and VanillaOnPolicyBuffer do without"
-        )
-    length = storage.hyper_parameters.get("sequence_length")
-    if needs.partial and length is not None:
-        return (
-            f"{algorithm} learns from rollouts before they are full, which do not divide into sequences of {length} "
-            f"steps; give {storage.name} sequence_length=None"
-        )
-    memory, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
-    if memory is not None and storage.hyper_parameters.get("cut_episodes") == "drop":
-        return (
-            f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} leaves single "
-            f"transitions out; let it have cut_episodes='bootstrap'"
-        )
     if needs.kind == "rollout":
-        return None
+        return _mismatch_of_rollouts(needs, algorithm, storage)
+    memory, sequences = (f.hyper_parameters.get(n) for f, n in ((actor, "memory"), (storage, "sequences")))
     if storage.cls.on_policy:
         return (
             f"{algorithm} learns from replayed transitions, but {storage.name} holds one rollout of the current "
@@ -113,5 +98,36 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         return (
             f"{storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from them; give it "
             f'memory="gru", or the storage sequences=None'
+        )
+    return None
+
+
+def _mismatch_of_rollouts(needs: Needs, algorithm: str, storage: Factory[Storage]) -> str | None:
+    """As :func:`_mismatch`, of a storage that holds rollouts."""
+    if storage.cls.needs_log_probs and not needs.log_probs:
+        return (
+            f"{storage.name} compares the probabilities of actions with those when acting, but {algorithm} has no "
+            f"stochastic policy; GAEBuffer and VanillaOnPolicyBuffer do without"
+        )
+    length = storage.hyper_parameters.get("sequence_length")
+    if needs.partial and length is not None:
+        return (
+            f"{algorithm} learns from rollouts before they are full, which do not divide into sequences of {length} "
+            f"steps; give {storage.name} sequence_length=None"
+        )
+    if not needs.values and storage.hyper_parameters.get("cut_episodes") != "drop":
+        return (
+            f"{algorithm} has no value function, on which the returns of {storage.name} lean where an episode is cut; "
+            f"give it VanillaOnPolicyBuffer.create_factory(size=..., cut_episodes='drop')"
+        )
+    if needs.older_policies and not storage.cls.needs_log_probs:
+        return (
+            f"{algorithm} learns from what older policies did, too, for which {storage.name} does not correct; "
+            f"VTraceBuffer does"
+        )
+    if needs.intrinsic and IRET not in storage.cls.computed_fields:
+        return (
+            f"{algorithm} gives intrinsic rewards, of which {storage.name} makes no returns; GAEBuffer and "
+            f"VanillaOnPolicyBuffer do"
         )
     return None

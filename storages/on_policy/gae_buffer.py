@@ -8,7 +8,6 @@ from storages.core.kernels.returns import generalized_advantages
 from storages.hyper_parameters import Count, UnitInterval
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, ValueFunction
-from storages.transition import ADV, RET
 
 
 class GAEBuffer(VanillaOnPolicyBuffer):
@@ -44,7 +43,9 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         values: NDArray[np.floating],
         next_values: NDArray[np.floating],
         ends: NDArray[np.bool_],
+        gamma: float,
+        returns: NDArray[np.floating],
+        advantages: NDArray[np.floating],
     ) -> None:
-        returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
-        generalized_advantages(rewards, values, next_values, ends, self._gamma, self.gae_lambda, advantages)
+        generalized_advantages(rewards, values, next_values, ends, gamma, self.gae_lambda, advantages)
         np.add(advantages, values, out=returns)

@@ -1,7 +1,7 @@
 """A rollout of the current policy: filled, used for a few epochs, emptied."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -14,28 +14,46 @@ from storages.core.sequences import in_time
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
 from storages.on_policy.answers import checked_answer
-from storages.storage import Discounting, Environments, Storage, ValueFunction
-from storages.transition import ADV, DONE, DONE2, OBS2, RET, REW, RHS, RHS2, VAL, Batch, Sample
+from storages.storage import Curiosity, Discounting, Environments, IntrinsicValueFunction, Storage, ValueFunction
+from storages.transition import (
+    ADV,
+    DONE,
+    DONE2,
+    IADV,
+    IRET,
+    IREW,
+    IVAL,
+    MASK,
+    OBS2,
+    RET,
+    REW,
+    RHS,
+    RHS2,
+    VAL,
+    Batch,
+    Sample,
+)
 
 
 class VanillaOnPolicyBuffer(Storage):
     """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns less values.
 
     A return reaches to the end of its episode or of the rollout; where the episode was cut by a limit, or the rollout
-    ends, it leans on the actor's value of the true next observation.
+    ends, it leans on the actor's value of the true next observation. Where samples hold IREW and IVAL, IRET and IADV
+    are made of them in the same way, with the algorithm's discount factor of intrinsic rewards.
 
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
         sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
         cut_episodes: "bootstrap" lets returns lean on the actor's values as above. "drop" makes batches only of steps
-            whose episode terminates within the rollout, so that returns are sums of rewards alone. Episodes that a
-            limit cut, or that still run, are lost, which favours short ones. Not with a memory.
+            whose episode terminates within the rollout, so that returns are sums of rewards alone, and samples need no
+            VAL. Episodes that a limit cut, or that still run, are lost, which favours short ones.
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
 
     on_policy = True
-    computed_fields = frozenset({RET, ADV})
-    unchangeable = frozenset({"size", "sequence_length"})
+    computed_fields = frozenset({RET, ADV, IRET, IADV})
+    unchangeable = frozenset({"size", "sequence_length", "cut_episodes"})
 
     def __init__(
         self,
@@ -69,28 +87,64 @@ class VanillaOnPolicyBuffer(Storage):
             ValueError: the actor's answer is not one finite number for each observation; nothing was made.
         """
         self._refuse_if_empty()
-        values = self._ring.rollout(VAL)[..., 0]
-        broken = self._ring.broken()
-        next_values = self._next_values(values, broken)
+        ring, streams = self._ring, [self._stream()]
+        if (IREW,) in ring.layout:
+            streams.append(self._intrinsic_stream())
         # Not before the actor has answered: what it raises must leave no returns behind that nobody made.
-        for key in (RET, ADV):
-            self._ring.add_computed(key, (1,), np.dtype(np.float32))
-        self._make_returns(self._ring.rollout(REW)[..., 0], values, next_values, broken)
+        for names, stream, gamma in streams:
+            for key in names:
+                ring.add_computed(key, (1,), np.dtype(np.float32))
+            returns, advantages = (ring.rollout(key)[..., 0] for key in names)
+            self._make_returns(*stream, gamma, returns, advantages)
+
+    def normalize_advantages(self) -> None:
+        """Give ADV a mean of 0 and a standard deviation of 1 over all transitions that batches are made of.
+
+        Raises:
+            RuntimeError: ``before_gradients`` was not called since what is stored last changed.
+        """
+        self._refuse_without_returns()
+        advantages = self._ring.rollout(ADV)[..., 0]
+        learnt = advantages[self._learnt_from()].astype(np.float64)
+        if len(learnt) > 1:
+            advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
 
     def _before_insertion(self, sample: Sample) -> None:
         if self._ring.live_steps == self.size:
             raise RuntimeError(f"{type(self).__name__}: the rollout of {self.size} steps is full; call reset() first")
-        if VAL not in sample:
+        if VAL not in sample and self.cut_episodes == "bootstrap":
             raise SampleError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
-        if self.cut_episodes == "drop" and RHS in sample:
-            raise SampleError(
-                f"{type(self).__name__}: cut_episodes='drop' leaves single transitions out, but an actor with a memory "
-                f"learns from sequences; let it be 'bootstrap'"
-            )
         super()._before_insertion(sample)
 
     def _steps_at_once(self) -> int:
         return self.size - self._ring.live_steps
+
+    def _stream(self) -> "_StreamToSum":
+        """What returns are made of."""
+        broken = self._ring.broken()
+        has_values = (VAL,) in self._ring.layout
+        values = self._ring.rollout(VAL)[..., 0] if has_values else np.zeros(broken.shape, np.float32)
+        terminated = self._ring.rollout(DONE2)[..., 0]
+        # No return that is learnt from leans on what followed a cut where episodes that end so are dropped.
+        worthless = terminated if self.cut_episodes == "bootstrap" else np.ones_like(terminated)
+        next_values = self._next_values(values, broken, worthless)
+        return (RET, ADV), (self._ring.rollout(REW)[..., 0], values, next_values, broken), self._gamma
+
+    def _intrinsic_stream(self) -> "_StreamToSum":
+        """What intrinsic returns are made of, which reach beyond the ends of episodes unless the algorithm cuts them.
+
+        Burda et al., "Exploration by Random Network Distillation" (arXiv 1810.12894), section 2.3.
+        """
+        ring, curiosity = self._ring, cast("Curiosity", self.algorithm)
+        ends = ring.broken()
+        if not curiosity.intrinsic_returns_end:
+            # What was interrupted, as by a resumed run, is not gone on with by the next row, whatever the algorithm.
+            ends &= ~ring.ended()
+        values = ring.rollout(IVAL)[..., 0]
+        worthless = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
+        ask = cast("IntrinsicValueFunction", self.actor).intrinsic_value
+        next_values = self._next_values(values, ends, worthless, ask)
+        return (IRET, IADV), (ring.rollout(IREW)[..., 0], values, next_values, ends), curiosity.intrinsic_gamma
 
     def _make_returns(
         self,
@@ -98,9 +152,12 @@ class VanillaOnPolicyBuffer(Storage):
         values: NDArray[np.floating],
         next_values: NDArray[np.floating],
         ends: NDArray[np.bool_],
+        gamma: float,
+        returns: NDArray[np.floating],
+        advantages: NDArray[np.floating],
     ) -> None:
-        returns, advantages = self._ring.rollout(RET)[..., 0], self._ring.rollout(ADV)[..., 0]
-        discounted_returns(rewards, next_values, ends, self._gamma, returns)
+        """Write returns and advantages of a stream of rewards, (T, E) each."""
+        discounted_returns(rewards, next_values, ends, gamma, returns)
         np.subtract(returns, values, out=advantages)
 
     def generate_batches(
@@ -112,7 +169,8 @@ class VanillaOnPolicyBuffer(Storage):
 
         Where hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
         before the first step, DONE where memory starts anew: with an episode, and where the rollout goes on with
-        another stream of experience, as after slices of several workers.
+        another stream of experience, as after slices of several workers. MASK is 0 at the steps of episodes that are
+        dropped, of which a sequence may have some, as memory runs through them.
 
         Args:
             num_mini_batch: batches an epoch.
@@ -150,36 +208,44 @@ class VanillaOnPolicyBuffer(Storage):
     def _epochs(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
         for _ in range(num_epochs):
             self._refuse_another_rollout(rollout)
-            for transitions in samplers.permuted(self._generator, self._learnt_from(), num_mini_batch):
+            learnt = self._ring.oldest * self.num_envs + np.flatnonzero(self._learnt_from())
+            for transitions in samplers.permuted(self._generator, learnt, num_mini_batch):
                 self._refuse_another_rollout(rollout)
                 if len(transitions):
                     yield to_batch(self._ring.gather(transitions), self.device)
 
-    def _learnt_from(self) -> NDArray[np.int64]:
-        """Numbers of the transitions that batches are made of."""
-        ring, envs = self._ring, self.num_envs
+    def _learnt_from(self) -> NDArray[np.bool_]:
+        """(T, E): whether batches are made of a transition."""
+        ring = self._ring
+        goes_on = ~ring.broken()
         if self.cut_episodes == "bootstrap":
-            return np.arange(ring.oldest * envs, ring.steps * envs)
-        goes_on, terminates = ~ring.broken(), ring.rollout(DONE2)[..., 0].astype(np.bool_)
+            return np.ones_like(goes_on)
+        terminates = ring.rollout(DONE2)[..., 0].astype(np.bool_)
         for step in reversed(range(len(terminates) - 1)):
             terminates[step] |= goes_on[step] & terminates[step + 1]
-        return ring.oldest * envs + np.flatnonzero(terminates)
+        return terminates
 
     def _epochs_of_sequences(self, num_mini_batch: int, num_epochs: int, rollout: tuple[int, int]) -> Iterator[Batch]:
         self._refuse_another_rollout(rollout)
         ring, envs = self._ring, self.num_envs
         length = self.sequence_length or ring.live_steps
         pieces = ring.live_steps // length
+        learnt, oldest = self._learnt_from(), ring.oldest * envs
         starts = ((ring.oldest + length * np.arange(pieces))[:, None] * envs + np.arange(envs)).ravel()
+        starts = starts[learnt.reshape(pieces, length, envs).any(1).ravel()]
         begins = self._begins()
         for _ in range(num_epochs):
             for chosen in np.array_split(self._generator.permutation(starts), num_mini_batch):
                 self._refuse_another_rollout(rollout)
+                if not len(chosen):
+                    continue
                 transitions = np.arange(length)[:, None] * envs + chosen
                 fields = ring.gather(transitions.ravel(), self._keys_of_steps())
                 batch = {key: in_time(value, transitions.shape) for key, value in fields.items()}
                 # The memory before the first step is given, whichever stream it is of.
-                batch[DONE][1:] = np.maximum(batch[DONE][1:], begins[transitions[1:] - ring.oldest * envs])
+                batch[DONE][1:] = np.maximum(batch[DONE][1:], begins[transitions[1:] - oldest])
+                if self.cut_episodes == "drop":
+                    batch[MASK] = learnt.reshape(-1, 1)[transitions - oldest].astype(np.float32)
                 yield to_batch(batch | ring.gather(chosen, {RHS}), self.device)
 
     def _begins(self) -> NDArray[np.float32]:
@@ -208,28 +274,50 @@ class VanillaOnPolicyBuffer(Storage):
             raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
 
     def _keys_of_steps(self) -> set[str]:
-        return {path[0] for path in self._ring.layout} - {RHS, RHS2} | {RET, ADV}
+        computed = {key for key in self.computed_fields if self._ring.has_computed(key)}
+        return {path[0] for path in self._ring.layout} - {RHS, RHS2} | computed
 
-    def _next_values(self, values: NDArray[np.floating], broken: NDArray[np.bool_]) -> NDArray[np.float32]:
-        """(T, E): the value of what followed each transition, 0 where the environment terminated.
+    def _next_values(
+        self,
+        values: NDArray[np.floating],
+        ends: NDArray[np.bool_],
+        worthless: NDArray[np.bool_],
+        ask: Callable[[Any, Any, torch.Tensor], torch.Tensor] | None = None,
+    ) -> NDArray[np.float32]:
+        """(T, E): the value of what followed each transition.
 
         Args:
             values: (T, E), of the observations.
-            broken: (T, E), where the next row does not continue a transition.
+            ends: (T, E), where the next row does not continue a transition.
+            worthless: (T, E), where an end has no value after it.
+            ask: for the values of observations; None asks the actor's value function.
         """
         next_values = np.empty(values.shape, np.float32)
         next_values[:-1] = values[1:]
-        terminated = self._ring.rollout(DONE2)[..., 0]
-        next_values[terminated] = 0
-        unknown = broken & ~terminated
-        unknown[-1] = ~terminated[-1]
+        unknown = ends.copy()
+        unknown[-1] = True
+        next_values[unknown & worthless] = 0
+        unknown &= ~worthless
         transitions = self._ring.oldest * self.num_envs + np.flatnonzero(unknown)
         if len(transitions):
             followed = to_batch(self._ring.gather(transitions, {OBS2, RHS2}), self.device)
             # What followed continues its episode, so the memory before it is not to be reset.
             done = torch.zeros((len(transitions), 1), device=self.device)
+            ask = ask or self.actor.value
             with torch.no_grad():
-                estimated = self.actor.value(followed[OBS2], followed.get(RHS2), done)
+                estimated = ask(followed[OBS2], followed.get(RHS2), done)
             shape, owner = (len(transitions), 1), type(self).__name__
-            next_values[unknown] = checked_answer(estimated, shape, "actor.value", owner, self.allow_nonfinite)
+            question = f"actor.{ask.__name__}"
+            next_values[unknown] = checked_answer(estimated, shape, question, owner, self.allow_nonfinite)
         return next_values
+
+
+_TINY = 1e-8
+"""Keeps equal advantages from being divided by 0."""
+_StreamToSum: TypeAlias = tuple[
+    tuple[str, str],
+    tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating], NDArray[np.bool_]],
+    float,
+]
+"""Names of returns and advantages; rewards, values, values of what followed, and where the next row does not continue
+one, (T, E) each; and the discount factor of one step."""

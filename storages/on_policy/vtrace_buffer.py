@@ -12,7 +12,7 @@ from storages.hyper_parameters import Count, Positive, UnitInterval
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, PolicyEvaluation
-from storages.transition import ACT, ADV, DONE, LOGP, OBS, RET, REW, RHS, Sample
+from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, RET, REW, RHS, Sample
 
 
 class VTraceBuffer(VanillaOnPolicyBuffer):
@@ -32,6 +32,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
     """
 
     needs_log_probs = True
+    computed_fields = frozenset({RET, ADV})
     actor: PolicyEvaluation
 
     def __init__(
@@ -74,7 +75,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         ring = self._ring
         ratios, values = self._as_the_current_actor_sees_it()
         broken = ring.broken()
-        next_values = self._next_values(values, broken)
+        next_values = self._next_values(values, broken, ring.rollout(DONE2)[..., 0])
         for key in (RET, ADV):
             ring.add_computed(key, (1,), np.dtype(np.float32))
         returns, advantages = ring.rollout(RET)[..., 0], ring.rollout(ADV)[..., 0]

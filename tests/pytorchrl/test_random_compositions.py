@@ -50,6 +50,7 @@ OFF_POLICY: dict[str, Any] = {
     "QRDQN": (prl.QRDQN, {"num_quantiles": 5}, ["discrete"]),
     "NAF": (prl.NAF, {}, ["bounded"]),
     "SAC": (prl.SAC, {}, ["bounded"]),
+    "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
     "DDPG": (prl.DDPG, {"explorer": prl.OrnsteinUhlenbeck(0.2)}, ["bounded"]),
@@ -60,8 +61,18 @@ OFF_POLICY: dict[str, Any] = {
 }
 ON_POLICY: dict[str, Any] = {
     "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, list(ACTIONS)),
+    "PPO with its options": (
+        prl.PPO,
+        {"num_mini_batch": 2, "desired_kl": 1e-3, "dual_clip": 3.0, "normalize_advantages": "rollout"},
+        list(ACTIONS),
+    ),
     "A2C": (prl.A2C, {}, list(ACTIONS)),
+    "IMPALA": (prl.IMPALA, {}, list(ACTIONS)),
+    "PPO, gSDE": (prl.PPO, {"distribution": prl.heads.GSDEPolicy(5)}, ["bounded", "unbounded"]),
+    "A2C, Beta": (prl.A2C, {"distribution": prl.heads.BetaPolicy()}, ["bounded"]),
     "TRPO": (prl.TRPO, {"value_epochs": 2}, list(ACTIONS)),
+    "TRPOSinglePath": (prl.TRPOSinglePath, {}, list(ACTIONS)),
+    "RND": (prl.RND, {"num_mini_batch": 2, "num_features": 4}, list(ACTIONS)),
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
@@ -104,8 +115,10 @@ class Composition:
 @st.composite
 def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
     name = draw(st.sampled_from(names))
-    _, _, kinds = (OFF_POLICY | ON_POLICY)[name]
-    observations = draw(st.sampled_from(["vector", "discrete", "dict"]))
+    cls, _, kinds = (OFF_POLICY | ON_POLICY)[name]
+    # Episodes of vectors are cut, of which nothing is learnt without values.
+    ended = ["discrete", "dict"]
+    observations = draw(st.sampled_from(["vector", *ended] if cls.sources["main"].values else ended))
     return Composition(
         algorithm=name,
         storage=draw(st.sampled_from(list(REPLAY) if name in OFF_POLICY else _rollouts_for(name))),
@@ -123,14 +136,12 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
 
 
 def _rollouts_for(algorithm: str) -> list[str]:
+    needs = ON_POLICY[algorithm][0].sources["main"]
+    if not needs.values:
+        return ["VanillaOnPolicyBuffer"]
     # V-trace compares log probabilities of actions.
-    return [name for name, cls in ROLLOUTS.items() if has_log_probs(algorithm) or not cls.needs_log_probs]
-
-
-def has_log_probs(algorithm: str) -> bool:
-    cls, _, _ = ON_POLICY[algorithm]
-    log_probs: bool = cls.sources["main"].log_probs
-    return log_probs
+    wanted = {needs.log_probs and not needs.intrinsic, needs.older_policies}
+    return [name for name, cls in ROLLOUTS.items() if cls.needs_log_probs in wanted]
 
 
 def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
@@ -157,7 +168,8 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
         actor = prl.OnPolicyActor.create_factory(**body)
         # REINFORCE learns before a rollout is full; PPO divides one among its batches.
         length = {"sequence_length": 4} if one.memory and one.algorithm != "REINFORCE" else {}
-        storage = ROLLOUTS[one.storage].create_factory(size=8, **length)
+        dropped = {} if cls.sources["main"].values else {"cut_episodes": "drop"}
+        storage = ROLLOUTS[one.storage].create_factory(size=8, **length, **dropped)
         if one.algorithm == "GAIL":
             expert = prl.ReplayBuffer.create_factory(size=40, **windows)
             sources = {"expert": prl.from_dataset(expert, expert_data(folder, kind, space))}

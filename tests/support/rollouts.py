@@ -78,7 +78,7 @@ def expected(steps: list[Sample], t: int, env: int, gamma: float, gae_lambda: fl
         sample = steps[later]
         reward = float(sample[REW][env, 0])
         rest = 0.0 if sample[DONE2][env, 0] else float(_value_of_what_followed(sample)[env, 0])
-        last = later == len(steps) - 1 or not _goes_on(sample, steps[later + 1], env)
+        last = later == len(steps) - 1 or not goes_on(sample, steps[later + 1], env)
         if gae_lambda is None:
             total += factor * (reward + (gamma * rest if last else 0.0))
             factor *= gamma
@@ -94,7 +94,7 @@ def _value_of_what_followed(sample: Sample) -> Any:
     return summed({OBS: sample[OBS2]} | ({RHS: sample[RHS2]} if RHS2 in sample else {}))
 
 
-def _goes_on(sample: Sample, following: Sample, env: int) -> bool:
+def goes_on(sample: Sample, following: Sample, env: int) -> bool:
     if sample[DONE2][env, 0] or sample[TRUNC2][env, 0] or following[DONE][env, 0]:
         return False
     pairs = [(sample[OBS2], following[OBS])] + ([(sample[RHS2], following[RHS])] if RHS2 in sample else [])

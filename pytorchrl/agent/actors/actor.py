@@ -17,7 +17,7 @@ from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
 from pytorchrl.agent.actors.mlp import MLP, Activation
 from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
-from pytorchrl.agent.actors.normalization import ObservationNormalization
+from pytorchrl.agent.actors.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
@@ -149,6 +149,27 @@ class Actor(FieldComponent, nn.Module):
         """Networks of one kind under a name; as :meth:`make`."""
         return self._named(name, Ensemble([self._network(head, acts, codec, beside) for _ in range(count)]))
 
+    def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
+        """A network of one observation under a name, without memory, noise, dropout or layers that others have.
+
+        Args:
+            name: of the network, in the actor's weights.
+            head: what the network is to make of features.
+            normalization: of its observations, in the place of the actor's; of pixels, too.
+
+        Raises:
+            ValueError: there is a network of this name.
+        """
+        body = Body(
+            normalised_space(self.observation_space, normalization.largest),
+            self.hidden_sizes,
+            self.activation,
+            self.initialisation,
+            extractor=self.feature_extractor,
+            normalization=normalization,
+        )
+        return self._named(name, Network(body, head.build(body.output_size, self)))
+
     def add(self, name: str, network: nn.Module, *, acts: bool = False) -> None:
         """Register a network that :meth:`make` did not make, such as one around a target; as :meth:`make`."""
         self._named(name, network)
@@ -272,8 +293,15 @@ class Actor(FieldComponent, nn.Module):
 
     def value(self, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
         """(B, 1): the value of observations (B, *obs); without a memory, ``rhs`` and ``done`` say nothing."""
+        return self._valued("value", obs, rhs, done)
+
+    def intrinsic_value(self, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
+        """As :meth:`value`, of intrinsic rewards."""
+        return self._valued("intrinsic_value", obs, rhs, done)
+
+    def _valued(self, network: str, obs: Any, rhs: Tensor | None, done: Tensor) -> Tensor:
         with self.acting(noisy=True):
-            value: Tensor = self.networks["value"](self.view(obs, rhs, done))
+            value: Tensor = self.networks[network](self.view(obs, rhs, done))
         return value
 
     def evaluate_actions(self, obs: Any, rhs: Any, done: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

@@ -36,6 +36,7 @@ class RunningNormalization(QuickModule):
 
     Args:
         shape: of one array.
+        largest: normalised numbers lie within [-largest, largest].
     """
 
     count: Tensor
@@ -44,8 +45,9 @@ class RunningNormalization(QuickModule):
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], largest: float = _LARGEST) -> None:
         super().__init__()
+        self._largest = largest
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("squares", torch.zeros(shape, dtype=torch.float64))
@@ -67,8 +69,8 @@ class RunningNormalization(QuickModule):
         self.scale.copy_((self.squares / self.count + _EPSILON).rsqrt())
 
     def forward(self, values: Tensor) -> Tensor:
-        """(B, *shape), within [-10, 10]."""
-        return ((values - self.shift) * self.scale).clamp(-_LARGEST, _LARGEST)
+        """(B, *shape)."""
+        return ((values - self.shift) * self.scale).clamp(-self._largest, self._largest)
 
 
 class ObservationNormalization(QuickModule):
@@ -76,26 +78,29 @@ class ObservationNormalization(QuickModule):
 
     Args:
         space: of one observation.
+        images: whether whole numbers of a Box, such as pixels, are normalised, too; without any, nothing is.
+        largest: as of :class:`RunningNormalization`.
 
     Raises:
-        ValueError: there is no such part.
+        ValueError: there is no such part, and ``images`` is False.
     """
 
-    def __init__(self, space: gym.Space[Any]) -> None:
+    def __init__(self, space: gym.Space[Any], *, images: bool = False, largest: float = _LARGEST) -> None:
         super().__init__()
         parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
         self._is_dict = isinstance(space, spaces.Dict)
         self._keys = [
             name
             for name, part in parts.items()
-            if isinstance(part, spaces.Box) and np.issubdtype(part.dtype, np.floating)
+            if isinstance(part, spaces.Box) and (images or np.issubdtype(part.dtype, np.floating))
         ]
-        if not self._keys:
+        self.largest = largest
+        if not self._keys and not images:
             raise ValueError(
                 f"normalize_observations: there are no real numbers to normalise in {space}; images of uint8 are "
                 f"scaled to [0, 1] without it"
             )
-        self.parts = nn.ModuleList(RunningNormalization(parts[name].shape or (1,)) for name in self._keys)
+        self.parts = nn.ModuleList(RunningNormalization(parts[name].shape or (1,), largest) for name in self._keys)
 
     def add(self, observation: Any) -> None:
         """Count observations (B, *obs) in."""
@@ -115,9 +120,18 @@ class ObservationNormalization(QuickModule):
 
     def forward(self, observation: Any) -> Any:
         """Observations (B, *obs), parts without real numbers as they are."""
+        if not self._keys:
+            return observation
         if not self._is_dict:
             return self.parts[0](observation)
         return observation | {key: part(observation[key]) for key, part in self._parts()}
 
     def _parts(self) -> list[tuple[str, RunningNormalization]]:
         return list(zip(self._keys, self.parts, strict=True))  # type: ignore[arg-type]
+
+
+def normalised_space(space: gym.Space[Any], largest: float) -> gym.Space[Any]:
+    """The space of observations whose numbers and pixels were normalised to lie within [-largest, largest]."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({name: normalised_space(part, largest) for name, part in space.spaces.items()})
+    return spaces.Box(-largest, largest, space.shape, np.float32) if isinstance(space, spaces.Box) else space

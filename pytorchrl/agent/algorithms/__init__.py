@@ -13,10 +13,13 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.bcq import BCQ
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
+from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
+from pytorchrl.agent.algorithms.policy_gradient.rnd import RND
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
+from pytorchrl.agent.algorithms.policy_gradient.trpo_single_path import TRPOSinglePath
 from pytorchrl.agent.algorithms.results import ActingStep, Losses, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, EveryRollout, EveryTransitions, UpdatePlan
@@ -43,6 +46,7 @@ __all__ = [
     "DPP",
     "DQN",
     "GAIL",
+    "IMPALA",
     "IQN",
     "NAF",
     "PAL",
@@ -51,6 +55,7 @@ __all__ = [
     "QRDQN",
     "R2D2",
     "REINFORCE",
+    "RND",
     "SAC",
     "SARSA",
     "SVG0",
@@ -76,5 +81,6 @@ __all__ = [
     "Result",
     "Rows",
     "SACDiscrete",
+    "TRPOSinglePath",
     "UpdatePlan",
 ]

@@ -19,6 +19,9 @@ class Needs:
         partial: whether it learns from rollouts before they are full.
         log_probs: whether it gives rollouts the log probabilities of actions, and its actor tells them anew.
         next_actions: whether its batches must hold the actions that were taken next.
+        values: whether it gives rollouts the values of observations, and its actor tells those of others.
+        older_policies: whether rollouts may be of older policies, for which the storage must correct.
+        intrinsic: whether it gives rollouts intrinsic rewards, of which the storage must make returns.
     """
 
     kind: SourceKind
@@ -28,3 +31,6 @@ class Needs:
     partial: bool = False
     log_probs: bool = True
     next_actions: bool = False
+    values: bool = True
+    older_policies: bool = False
+    intrinsic: bool = False

@@ -84,7 +84,7 @@ class Rows:
             weight = batch[WEIGHTS][batch[EPISODE][:, 0]] / len(batch[EPISODE])
         elif MASK in batch:
             mask = batch[MASK]
-            weight = (mask * batch[WEIGHTS] / mask.sum()).flatten(0, 1)
+            weight = (mask * batch.get(WEIGHTS, 1.0) / mask.sum()).flatten(0, 1)
         elif WEIGHTS in batch:
             weight = batch[WEIGHTS] / len(batch[WEIGHTS])
         else:
@@ -101,6 +101,14 @@ class Rows:
         """(): the mean of values (N, 1), importance weights in it."""
         return (self.weight * values).sum()
 
+    def standardised(self, values: Tensor) -> Tensor:
+        """Values (N, 1) less their mean, over their standard deviation; both of all rows that are not padding."""
+        if MASK not in self.batch:
+            return values if len(values) == 1 else (values - values.mean()) / (values.std() + _TINY)
+        centred, number = values - self.mean(values), self.batch[MASK].sum()
+        variance: Tensor = self.mean(centred.square()) * number / (number - 1).clamp(min=1)
+        return centred / (variance.sqrt() + _TINY)
+
     @cached_property
     def _share(self) -> Tensor:
         mask: Tensor = self.batch[MASK]
@@ -115,5 +123,14 @@ class Rows:
         field: Tensor = self.batch[key] if self._is_flat else flat(self.batch[key])
         return field
 
+    @property
+    def count(self) -> int | Tensor:
+        """How many rows are not padding; a tensor of no axes where some may be."""
+        return self.batch[MASK].sum() if MASK in self.batch else len(self)
+
     def __len__(self) -> int:
         return len(self.reward)
+
+
+_TINY = 1e-8
+"""Keeps equal values from being divided by 0."""

@@ -3,7 +3,7 @@
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action
 from pytorchrl.agent.explorers.greedy import ApeXEpsilonGreedy, EpsilonGreedy, Greedy
 from pytorchrl.agent.explorers.noise import GaussianNoise, OrnsteinUhlenbeck
-from pytorchrl.agent.explorers.sampling import Boltzmann, Sample
+from pytorchrl.agent.explorers.sampling import Boltzmann, Sample, SampleByMatrix, drawing_from
 from pytorchrl.agent.explorers.uniform_until import UniformUntil
 
 __all__ = [
@@ -16,6 +16,8 @@ __all__ = [
     "Greedy",
     "OrnsteinUhlenbeck",
     "Sample",
+    "SampleByMatrix",
     "UniformUntil",
     "best_action",
+    "drawing_from",
 ]

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.heads import DistributionHead
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, has, misfit
-from storages.hyper_parameters import NonNegativeOrSchedule
+from storages.hyper_parameters import Count, NonNegativeOrSchedule
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,45 @@ class Sample(Explorer):
         """Refuse what is no distribution."""
         if not has(output, "sample"):
             raise misfit(self, "a distribution", output)
+
+
+@dataclass(frozen=True)
+class SampleByMatrix(Explorer):
+    """Actions drawn from a state-dependent distribution by a matrix of noise, which each environment keeps for a while.
+
+    Raffin et al., "Smooth Exploration for Robotic Reinforcement Learning" (arXiv 2005.05719), section 3.
+
+    Args:
+        every: steps of each environment between matrices.
+    """
+
+    every: Count
+
+    def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
+        """(E, *action)."""
+        distribution = output()
+        self.check_output(distribution)
+        noise = exploration.state.get(_MATRIX)
+        # By progress, so that all environments change together and no device is asked.
+        if noise is None or exploration.steps // exploration.num_envs % self.every == 0:
+            shape = distribution.noise_shape
+            noise = torch.empty(shape, device=exploration.device).normal_(generator=exploration.generator)
+            exploration.state[_MATRIX] = noise
+        action: Tensor = distribution.under(noise)
+        return action
+
+    def check_output(self, output: Any) -> None:
+        """Refuse what does not draw by a matrix."""
+        if not has(output, "under"):
+            raise misfit(self, "a distribution with state-dependent noise, such as that of GSDEPolicy", output)
+
+
+_MATRIX = "SampleByMatrix"
+
+
+def drawing_from(head: DistributionHead) -> Explorer:
+    """The explorer that draws actions as the distributions of a head do."""
+    return Sample() if head.keeps_noise_for is None else SampleByMatrix(head.keeps_noise_for)
 
 
 @dataclass(frozen=True)

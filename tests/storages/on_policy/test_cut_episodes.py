@@ -1,15 +1,17 @@
 """Episodes that a limit cut, or that still run when the rollout ends, are learnt from or left out by choice."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import EmptyStorageError, VanillaOnPolicyBuffer
+from storages import VanillaOnPolicyBuffer
 from storages.core.fields import SampleError
-from storages.transition import OBS, RET, RHS, RHS2
+from storages.transition import ADV, MASK, OBS, RET, RHS, RHS2, VAL
 from tests.support.profiles import examples
 from tests.support.rollouts import GAMMA, buffer, step
 
@@ -25,23 +27,29 @@ def rollouts(draw: Any) -> list[list[str]]:
     return draw(st.lists(st.lists(kinds, min_size=envs, max_size=envs), min_size=steps, max_size=steps))
 
 
-def filled(rollout: list[list[str]], size: int, **hyper_parameters: Any) -> Any:
+def filled(
+    rollout: list[list[str]],
+    size: int,
+    also: Collection[str] = (),
+    without: Collection[str] = (),
+    **hyper_parameters: Any,
+) -> Any:
     """Observations are numbers of their own, rewards are powers of two."""
     storage = buffer(VanillaOnPolicyBuffer, size=size, **hyper_parameters)
     envs = len(rollout[0])
     begins = [1] * envs
     for t, kinds in enumerate(rollout):
         ends = [KINDS[kind] for kind in kinds]
-        storage.insert_transition(
-            step(
-                [number_of(t, env, envs) for env in range(envs)],
-                [number_of(t + 1, env, envs) + (0.5 if any(ends[env]) else 0) for env in range(envs)],
-                [2.0**-t] * envs,
-                terminated=[end[0] for end in ends],
-                truncated=[end[1] for end in ends],
-                done=begins,
-            )
+        sample = step(
+            [number_of(t, env, envs) for env in range(envs)],
+            [number_of(t + 1, env, envs) + (0.5 if any(ends[env]) else 0) for env in range(envs)],
+            [2.0**-t] * envs,
+            terminated=[end[0] for end in ends],
+            truncated=[end[1] for end in ends],
+            done=begins,
         )
+        memory = {key: np.zeros((envs, 1), np.float32) for key in also}
+        storage.insert_transition({key: value for key, value in sample.items() if key not in without} | memory)
         begins = [int(any(end)) for end in ends]
     return storage
 
@@ -104,13 +112,49 @@ def test_by_default_returns_lean_on_the_value_of_what_followed() -> None:
     assert float(batch[RET]) == pytest.approx(1 + GAMMA * 10 * 1.5)
 
 
-def test_a_memory_which_learns_from_sequences_is_refused() -> None:
-    storage = buffer(VanillaOnPolicyBuffer, cut_episodes="drop")
-    memory = {key: np.zeros((1, 2), np.float32) for key in (RHS, RHS2)}
-    with pytest.raises(SampleError, match=r"cut_episodes='drop'.*memory.*'bootstrap'"):
-        storage.insert_transition(step(1, 2, 1.0) | memory)
-    with pytest.raises(EmptyStorageError):
-        storage.before_gradients()
+@given(rollouts(), st.integers(1, 3))
+@settings(max_examples=examples(100), deadline=None)
+def test_the_mask_of_sequences_is_1_where_an_episode_terminates(rollout: list[list[str]], num_mini_batch: int) -> None:
+    storage = filled(rollout, len(rollout), {RHS, RHS2}, cut_episodes="drop")
+    storage.before_gradients()
+    expected = returns_of_terminated_episodes(rollout)
+    batches = list(storage.generate_batches(min(num_mini_batch, len(rollout[0])), None))
+    assert all(batch[MASK].flatten(0, 1).any() for batch in batches), "a batch from which nothing is learnt"
+    got = {
+        float(obs): float(value)
+        for batch in batches
+        for obs, value, mask in zip(*(batch[key].flatten(0, 1) for key in (OBS, RET, MASK)), strict=True)
+        if mask
+    }
+    assert got == pytest.approx(expected, rel=1e-5)
+    assert all(batch[OBS].shape == (len(rollout), *batch[RHS].shape) for batch in batches), "memory runs through all"
+
+
+def test_values_are_not_needed_where_no_return_leans_on_them() -> None:
+    storage = filled([["goes on", "is cut"], ["terminates", "goes on"]], 2, without={VAL}, cut_episodes="drop")
+    storage.before_gradients()
+    (batch,) = storage.generate_batches(1)
+    assert torch.equal(batch[ADV], batch[RET])
+    assert sorted(batch[RET].ravel().tolist()) == pytest.approx([0.5, 1 + GAMMA * 0.5])
+    assert storage.actor.asked == []
+    with pytest.raises(SampleError, match=f"needs {VAL}"):
+        filled([["goes on"]], 1, without={VAL})
+
+
+def test_normalised_advantages_are_those_of_what_is_learnt_from() -> None:
+    rollout = [["goes on", "goes on"], ["terminates", "goes on"], ["terminates", "goes on"]]
+    storage = filled(rollout, 3, cut_episodes="drop")
+    with pytest.raises(RuntimeError, match="before_gradients"):
+        storage.normalize_advantages()
+    storage.before_gradients()
+    (batch,) = storage.generate_batches(1)
+    plain = dict(zip(batch[OBS].ravel().tolist(), batch[ADV].ravel().tolist(), strict=True))
+    storage.normalize_advantages()
+    (batch,) = storage.generate_batches(1)
+    normalised = dict(zip(batch[OBS].ravel().tolist(), batch[ADV].ravel().tolist(), strict=True))
+    numbers = np.array(list(plain.values()))
+    expected = (numbers - numbers.mean()) / numbers.std(ddof=1)
+    assert normalised == pytest.approx(dict(zip(plain, expected, strict=True)), rel=1e-5)
 
 
 def test_a_choice_that_there_is_not_is_refused() -> None:

@@ -1,8 +1,14 @@
 """Heads: from features to what an algorithm needs."""
 
 from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads.beta_policy import BetaPolicy
+from pytorchrl.agent.actors.heads.discrete_policies import MellowmaxPolicy, SoftmaxPolicy
+from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, check_bounded, in_units_of_environments
+from pytorchrl.agent.actors.heads.features import Features
+from pytorchrl.agent.actors.heads.gaussian_policies import GaussianPolicy, LatentGaussian, SquashedGaussianPolicy
+from pytorchrl.agent.actors.heads.gsde_policy import GSDEPolicy
 from pytorchrl.agent.actors.heads.implicit_quantiles import ImplicitQuantiles
-from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, GaussianPolicy, Policy, SquashedGaussianPolicy
+from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, Policy
 from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
     ActionValue,
@@ -15,16 +21,25 @@ from pytorchrl.agent.actors.heads.values import (
 
 __all__ = [
     "ActionValue",
+    "BetaPolicy",
     "CategoricalReturns",
     "DeterministicPolicy",
+    "DistributionHead",
+    "Features",
+    "GSDEPolicy",
     "GaussianPolicy",
     "Head",
     "ImplicitQuantiles",
+    "LatentGaussian",
+    "MellowmaxPolicy",
     "Policy",
     "Quadratic",
     "QuantileReturns",
+    "SoftmaxPolicy",
     "SquashedGaussianPolicy",
     "StateValue",
     "Values",
+    "check_bounded",
+    "in_units_of_environments",
     "numbers_of_actions",
 ]

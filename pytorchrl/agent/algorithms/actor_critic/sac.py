@@ -1,15 +1,17 @@
 """SAC: a stochastic policy over bounded actions that is rewarded for its entropy, and critics of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pytorchrl.agent.actors.actor import Head
-from pytorchrl.agent.actors.heads import ActionValue, SquashedGaussianPolicy
+from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, SquashedGaussianPolicy, check_bounded
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected, smallest
 from pytorchrl.agent.algorithms.actor_critic.soft_actor_critic import SoftActorCritic
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Explorer, drawing_from
 
 
 class SAC(SoftActorCritic):
@@ -18,16 +20,30 @@ class SAC(SoftActorCritic):
     Entropies are those of actions scaled to (-1, 1), not of the bounds of the Box.
 
     Args:
+        distribution: of the policy's actions, which lie within the bounds and have gradients.
         target_entropy: nats that the temperature aims at; None takes the negative number of an action's numbers.
     """
 
     actions = "bounded"
 
+    unchangeable = SoftActorCritic.unchangeable | {"distribution"}
+
+    distribution: DistributionHead = SquashedGaussianPolicy()
     target_entropy: float | None = None
 
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse distributions of actions without bounds."""
+        super().check_hyper_parameters(hyper_parameters)
+        check_bounded(hyper_parameters["distribution"], cls.__name__)
+
     def policy_head(self) -> Head:
-        """A normal, squashed into the bounds."""
-        return SquashedGaussianPolicy()
+        """The user's."""
+        return self.distribution
+
+    def default_explorer(self) -> Explorer:
+        """Draw actions from the policy."""
+        return drawing_from(self.distribution)
 
     def make_critics(self) -> Ensemble:
         """Networks of observation and action."""

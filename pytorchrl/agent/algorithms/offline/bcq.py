@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, GaussianPolicy
+from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, LatentGaussian
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics
@@ -56,7 +56,7 @@ class BCQ(OffPolicyAlgorithm):
         """The autoencoder, the perturbation and two critics, the latter two with targets."""
         self._latent = 2 * self.codec.size
         make, codec = self.actor.make, self.codec
-        self.encoder = make("encoder", GaussianPolicy(self._latent), codec=codec)
+        self.encoder = make("encoder", LatentGaussian(self._latent), codec=codec)
         self.decoder = make("decoder", DeterministicPolicy(), beside=self._latent, acts=True)
         self.perturbation = make("perturbation", DeterministicPolicy(self.phi), codec=codec, acts=True)
         self.critics = self.actor.make_ensemble("critics", ActionValue(), 2, codec=codec, acts=True)

@@ -26,15 +26,14 @@ class PolicyAndValue(PolicyGradient):
 
     def build(self) -> None:
         """Policy and value function, trained together."""
-        self.make_networks()
-        self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
+        self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
 
     def likelihood_ratio(self, rows: Rows, merit: Tensor) -> Losses:
         """The gradient of log probabilities weighted by merits (N, 1), the value function's error, and the entropy."""
         policy, value = self.pi(rows.now), self.value(rows.now)
-        policy_loss = -(policy.log_prob(rows.action) * merit).mean()
-        value_loss = 0.5 * (value - rows[RET]).square().mean()
-        return self.summed(policy_loss, value_loss, policy.entropy().mean())
+        policy_loss = -rows.mean(policy.log_prob(rows.action) * merit)
+        value_loss = 0.5 * rows.mean((value - rows[RET]).square())
+        return self.summed(policy_loss, value_loss, rows.mean(policy.entropy()))
 
     def summed(self, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, **metrics: Tensor) -> Losses:
         """The weighted sum of means over a batch, each logged; Schulman et al. (arXiv 1707.06347), equation 9."""

@@ -1,19 +1,21 @@
 """What algorithms that learn from rollouts of the current policy have in common."""
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from pytorchrl.agent.actors.heads import Policy, StateValue
+from pytorchrl.agent.actors.heads import DistributionHead, Policy, StateValue, in_units_of_environments
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
-from pytorchrl.agent.explorers import Exploration, Explorer, Sample
+from pytorchrl.agent.explorers import Exploration, Explorer, drawing_from
 from storages.hyper_parameters import Count
+from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
 from storages.transition import ADV, LOGP, VAL, Batch
 
@@ -22,25 +24,35 @@ class PolicyGradient(Algorithm):
     """A stochastic policy and a state value function, learnt from rollouts.
 
     Args:
+        distribution: of the policy's actions.
         num_epochs: times that an update phase goes through a rollout.
         num_mini_batch: batches that a rollout is divided into.
-        normalize_advantages: give the advantages of a batch a mean of 0 and a standard deviation of 1.
+        normalize_advantages: give the advantages of each batch a mean of 0 and a standard deviation of 1; "rollout"
+            those of a whole rollout.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout")}
+    unchangeable = Algorithm.unchangeable | {"distribution"}
 
+    distribution: DistributionHead = Policy()
     num_epochs: Count = 1
     num_mini_batch: Count = 1
-    normalize_advantages: bool = True
+    normalize_advantages: bool | Literal["rollout"] = True
 
-    def make_networks(self) -> None:
+    def make_networks(self) -> tuple[Network, ...]:
         """The policy, and the value function, both of which remember what they saw while acting."""
-        self.pi = self.actor.make("policy", Policy(), acts=True)
+        policy = self.make_policy()
         self.value = self.actor.make("value", StateValue(), acts=True)
+        return policy, self.value
+
+    def make_policy(self) -> Network:
+        """The policy alone."""
+        self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
+        return self.pi
 
     def make_explorer(self) -> Explorer:
         """Draw actions from the policy."""
-        return Sample()
+        return drawing_from(self.distribution)
 
     def update_plan(self) -> UpdatePlan:
         """When the rollout is full."""
@@ -48,6 +60,9 @@ class PolicyGradient(Algorithm):
 
     def batches(self, source: Storage) -> Iterator[Batch]:
         """The whole rollout, as often as there are epochs."""
+        if self.normalize_advantages == "rollout":
+            assert isinstance(source, VanillaOnPolicyBuffer)
+            source.normalize_advantages()
         return source.generate_batches(self.num_mini_batch, None, self.num_epochs)
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
@@ -60,12 +75,13 @@ class PolicyGradient(Algorithm):
         if exploration.deterministic:
             return super().act(view, exploration)
         policy = self.policy(view, exploration)
-        action = policy.sample(exploration.generator)
-        return action, {VAL: self.value(view), LOGP: policy.log_prob(action)}
+        action = self._explorer.act(lambda: policy, exploration)
+        return action, {**self.values(view), LOGP: policy.log_prob(action)}
+
+    def values(self, view: View) -> Mapping[str, Tensor]:
+        """What a storage is to keep of the values of observations."""
+        return {VAL: self.value(view)}
 
     def advantages(self, rows: Rows) -> Tensor:
-        """(N, 1): ADV, normalised where the hyper-parameter says so."""
-        advantages = rows[ADV]
-        if not self.normalize_advantages or len(advantages) == 1:
-            return advantages
-        return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        """(N, 1): ADV, normalised where the hyper-parameter says so and the storage has not done it."""
+        return rows.standardised(rows[ADV]) if self.normalize_advantages is True else rows[ADV]

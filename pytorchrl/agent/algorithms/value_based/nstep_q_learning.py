@@ -70,7 +70,7 @@ class NStepQLearning(DiscreteQLearning):
     def losses(self, rows: Rows) -> Losses:
         """The sum over all steps of the distance of the actions' values to the returns."""
         mean = super().losses(rows)
-        loss = mean.of[self.trained] * len(rows)
+        loss = mean.of[self.trained] * rows.count
         return Losses({self.trained: loss}, mean.metrics | {"loss": loss.detach()})
 
     def target_value(self, rows: Rows) -> Value:

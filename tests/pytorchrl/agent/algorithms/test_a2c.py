@@ -60,6 +60,36 @@ def test_gradients_computed_by_a_copy_move_the_other_as_its_own() -> None:
     assert_equal(server.state_dict()["training"], alone.state_dict()["training"])
 
 
+def test_workers_that_do_not_wait_for_each_other_share_the_weights_and_the_means_of_squares() -> None:
+    """A3C: each computes gradients by its copy and experience, and applies them to what others have moved since."""
+    settings = {
+        "lr": 0.01,
+        "max_grad_norm": None,
+        "optimizer": prl.RMSprop(alpha=0.9, eps=1e-3, centered=False, eps_inside_root=False),
+    }
+    server, *workers = (linear_a2c(**settings) for _ in range(3))
+    expected = {name: numpy(value) for name, value in server.training.groups["policy_and_value"].parameters.items()}
+    expected = {name: value.copy() for name, value in expected.items()}
+    squares = {name: np.zeros_like(value) for name, value in expected.items()}
+    for turn in range(4):
+        # Both begin with the same weights; the second's gradients are of older ones when they are applied.
+        for worker in workers:
+            worker.set_weights(server.get_weights())
+        computed = [
+            worker.compute_gradients(rollout_batch(worker, seed=2 * turn + number))[0]
+            for number, worker in enumerate(workers)
+        ]
+        for gradients in computed:
+            server.apply_gradients(gradients)
+            for name, value in expected.items():
+                gradient = numpy(gradients[f"policy_and_value.{name}"])
+                squares[name] = 0.9 * squares[name] + 0.1 * gradient**2
+                value -= 0.01 * gradient / (np.sqrt(squares[name]) + 1e-3)
+    for name, value in server.training.groups["policy_and_value"].parameters.items():
+        np.testing.assert_allclose(numpy(value), expected[name], rtol=1e-4, atol=1e-6)
+    assert server.updates == 8
+
+
 def test_hyper_parameters_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="A2C: value_loss_coef must be at least 0, got -1"):
         prl.A2C.create_factory(value_loss_coef=-1.0)

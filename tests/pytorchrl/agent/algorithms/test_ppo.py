@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, ADV, LOGP, OBS, RET, REW, VAL
+from storages.transition import ACT, ADV, LOGP, MASK, OBS, RET, REW, VAL
 from tests.support.by_hand import (
     OBSERVATION_SIZE,
     copies,
@@ -20,6 +20,8 @@ from tests.support.by_hand import (
     perturb,
 )
 from tests.support.comparison import assert_equal
+from tests.support.toys import Noise
+from tests.support.training import saved_and_loaded, train
 
 SIZE = 8
 
@@ -35,8 +37,13 @@ def linear_ppo(space: Any, **hyper_parameters: Any) -> prl.PPO:
 
 def rollout_batch(space: Any) -> dict[str, torch.Tensor]:
     generator = np.random.default_rng(0)
-    discrete = isinstance(space, spaces.Discrete)
-    action = generator.integers(0, 3, (SIZE, 1)) if discrete else generator.normal(size=(SIZE, 2)).astype(np.float32)
+    discrete = not isinstance(space, spaces.Box)
+    if isinstance(space, spaces.Box):
+        action = generator.normal(size=(SIZE, 2)).astype(np.float32)
+    elif isinstance(space, spaces.MultiDiscrete):
+        action = generator.integers(0, space.nvec, (SIZE, 2))
+    else:
+        action = generator.integers(0, 3, (SIZE, 1))
     column = lambda scale: (scale * generator.normal(size=(SIZE, 1))).astype(np.float32)  # noqa: E731
     fields = {
         OBS: generator.normal(size=(SIZE, OBSERVATION_SIZE)).astype(np.float32),
@@ -50,38 +57,57 @@ def rollout_batch(space: Any) -> dict[str, torch.Tensor]:
     return {key: torch.from_numpy(value) for key, value in fields.items()}
 
 
-SPACES = {"discrete": spaces.Discrete(3), "box": spaces.Box(-1, 1, (2,), np.float32)}
+SPACES = {
+    "discrete": spaces.Discrete(3),
+    "several": spaces.MultiDiscrete([2, 3]),
+    "box": spaces.Box(-1, 1, (2,), np.float32),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "clipped values": {"use_clipped_value_loss": True},
+    "values clipped by a range": {"use_clipped_value_loss": True, "value_clip_param": 0.6},
+    "dual clip": {"dual_clip": 1.5},
+}
 
 
-@pytest.mark.parametrize("clip_values", [False, True])
+@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", SPACES)
-def test_losses_and_gradients_equal_those_of_a_numpy_version(kind: str, clip_values: bool) -> None:
-    algorithm = linear_ppo(
-        SPACES[kind], use_clipped_value_loss=clip_values, entropy_coef=0.1, value_loss_coef=0.7, clip_param=0.3
-    )
+def test_losses_and_gradients_equal_those_of_a_numpy_version(kind: str, options: str) -> None:
+    chosen = OPTIONS[options]
+    algorithm = linear_ppo(SPACES[kind], entropy_coef=0.1, value_loss_coef=0.7, clip_param=0.3, **chosen)
     batch = rollout_batch(SPACES[kind])
+    if options == "dual clip":
+        batch[LOGP] = batch[LOGP] - 2  # so that some actions have become far more likely
     before = copies(batch)
     fields = {key: numpy(value) for key, value in batch.items()}
     policy, value = layer_of(algorithm.pi.head), layer_of(algorithm.value.head)
-    log_std = np.zeros(2) if kind == "discrete" else numpy(algorithm.pi.head.log_std)  # type: ignore[arg-type]
+    log_std = numpy(algorithm.pi.head.log_std) if kind == "box" else np.zeros(2)  # type: ignore[arg-type]
 
     def parts() -> dict[str, float]:
         output = fields[OBS] @ policy[0].T + policy[1]
-        if kind == "discrete":
-            log_p = output - np.log(np.exp(output).sum(1, keepdims=True))
-            log_prob = np.take_along_axis(log_p, fields[ACT].astype(int), 1)
-            entropy = -(np.exp(log_p) * log_p).sum(1).mean()
+        if kind != "box":
+            choices = np.split(output, [2], axis=1) if kind == "several" else [output]
+            log_ps = [choice - np.log(np.exp(choice).sum(1, keepdims=True)) for choice in choices]
+            columns = fields[ACT].astype(int)
+            taken = [np.take_along_axis(p, columns[:, i : i + 1], 1) for i, p in enumerate(log_ps)]
+            log_prob = np.sum(taken, axis=0)
+            entropy = -sum((np.exp(p) * p).sum(1).mean() for p in log_ps)
         else:
             z = (fields[ACT] - output) / np.exp(log_std)
             log_prob = (-0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(1, keepdims=True)
             entropy = (log_std + 0.5 * np.log(2 * np.pi * np.e)).sum()
         ratio = np.exp(log_prob - fields[LOGP])
         advantage = (fields[ADV] - fields[ADV].mean()) / (fields[ADV].std(ddof=1) + 1e-8)
-        policy_loss = -np.minimum(ratio * advantage, np.clip(ratio, 0.7, 1.3) * advantage).mean()
+        gain = np.minimum(ratio * advantage, np.clip(ratio, 0.7, 1.3) * advantage)
+        if "dual_clip" in chosen:
+            assert ((gain < 1.5 * advantage) & (advantage < 0)).any(), "the bound is reached"
+            gain = np.where(advantage < 0, np.maximum(gain, 1.5 * advantage), gain)
+        policy_loss = -gain.mean()
         values = fields[OBS] @ value[0].T + value[1]
         errors = (values - fields[RET]) ** 2
-        if clip_values:
-            near = fields[VAL] + np.clip(values - fields[VAL], -0.3, 0.3)
+        if "use_clipped_value_loss" in chosen:
+            reach = chosen.get("value_clip_param", 0.3)
+            near = fields[VAL] + np.clip(values - fields[VAL], -reach, reach)
             errors = np.maximum(errors, (near - fields[RET]) ** 2)
         return {"policy_loss": policy_loss, "value_loss": 0.5 * errors.mean(), "entropy": entropy}
 
@@ -179,3 +205,91 @@ def test_schedules_of_rate_and_clip_follow_the_run() -> None:
     algorithm.set_progress(75, 100)
     assert algorithm.trained.stepper.learning_rate == pytest.approx(2.5e-4)
     assert algorithm.current(algorithm.clip_param) == pytest.approx(0.125)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dual_clip": 1.0}, "PPO: dual_clip must be greater than 1, got 1.0"),
+        ({"value_clip_param": -0.1}, "PPO: value_clip_param must be at least 0, got -0.1"),
+        ({"desired_kl": 0.0}, "PPO: desired_kl must be greater than 0, got 0.0"),
+        ({"normalize_advantages": "epoch"}, "PPO: normalize_advantages must be a bool, or must be one of 'rollout'"),
+    ],
+)
+def test_hyper_parameters_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        prl.PPO.create_factory(**options)
+
+
+# Rollouts
+
+
+def noise_scheme(memory: Any = None, cut_episodes: str = "bootstrap", **hyper_parameters: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.PPO.create_factory(**{"num_epochs": 1, "num_mini_batch": 2, "test_every": 0} | hyper_parameters),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,), memory=memory, memory_size=3),
+        prl.VanillaOnPolicyBuffer.create_factory(
+            size=32, cut_episodes=cut_episodes, sequence_length=4 if memory else None
+        ),
+        prl.VecEnv.create_factory(Noise, 2),
+    )
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("cut_episodes", ["bootstrap", "drop"])
+def test_advantages_of_a_rollout_are_normalised_once_for_all_its_batches(memory: Any, cut_episodes: str) -> None:
+    scheme = noise_scheme(memory, cut_episodes, normalize_advantages="rollout")
+    scheme.collect(64)
+    scheme.storage.before_gradients()
+    batches = list(scheme.algorithm.batches(scheme.storage))
+    all_rows = [scheme.algorithm.read(batch) for batch in batches]
+    masks = [batch.get(MASK, torch.ones_like(batch[ADV])).reshape(-1, 1) for batch in batches]
+    used = torch.cat([scheme.algorithm.advantages(rows)[mask == 1] for rows, mask in zip(all_rows, masks, strict=True)])
+    assert float(used.mean()) == pytest.approx(0, abs=1e-6)
+    assert float(used.std()) == pytest.approx(1, abs=1e-5)
+    assert abs(float(scheme.algorithm.advantages(all_rows[0]).mean())) > 1e-3, "not each batch"
+
+
+def test_masked_steps_of_sequences_teach_nothing() -> None:
+    scheme = noise_scheme("gru", "drop")
+    scheme.collect(64)
+    scheme.storage.before_gradients()
+    batch = next(scheme.algorithm.batches(scheme.storage))
+    padding = batch[MASK] == 0
+    assert padding.any()
+    gradients, result = scheme.algorithm.compute_gradients(batch)
+    changes = {key: torch.where(padding, batch[key] + 3, batch[key]) for key in (ADV, RET, VAL, LOGP)}
+    same, result_of_same = scheme.algorithm.compute_gradients(batch | changes)
+    assert_equal(gradients, same)
+    assert_equal(result.metrics, result_of_same.metrics)
+    # As if the others had been alone.
+    rows = scheme.algorithm.read(batch)
+    kept = batch[ADV][~padding]
+    expected = (kept - kept.mean()) / kept.std()
+    torch.testing.assert_close(scheme.algorithm.advantages(rows)[~padding.flatten(0, 1)], expected)
+
+
+@pytest.mark.parametrize(("desired_kl", "factor"), [(1e3, 1.5), (1e-9, 1 / 1.5), (None, 1)])
+def test_the_learning_rate_follows_the_divergence_after_an_update_phase(desired_kl: Any, factor: float) -> None:
+    scheme = noise_scheme(desired_kl=desired_kl, num_epochs=3, lr=prl.LinearSchedule(0.01, 0.0))
+    train(scheme, 64)
+    train(scheme, 128)
+    rates = scheme.algorithm.trained.stepper.learning_rate
+    scheme.set_progress(64, 128)
+    assert rates == pytest.approx(0)
+    assert scheme.algorithm.trained.stepper.learning_rate == pytest.approx(0.005 * factor**2)
+    for _ in range(20):
+        scheme.collect(10**6)
+        list(scheme.update())
+    # It stays within bounds.
+    assert scheme.algorithm.trained.stepper.learning_rate == pytest.approx(0.005 * factor**11)
+
+
+def test_a_resumed_run_goes_on_with_the_adapted_learning_rate() -> None:
+    one, two = noise_scheme(desired_kl=1e3), noise_scheme(desired_kl=1e3)
+    train(one, 192)
+    two.load_state_dict(saved_and_loaded(one.state_dict()))
+    for scheme in (one, two):
+        train(scheme, 320)
+    assert one.algorithm.trained.stepper.learning_rate == pytest.approx(3e-4 * 1.5**5)
+    assert_equal(one.state_dict()["algorithm"], two.state_dict()["algorithm"])

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, ADV, OBS, RET
+from storages.transition import ACT, ADV, MASK, OBS, RET
 from tests.support.by_hand import (
     copies,
     envs_with,
@@ -20,6 +20,7 @@ from tests.support.by_hand import (
     numpy,
     perturb,
 )
+from tests.support.comparison import assert_equal
 from tests.support.rollout_batches import SPACES, rollout_batch
 from tests.support.toys import Noise
 from tests.support.training import train
@@ -178,14 +179,25 @@ def test_episodes_that_are_dropped_leave_no_trace_in_the_policy() -> None:
         assert kept == (choice == "drop")
 
 
-def test_dropping_episodes_is_refused_with_a_memory_when_the_scheme_is_made() -> None:
-    with pytest.raises(prl.CompositionError, match=r"has a memory \(gru\).*cut_episodes='bootstrap'"):
-        prl.Scheme(
-            prl.REINFORCE.create_factory(),
-            prl.OnPolicyActor.create_factory(memory="gru"),
-            prl.VanillaOnPolicyBuffer.create_factory(size=20, cut_episodes="drop"),
-            prl.VecEnv.create_factory(Noise),
-        )
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("baseline", [False, True])
+def test_of_terminated_episodes_alone_returns_are_sums_of_rewards(baseline: bool, memory: Any) -> None:
+    scheme = prl.Scheme(
+        prl.REINFORCE.create_factory(gamma=GAMMA, episodes_per_update=2, baseline=baseline, normalize_advantages=False),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(), memory=memory, memory_size=2),
+        prl.VanillaOnPolicyBuffer.create_factory(size=20, cut_episodes="drop"),
+        prl.VecEnv.create_factory(Allowance, 2, env_kwargs={"length": 3, "end": "terminated"}),
+    )
+    scheme.collect(8)
+    scheme.collect(8)
+    scheme.storage.before_gradients()
+    (batch,) = scheme.algorithm.batches(scheme.storage)
+    learnt = batch[MASK] == 1 if memory else torch.ones_like(batch[RET], dtype=torch.bool)
+    returns = [1 + GAMMA * (1 + GAMMA), 1 + GAMMA, 1.0]
+    assert sorted(batch[RET][learnt].tolist(), reverse=True) == pytest.approx(sorted(2 * returns, reverse=True))
+    # The step that an episode still runs after is of no account.
+    worthless = batch | {key: torch.where(learnt, batch[key], 1e3) for key in (RET, ADV)}
+    assert_equal(*(scheme.algorithm.compute_gradients(each)[0] for each in (batch, worthless)))
 
 
 # Runs

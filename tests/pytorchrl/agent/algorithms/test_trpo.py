@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.policy_gradient import trpo
+from pytorchrl.agent.algorithms.policy_gradient import trust_region
 from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
 from storages.transition import ADV, OBS, RET, Batch
 from tests.support.by_hand import copies, envs_with, first_adam_step, numpy
@@ -285,7 +285,7 @@ def same(one: list[Tensor], two: list[Tensor]) -> bool:
 def test_weights_are_restored_bit_for_bit_where_no_step_is_better(
     algorithm: prl.TRPO, spoil: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trpo, "conjugate_gradient", lambda *arguments: spoil(conjugate_gradient(*arguments)))
+    monkeypatch.setattr(trust_region, "conjugate_gradient", lambda *arguments: spoil(conjugate_gradient(*arguments)))
     batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
     metrics = algorithm.update(batch).metrics
     assert same(weights_of(algorithm.pi), before)

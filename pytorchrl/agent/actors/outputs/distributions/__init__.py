@@ -5,18 +5,35 @@ that runs at every environment step. :class:`TorchDistribution` adapts the other
 """
 
 from pytorchrl.agent.actors.outputs.distributions.adapter import TorchDistribution
+from pytorchrl.agent.actors.outputs.distributions.beta import Beta
 from pytorchrl.agent.actors.outputs.distributions.discrete import Bernoulli, Categorical, MultiCategorical
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution
 from pytorchrl.agent.actors.outputs.distributions.gaussian import DiagonalGaussian, SquashedGaussian
+from pytorchrl.agent.actors.outputs.distributions.mellowmax import mellowmax, mellowmax_logits
 from pytorchrl.agent.actors.outputs.distributions.mixture import GaussianMixture
+from pytorchrl.agent.actors.outputs.distributions.scaled import Scaled
+from pytorchrl.agent.actors.outputs.distributions.state_dependent import (
+    ScaledStateDependentNoise,
+    SquashedStateDependentGaussian,
+    StateDependentGaussian,
+    StateDependentNoise,
+)
 
 __all__ = [
     "Bernoulli",
+    "Beta",
     "Categorical",
     "DiagonalGaussian",
     "Distribution",
     "GaussianMixture",
     "MultiCategorical",
+    "Scaled",
+    "ScaledStateDependentNoise",
     "SquashedGaussian",
+    "SquashedStateDependentGaussian",
+    "StateDependentGaussian",
+    "StateDependentNoise",
     "TorchDistribution",
+    "mellowmax",
+    "mellowmax_logits",
 ]

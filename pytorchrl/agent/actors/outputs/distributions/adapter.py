@@ -3,7 +3,6 @@
 import copy
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
@@ -11,6 +10,7 @@ import torch.distributions as td
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution
+from pytorchrl.agent.actors.outputs.distributions.drawing import global_generator
 
 
 class TorchDistribution(Distribution):
@@ -42,12 +42,12 @@ class TorchDistribution(Distribution):
 
     def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
         """Draw (B, *action) or (n, B, *action) without a gradient."""
-        with _global_generator(generator):
+        with global_generator(generator):
             return self._from_torch(self.distribution.sample(_sample_shape(n)))
 
     def rsample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
         """Draw (B, *action) or (n, B, *action) with gradients."""
-        with _global_generator(generator):
+        with global_generator(generator):
             return self._from_torch(self.distribution.rsample(_sample_shape(n)))
 
     def log_prob(self, action: Tensor) -> Tensor:
@@ -77,21 +77,6 @@ class TorchDistribution(Distribution):
         """Sum over the batch axes after the first: (..., *batch) to (..., 1)."""
         independent = len(self.distribution.batch_shape) - 1
         return (per_number.flatten(-independent) if independent else per_number.unsqueeze(-1)).sum(-1, keepdim=True)
-
-
-@contextmanager
-def _global_generator(generator: torch.Generator) -> Iterator[None]:
-    """Make torch's global generator continue ``generator``, and ``generator`` continue it; then restore the former."""
-    device = generator.device
-    random = torch.random if device.type == "cpu" else torch.get_device_module(device)
-    where = () if device.type == "cpu" else (device,)
-    saved = random.get_rng_state(*where)
-    random.set_rng_state(generator.get_state(), *where)
-    try:
-        yield
-        generator.set_state(random.get_rng_state(*where))
-    finally:
-        random.set_rng_state(saved, *where)
 
 
 def _sample_shape(n: int | None) -> torch.Size:

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributions as td
@@ -11,13 +13,19 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.distributions import (
     Bernoulli,
+    Beta,
     Categorical,
     DiagonalGaussian,
     Distribution,
     GaussianMixture,
     MultiCategorical,
+    Scaled,
     SquashedGaussian,
+    SquashedStateDependentGaussian,
+    StateDependentGaussian,
     TorchDistribution,
+    mellowmax,
+    mellowmax_logits,
 )
 
 BATCH = 3
@@ -90,6 +98,33 @@ def three(seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return normal(BATCH, 4, seed=200 + seed), *two((BATCH, 4, 2, 2), seed)
 
 
+MIDDLE, HALF_RANGE = torch.tensor([0.5, -1.0]).double(), torch.tensor([2.0, 0.25]).double()
+
+
+def concentrations(seed: int) -> tuple[Tensor, Tensor]:
+    one, other = two((BATCH, 2), seed)
+    return 0.3 + one.exp(), 0.3 + other.exp()
+
+
+def betas(seed: int) -> td.Distribution:
+    stretch = td.AffineTransform(-1.0, 2.0, event_dim=1)
+    return td.TransformedDistribution(td.Independent(td.Beta(*concentrations(seed)), 1), [stretch])
+
+
+def stretched(distribution: td.Distribution) -> td.Distribution:
+    return td.TransformedDistribution(distribution, [td.AffineTransform(MIDDLE, HALF_RANGE, event_dim=1)])
+
+
+def noise_of_features(seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    log_std = normal(5, 2, seed=99 + seed, scale=0.3) - 1.5
+    return normal(BATCH, 2, seed=seed), normal(BATCH, 5, seed=50 + seed), log_std
+
+
+def marginal(seed: int) -> tuple[Tensor, Tensor]:
+    mean, features, log_std = noise_of_features(seed)
+    return mean, 0.5 * (((features[:, :, None] * log_std.exp()) ** 2).sum(1) + 1e-6).log()
+
+
 KINDS = [
     Kind(
         lambda seed: Categorical(normal(BATCH, 5, seed=seed)),
@@ -117,6 +152,24 @@ KINDS = [
         (2,),
         exact=False,
     ),
+    Kind(lambda seed: Beta(*concentrations(seed)), betas, (2,), exact=False),
+    Kind(
+        lambda seed: Scaled(DiagonalGaussian(*two((BATCH, 2), seed)), MIDDLE, HALF_RANGE),
+        lambda seed: stretched(independent_normals(*two((BATCH, 2), seed))),
+        (2,),
+        exact=False,
+    ),
+    Kind(
+        lambda seed: StateDependentGaussian(*noise_of_features(seed)),
+        lambda seed: independent_normals(*marginal(seed)),
+        (2,),
+    ),
+    Kind(
+        lambda seed: SquashedStateDependentGaussian(*noise_of_features(seed)),
+        lambda seed: squashed(*marginal(seed)),
+        (2,),
+        exact=False,
+    ),
     Kind(lambda seed: GaussianMixture(*three(seed)), lambda seed: mixture(*three(seed)), (2, 2), exact=False),
     Kind(
         lambda seed: TorchDistribution(gammas(seed)),
@@ -124,6 +177,9 @@ KINDS = [
         (2,),
     ),
 ]
+
+
+STATE_DEPENDENT = "StateDependentGaussian", "SquashedStateDependentGaussian"
 
 
 def without(*names: str) -> list[Kind]:
@@ -248,7 +304,9 @@ def test_parameters_have_gradients_and_detached_distributions_none(kind: Kind) -
     assert torch.equal(detached.sample(generator(1)), ours.sample(generator(1)))
 
 
-@pytest.mark.parametrize("kind", without("SquashedGaussian", "TorchDistribution"), ids=str)
+@pytest.mark.parametrize(
+    "kind", without("SquashedGaussian", "TorchDistribution", "Beta", "SquashedStateDependentGaussian"), ids=str
+)
 def test_the_mode_is_at_least_as_likely_as_samples(kind: Kind) -> None:
     ours = kind.ours(0)
     mode = ours.mode()
@@ -289,7 +347,7 @@ def test_a_standard_deviation_of_all_observations_gets_its_gradient() -> None:
     torch.testing.assert_close(log_std.grad, torch.full((2,), float(BATCH)))
 
 
-@pytest.mark.parametrize("kind", without("GaussianMixture", "TorchDistribution"), ids=str)
+@pytest.mark.parametrize("kind", without("GaussianMixture", "TorchDistribution", "Scaled", *STATE_DEPENDENT), ids=str)
 def test_the_curvature_of_the_divergence_is_fishers_information(kind: Kind) -> None:
     # E[score score^T] of the parameters, which trust regions multiply vectors with.
     ours = kind.ours(0)
@@ -353,7 +411,7 @@ def test_a_mixture_of_one_component_is_that_component() -> None:
 
 def test_the_mean_is_that_of_torch() -> None:
     for kind in KINDS:
-        if hasattr(ours := kind.ours(0), "mean"):
+        if hasattr(ours := kind.ours(0), "mean") and not isinstance(kind.torch(0), td.TransformedDistribution):
             torch.testing.assert_close(ours.mean, kind.torch(0).mean)
 
 
@@ -399,3 +457,135 @@ def test_an_error_while_sampling_leaves_the_global_generator_as_it_was() -> None
     with pytest.raises(NotImplementedError):
         TorchDistribution(td.Categorical(logits=torch.zeros(BATCH, 2))).rsample(generator())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def by_quadrature(log_prob: Callable[[Tensor], Tensor], of: Callable[[Tensor], Tensor]) -> float:
+    """The integral of a density times a function over (-1, 1), by points that lie the closer the nearer to a bound."""
+    angles = torch.linspace(1e-4, math.pi - 1e-4, 100_001, dtype=torch.float64)[:, None]
+    points = -angles.cos()
+    integrand = log_prob(points).exp() * of(points) * angles.sin()
+    return float(torch.trapezoid(integrand[:, 0], angles[:, 0]))
+
+
+@pytest.mark.parametrize(
+    ("make", "one", "other"),
+    [(Beta, 0.5, 0.9), (Beta, 2.0, 0.8), (Beta, 3.0, 5.0), (SquashedGaussian, 0.5, 0.9), (SquashedGaussian, 1.0, 0.3)],
+)
+def test_entropies_and_divergences_of_bounded_distributions_are_those_of_quadrature(
+    make: Any, one: float, other: float
+) -> None:
+    first, second = ([torch.tensor([[number]]).double() for number in pair] for pair in ((one, other), (1.5, 1.2)))
+    if make is SquashedGaussian:
+        first, second = ([mean, log_std.log()] for mean, log_std in (first, second))
+    ours, theirs = make(*first), make(*second)
+    assert abs(by_quadrature(ours.log_prob, torch.ones_like) - 1) < 2e-3
+    assert abs(by_quadrature(ours.log_prob, lambda x: -ours.log_prob(x)) - ours.entropy().item()) < 5e-3
+    difference = by_quadrature(ours.log_prob, lambda x: ours.log_prob(x) - theirs.log_prob(x))
+    assert abs(difference - ours.kl(theirs).item()) < 2e-2
+
+
+@pytest.mark.parametrize("log_std", [-20.0, -1.0, 0.0, 2.0])
+def test_the_entropy_of_a_squashed_gaussian_is_that_of_fine_quadrature(log_std: float) -> None:
+    mean = torch.tensor([[0.0], [0.5], [3.0], [12.0]]).double()
+    ours = SquashedGaussian(mean, torch.full_like(mean, log_std))
+    noise = torch.linspace(-9, 9, 100_001).double()
+    unsquashed = mean + math.exp(log_std) * noise
+    log_slope = 2 * (math.log(2) - unsquashed - torch.nn.functional.softplus(-2 * unsquashed))
+    density = (-0.5 * noise**2).exp() / math.sqrt(2 * math.pi)
+    exact = log_std + 0.5 * math.log(2 * math.pi * math.e) + torch.trapezoid(density * log_slope, noise)
+    assert (ours.entropy()[:, 0] - exact).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("concentrations", "mode"),
+    [((3.0, 2.0), 1 / 3), ((1.0, 2.0), -1.0), ((2.0, 0.5), 1.0), ((0.5, 2.0), -1.0), ((0.4, 0.6), -1.0),
+     ((0.6, 0.4), 1.0), ((1.0, 1.0), 0.0), ((1.0, 0.9), 1.0)],
+)  # fmt: skip
+def test_the_mode_of_a_beta_distribution_is_inside_or_at_a_bound(
+    concentrations: tuple[float, float], mode: float
+) -> None:
+    ours = Beta(*(torch.tensor([[number]]) for number in concentrations))
+    assert abs(ours.mode().item() - mode) < 1e-6
+    grid = torch.linspace(-0.999, 0.999, 1_999)[:, None]
+    assert ours.log_prob(ours.mode()) >= ours.log_prob(grid).max()
+
+
+def test_gradients_of_draws_from_a_beta_distribution_are_those_of_its_moments() -> None:
+    high, low = (torch.tensor([[number]]).double().requires_grad_() for number in (1.5, 0.7))
+    ours = Beta(high, low)
+    draws = ours.rsample(generator(), 50_000)
+    found = torch.autograd.grad(draws.square().mean(), (high, low))
+    share = high / (high + low)
+    second_moment = share * (high + 1) / (high + low + 1)
+    expected = torch.autograd.grad((4 * second_moment - 4 * share + 1).sum(), (high, low))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.01)
+
+
+def test_far_out_actions_of_a_beta_distribution_have_finite_densities() -> None:
+    ours = Beta(torch.tensor([[1e-2, 300.0]]), torch.tensor([[1e-2, 1.0]]))
+    draws = ours.sample(generator(), 2_000)
+    assert (draws.abs() <= 1).all()
+    assert ours.log_prob(draws).isfinite().all()
+    assert ours.log_prob(torch.tensor([[1.0, -1.0]])).isfinite().all()
+
+
+def test_one_matrix_of_noise_gives_one_function_of_the_observation_and_many_the_density() -> None:
+    ours = StateDependentGaussian(*noise_of_features(0))
+    noise = torch.randn(20_000, BATCH, 5, 2, generator=generator(), dtype=torch.float64)
+    assert ours.noise_shape == noise.shape[1:]
+    drawn = torch.stack([ours.under(one) for one in noise[:4_000]])
+    assert torch.equal(ours.under(noise[0]), drawn[0])
+    mean, log_std = marginal(0)
+    assert (drawn.mean(0) - mean).abs().max() < 5 * log_std.exp().max() / math.sqrt(4_000)
+    torch.testing.assert_close(drawn.std(0), log_std.exp().detach(), rtol=0.05, atol=0)
+    squashed_by = SquashedStateDependentGaussian(*noise_of_features(0)).under(noise[0])
+    torch.testing.assert_close(squashed_by, drawn[0].tanh())
+
+
+def mellowmax_policy(values: np.ndarray, omega: float) -> tuple[float, np.ndarray]:
+    """Inverse temperature and probabilities, by the root of the paper's equation in an interval that is halved."""
+    advantage = values - np.log(np.exp(omega * values).mean()) / omega
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        beta = (low + high) / 2
+        if (np.exp(beta * advantage) * advantage).sum() < 0:
+            low = beta
+        else:
+            high = beta
+    weights = np.exp(beta * advantage)
+    return beta, weights / weights.sum()
+
+
+@pytest.mark.parametrize("omega", [0.1, 1.0, 20.0])
+def test_the_mellowmax_policy_has_the_mellowmax_for_its_expectation_and_the_papers_temperature(omega: float) -> None:
+    values = 2 * torch.randn(6, 4, generator=generator()).double()
+    logits = mellowmax_logits(values, omega)
+    probabilities = logits.softmax(-1)
+    torch.testing.assert_close((probabilities * values).sum(-1, keepdim=True), mellowmax(values, omega))
+    for row, found in zip(values.numpy(), probabilities.numpy(), strict=True):
+        np.testing.assert_allclose(found, mellowmax_policy(row, omega)[1], rtol=1e-5, atol=1e-9)
+
+
+def test_gradients_of_the_mellowmax_policy_pass_through_its_temperature() -> None:
+    values = torch.randn(3, 4, generator=generator()).double().requires_grad_()
+    (found,) = torch.autograd.grad(Categorical(mellowmax_logits(values, 3.0)).log_probs[:, 1].sum(), values)
+    expected = np.zeros((3, 4))
+    for row, column in np.ndindex(3, 4):
+        moved = values.detach().numpy()[row].copy()
+        log_probs = []
+        for step in (1e-5, -2e-5):
+            moved[column] += step
+            log_probs.append(np.log(mellowmax_policy(moved, 3.0)[1][1]))
+        expected[row, column] = (log_probs[0] - log_probs[1]) / 2e-5
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_equal_and_far_apart_values_have_finite_mellowmax_policies() -> None:
+    for numbers in ([0.0, 0.0, 0.0], [1e4, -1e4, 0.0], [1.0, 1.0 + 1e-7, 1.0]):
+        values = torch.tensor([numbers], requires_grad=True)
+        policy = Categorical(mellowmax_logits(values, 5.0))
+        policy.log_probs[:, 0].sum().backward()
+        assert policy.probabilities.isfinite().all()
+        assert values.grad is not None
+        assert values.grad.isfinite().all()

@@ -1,0 +1,55 @@
+"""The head that makes Beta distributions of the actions of a bounded Box."""
+
+import math
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of
+from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.outputs import Beta
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
+from storages.hyper_parameters import Positive
+
+
+@dataclass(frozen=True)
+class BetaPolicy(DistributionHead):
+    """Beta distributions over the bounds of a Box, both concentrations from the features.
+
+    Chou et al., "Improving Stochastic Policy Gradients in Continuous Control with Deep Reinforcement Learning using the
+    Beta Distribution" (ICML 2017), whose concentrations are ``1 + softplus(.)``, so that there is one peak.
+
+    Args:
+        smallest_concentration: added to the softplus; below 1 lets actions gather at both bounds.
+        gain: of the layer's orthogonal initialisation; small, so that all actions are almost as likely at first.
+    """
+
+    smallest_concentration: Positive = 1.0
+    gain: Positive = 0.01
+
+    @property
+    def is_scaled(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def is_bounded(self) -> bool:
+        """Yes."""
+        return True
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features) to a :class:`Beta`."""
+        layer = actor.linear(features, 2 * math.prod(bounded_box_of(actor, self).shape or (1,)))
+        orthogonal(layer, self.gain)
+        return _Beta(layer, self.smallest_concentration)
+
+
+class _Beta(QuickModule):
+    def __init__(self, layer: nn.Module, smallest: float) -> None:
+        super().__init__()
+        self.layer, self._smallest = layer, smallest
+
+    def forward(self, features: Tensor) -> Beta:
+        return Beta(*(F.softplus(linear(self.layer, features)) + self._smallest).chunk(2, dim=-1))

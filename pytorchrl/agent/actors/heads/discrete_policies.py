@@ -1,0 +1,84 @@
+"""Heads that make distributions of the actions of a Discrete space."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, discrete_space_of
+from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.outputs import Categorical, mellowmax_logits
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
+from storages.hyper_parameters import Positive, UnitInterval
+
+
+@dataclass(frozen=True)
+class SoftmaxPolicy(DistributionHead):
+    """Probabilities ``min_probability + (1 - n * min_probability) * softmax(numbers / temperature)`` of n actions.
+
+    Args:
+        temperature: the larger, the more even the probabilities, and the smaller their gradients.
+        min_probability: of every action, whatever is learnt, so that no action is given up; less than ``1 / n``.
+        gain: of the layer's orthogonal initialisation; small, so that all actions are almost as likely at first.
+    """
+
+    temperature: Positive = 1.0
+    min_probability: UnitInterval = 0.0
+    gain: Positive = 0.01
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features) to a :class:`Categorical`."""
+        actions = int(discrete_space_of(actor, self).n)
+        if self.min_probability * actions >= 1:
+            raise ValueError(
+                f"SoftmaxPolicy: min_probability must be less than 1 / {actions}, since there are {actions} actions, "
+                f"got {self.min_probability}"
+            )
+        layer = actor.linear(features, actions)
+        orthogonal(layer, self.gain)
+        return _Softmax(layer, self.temperature, self.min_probability, 1 - actions * self.min_probability)
+
+
+@dataclass(frozen=True)
+class MellowmaxPolicy(DistributionHead):
+    """The policy of the largest entropy whose expectation is the mellowmax of numbers that are learnt, one an action.
+
+    Asadi and Littman, "An Alternative Softmax Operator for Reinforcement Learning" (arXiv 1612.05628), section 5: a
+    softmax, whose inverse temperature follows from how far the numbers lie apart, and is at most omega.
+
+    Args:
+        omega: of the mellowmax; the larger, the closer its expectation is to the largest number.
+        gain: of the layer's orthogonal initialisation.
+    """
+
+    omega: Positive = 1.0
+    gain: Positive = 1.0
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features) to a :class:`Categorical`."""
+        layer = actor.linear(features, int(discrete_space_of(actor, self).n))
+        orthogonal(layer, self.gain)
+        return _Mellowmax(layer, self.omega)
+
+
+class _Softmax(QuickModule):
+    def __init__(self, layer: nn.Module, temperature: float, min_probability: float, rest: float) -> None:
+        super().__init__()
+        self.layer = layer
+        self._temperature, self._min_probability, self._rest = temperature, min_probability, rest
+
+    def forward(self, features: Tensor) -> Categorical:
+        logits = linear(self.layer, features) / self._temperature
+        if self._min_probability == 0:
+            return Categorical(logits)
+        return Categorical((self._min_probability + self._rest * torch.softmax(logits, dim=-1)).log())
+
+
+class _Mellowmax(QuickModule):
+    def __init__(self, layer: nn.Module, omega: float) -> None:
+        super().__init__()
+        self.layer, self._omega = layer, omega
+
+    def forward(self, features: Tensor) -> Categorical:
+        return Categorical(mellowmax_logits(linear(self.layer, features), self._omega))

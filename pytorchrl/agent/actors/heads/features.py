@@ -1,0 +1,31 @@
+"""Heads that describe: numbers that stand for an observation."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.mlp import MLP
+
+
+@dataclass(frozen=True)
+class Features:
+    """Numbers without a meaning, (N, size), by layers without noise.
+
+    Args:
+        size: how many.
+        hidden_sizes: units of layers before them.
+    """
+
+    size: int
+    hidden_sizes: Sequence[int] = ()
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features) to (N, size)."""
+        hidden = MLP(features, self.hidden_sizes, "relu", "orthogonal")
+        last = nn.Linear(hidden.output_size, self.size)
+        orthogonal(last, math.sqrt(2))
+        return nn.Sequential(hidden, last)

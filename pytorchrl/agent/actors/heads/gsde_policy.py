@@ -1,0 +1,73 @@
+"""The head that makes distributions whose noise is a linear function of the features."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
+from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.outputs import SquashedStateDependentGaussian, StateDependentGaussian
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
+from storages.hyper_parameters import Count, Positive
+
+
+@dataclass(frozen=True)
+class GSDEPolicy(DistributionHead):
+    """A normal whose noise is a linear function of the features, by a matrix that stays for some steps.
+
+    Raffin et al., "Smooth Exploration for Robotic Reinforcement Learning" (arXiv 2005.05719). Each environment has a
+    matrix, drawn from the collector's generator and saved with the run.
+
+    Args:
+        resample_every: steps of each environment between matrices (n in the paper).
+        squash: let actions lie within the bounds of a Box, by a tanh; SAC needs that.
+        initial_log_std: logarithm of the standard deviation of the matrix's numbers at first. An action's standard
+            deviation is as large times the root of the sum of the features' squares.
+        gain: of the mean's orthogonal initialisation; small, so that means are almost 0 at first.
+        learns_features: whether gradients of standard deviations reach the layers before the head (False in the paper).
+    """
+
+    resample_every: Count = 8
+    squash: bool = False
+    initial_log_std: float = -2.0
+    gain: Positive = 0.01
+    learns_features: bool = False
+
+    @property
+    def keeps_noise_for(self) -> int:
+        """Steps between matrices."""
+        return self.resample_every
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether it is squashed."""
+        return self.squash
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it is squashed."""
+        return self.squash
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features) to a distribution that draws by a matrix."""
+        shape = (bounded_box_of if self.squash else box_of)(actor, self).shape or (1,)
+        size = math.prod(shape)
+        layer = actor.linear(features, size)
+        orthogonal(layer, self.gain)
+        log_std = nn.Parameter(torch.full((features, size), self.initial_log_std))
+        return _GSDE(layer, log_std, (size,) if self.squash else shape, self)
+
+
+class _GSDE(QuickModule):
+    def __init__(self, layer: nn.Module, log_std: nn.Parameter, shape: tuple[int, ...], head: GSDEPolicy) -> None:
+        super().__init__()
+        self.layer, self.log_std, self._shape = layer, log_std, shape
+        self._distribution = SquashedStateDependentGaussian if head.squash else StateDependentGaussian
+        self._learns_features = head.learns_features
+
+    def forward(self, features: Tensor) -> StateDependentGaussian | SquashedStateDependentGaussian:
+        mean = linear(self.layer, features).view(-1, *self._shape)
+        return self._distribution(mean, features if self._learns_features else features.detach(), self.log_std)

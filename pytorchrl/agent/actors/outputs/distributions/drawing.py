@@ -1,0 +1,21 @@
+"""Drawing from what takes no generator: torch's global one continues ours for a moment."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def global_generator(generator: torch.Generator) -> Iterator[None]:
+    """Make torch's global generator continue ``generator``, and ``generator`` continue it; then restore the former."""
+    device = generator.device
+    random = torch.random if device.type == "cpu" else torch.get_device_module(device)
+    where = () if device.type == "cpu" else (device,)
+    saved = random.get_rng_state(*where)
+    random.set_rng_state(generator.get_state(), *where)
+    try:
+        yield
+        generator.set_state(random.get_rng_state(*where))
+    finally:
+        random.set_rng_state(saved, *where)

@@ -1,0 +1,33 @@
+"""TRPO by single paths: natural policy gradients of whole episodes' returns, without a value function."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.policy_gradient.trust_region import TrustRegion
+from storages.hyper_parameters import NonNegative
+
+
+class TRPOSinglePath(TrustRegion):
+    """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), section 5.1.
+
+    An action is worth the discounted sum of the rewards that came after it. Without a value function there is nothing
+    that the return of an episode could lean on where it was cut, so that the storage has to leave such episodes out.
+    """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", values=False)}
+
+    normalize_advantages: bool | Literal["rollout"] = False
+    damping: NonNegative = 1e-3
+
+    def make_networks(self) -> tuple[Network, ...]:
+        """The policy alone."""
+        return (self.make_policy(),)
+
+    def values(self, view: View) -> Mapping[str, Tensor]:
+        """None: the storage's advantages are returns."""
+        return {}

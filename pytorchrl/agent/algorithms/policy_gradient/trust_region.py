@@ -1,0 +1,126 @@
+"""What algorithms have in common that follow natural policy gradients within a trust region."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
+from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.results import Metrics, Result
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.optimizers import FlatParameters
+from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval
+from storages.transition import LOGP, Batch
+
+_SMALLEST_CURVATURE = 1e-12
+
+
+class TrustRegion(PolicyGradient):
+    """A policy that takes the natural gradient's step within a trust region, of all rows of a batch at once.
+
+    Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), sections 5 and 6 and appendix C.
+
+    Args:
+        max_kl: how far the policy may diverge in an update.
+        damping: added to the diagonal of the Fisher information.
+        cg_iterations: of the conjugate gradient.
+        backtracks: steps tried in the line search, each ``backtrack_ratio`` times the one before.
+        backtrack_ratio: see ``backtracks``.
+    """
+
+    max_kl: NonNegativeOrSchedule = 0.01
+    damping: NonNegative = 0.1
+    cg_iterations: Count = 10
+    backtracks: Count = 10
+    backtrack_ratio: UnitInterval = 0.8
+
+    def build(self) -> None:
+        """The networks; the policy has no optimiser."""
+        self.make_networks()
+        self._weights = FlatParameters(p for p in self.pi.parameters() if p.requires_grad)
+
+    def update(self, batch: Batch) -> Result:
+        """Step the policy along the natural gradient."""
+        metrics = self._step_policy(batch)
+        self.end_update()
+        return Result(metrics)
+
+    def _step_policy(self, batch: Batch) -> Metrics:
+        self._weights.check()
+        rows = self.read(batch)
+        advantages = self.advantages(rows)
+        policy: Distribution = self.pi(rows.now)
+        # Its tensors may be weights, as a standard deviation is, and the line search moves those.
+        before = copy.deepcopy(policy.detach())
+        surrogate = self._surrogate(policy, rows, advantages)
+        gradient = self._gradient(surrogate)
+        fisher_times = self._fisher_product(rows, policy)
+        direction = conjugate_gradient(fisher_times, gradient, self.cg_iterations)
+        curvature = (direction @ fisher_times(direction)).clamp(min=_SMALLEST_CURVATURE)
+        # The longest step of which the divergence, were it quadratic, is allowed (appendix C).
+        step = (2 * self.current(self.max_kl) / curvature).sqrt() * direction
+        fraction, kl = self._line_search(batch, before, advantages, surrogate.detach(), step)
+        return {
+            "policy_loss": -surrogate.detach(),
+            "kl": kl,
+            "step_fraction": fraction,
+            "entropy": rows.mean(before.entropy()),
+        }
+
+    def _fisher_product(self, rows: Rows, policy: Distribution) -> Callable[[Tensor], Tensor]:
+        """Multiplies the Fisher information, damped, with vectors (P,): appendix C.1.
+
+        It is the Hessian of the divergence from a policy, where a policy is that policy.
+        """
+        kl_gradients = self._gradients(rows.mean(policy.detach().kl(policy)), create_graph=True)
+
+        def fisher_times(vector: Tensor) -> Tensor:
+            views = self._weights.views_of(vector)
+            slopes = [(gradient * view).sum() for gradient, view in zip(kl_gradients, views, strict=True)]
+            return self._gradient(torch.stack(slopes).sum()) + self.damping * vector
+
+        return fisher_times
+
+    def _surrogate(self, policy: Distribution, rows: Rows, advantages: Tensor) -> Tensor:
+        """Equation 14: the advantage that a policy promises."""
+        ratio = (policy.log_prob(rows.action) - rows[LOGP]).exp()
+        return rows.mean(ratio * advantages)
+
+    @torch.no_grad()
+    def _line_search(
+        self, batch: Batch, before: Distribution, advantages: Tensor, surrogate: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Take the largest fraction of a step that improves the surrogate within the trust region; else none.
+
+        All fractions are tried, so that no device is waited for.
+
+        Returns:
+            The fraction, and the divergence after it.
+        """
+        weights = self._weights.vector
+        old, best = weights.clone(), weights.clone()
+        max_kl = self.current(self.max_kl)
+        fraction, divergence = torch.zeros_like(surrogate), torch.zeros_like(surrogate)
+        for tried in reversed([self.backtrack_ratio**number for number in range(self.backtracks)]):
+            torch.add(old, step, alpha=tried, out=weights)
+            rows = self.read(batch)
+            policy: Distribution = self.pi(rows.now)
+            kl = rows.mean(before.kl(policy))
+            accepted = (self._surrogate(policy, rows, advantages) > surrogate) & (kl <= max_kl)
+            best = torch.where(accepted, weights, best)
+            fraction, divergence = torch.where(accepted, tried, fraction), torch.where(accepted, kl, divergence)
+        weights.copy_(best)
+        return fraction, divergence
+
+    def _gradient(self, value: Tensor) -> Tensor:
+        """(P,): the gradient of a number, as the policy's weights lie in their vector."""
+        vector, views = self._weights.empty_vector()
+        torch._foreach_copy_(views, self._gradients(value))
+        return vector
+
+    def _gradients(self, value: Tensor, create_graph: bool = False) -> tuple[Tensor, ...]:
+        weights = self._weights.parameters
+        return torch.autograd.grad(value, weights, create_graph=create_graph, retain_graph=True, materialize_grads=True)

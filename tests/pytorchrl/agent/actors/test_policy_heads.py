@@ -1,0 +1,177 @@
+"""Heads of policies make the distributions that they say, within the bounds of the space, and refuse other spaces."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.heads import in_units_of_environments
+from pytorchrl.agent.actors.outputs import Beta, Categorical, DiagonalGaussian, Scaled, mellowmax_logits
+from tests.support.by_hand import envs_with, layer_of, linear, numpy, perturb
+
+BOX = spaces.Box(np.array([[-3.0], [0.0]], np.float32), np.array([[1.0], [0.5]], np.float32))
+REAL = [
+    prl.heads.GaussianPolicy(),
+    prl.heads.GaussianPolicy("spherical"),
+    prl.heads.GaussianPolicy("fixed", initial_log_std=-1.0),
+    prl.heads.GaussianPolicy("state-dependent", bounded_mean=True),
+    prl.heads.SquashedGaussianPolicy(),
+    prl.heads.BetaPolicy(),
+    prl.heads.GSDEPolicy(),
+    prl.heads.GSDEPolicy(squash=True),
+]
+CHOOSING = [
+    prl.heads.SoftmaxPolicy(),
+    prl.heads.SoftmaxPolicy(temperature=0.5, min_probability=0.1),
+    prl.heads.MellowmaxPolicy(omega=5.0),
+]
+
+
+def network(head: Any, space: Any, **actor: Any) -> Any:
+    """A policy right behind observations (N, 3), in the units of environments."""
+    made = prl.OnPolicyActor.create_factory(hidden_sizes=(), **actor)("cpu", envs_with(space))
+    policy = made.make("policy", in_units_of_environments(head))
+    perturb(policy, 0, 0.7)
+    return lambda obs: policy(made.view(obs)), policy
+
+
+def observations(rows: int = 6) -> torch.Tensor:
+    return torch.randn(rows, 3, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("head", REAL, ids=repr)
+def test_actions_have_the_shape_of_the_box_and_those_of_bounded_heads_lie_in_it(head: Any) -> None:
+    policy, _ = network(head, BOX)
+    distribution = policy(observations())
+    many = distribution.sample(torch.Generator().manual_seed(0), 200)
+    assert many.shape == (200, 6, 2, 1)
+    assert many.dtype == torch.float32
+    assert distribution.mode().shape == (6, 2, 1)
+    assert distribution.log_prob(many).shape == (200, 6, 1)
+    low, high = torch.from_numpy(BOX.low), torch.from_numpy(BOX.high)
+    if head.is_bounded:
+        assert ((many >= low - 1e-6) & (many <= high + 1e-6)).all()
+    if head.is_scaled:
+        mode = distribution.mode()
+        assert ((mode >= low - 1e-6) & (mode <= high + 1e-6)).all()
+
+
+@pytest.mark.parametrize("head", [*REAL[3:6], prl.heads.GSDEPolicy(squash=True)], ids=repr)
+def test_densities_over_a_box_are_those_of_scaled_actions_over_its_volume(head: Any) -> None:
+    policy, _ = network(head, BOX)
+    distribution = policy(observations())
+    assert isinstance(distribution, Scaled)
+    action = distribution.sample(torch.Generator().manual_seed(0))
+    scaled = ((action - torch.tensor([[-1.0], [0.25]])) / torch.tensor([[2.0], [0.25]])).flatten(1)
+    torch.testing.assert_close(distribution.log_prob(action), distribution.inner.log_prob(scaled) - math.log(0.5))
+    torch.testing.assert_close(distribution.entropy(), distribution.inner.entropy() + math.log(0.5))
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "spherical", "fixed", "state-dependent"])
+def test_standard_deviations_follow_from_what_the_covariance_says(covariance: Any) -> None:
+    head = prl.heads.GaussianPolicy(covariance, initial_log_std=-1.0)
+    policy, module = network(head, spaces.Box(-1, 1, (2,), np.float32))
+    deviations = policy(observations()).log_std
+    learnt = dict(module.head.named_parameters())
+    if covariance == "state-dependent":
+        output = linear(layer_of(module.head), numpy(observations()))
+        np.testing.assert_allclose(numpy(deviations), output[:, 2:] - 1, rtol=1e-4, atol=1e-5)
+        return
+    assert learnt.keys() == {"layer.weight", "layer.bias"} | ({"log_std"} if covariance != "fixed" else set())
+    if covariance == "fixed":
+        assert (deviations == -1).all()
+    else:
+        assert learnt["log_std"].shape == ((1,) if covariance == "spherical" else (2,))
+        assert torch.equal(deviations, learnt["log_std"].expand(6, 2))
+
+
+def test_a_standard_deviation_is_at_first_that_of_the_actor_unless_the_head_says_another() -> None:
+    for head, expected in ((prl.heads.GaussianPolicy(), -0.7), (prl.heads.GaussianPolicy(initial_log_std=0.0), 0.0)):
+        actor = prl.OnPolicyActor.create_factory(initial_log_std=-0.7)("cpu", envs_with(BOX))
+        module: Any = actor.make("policy", head)
+        assert torch.equal(module.head.log_std, torch.full((2, 1), expected))
+
+
+def test_a_bounded_mean_is_a_tanh_stretched_to_the_box() -> None:
+    policy, module = network(prl.heads.GaussianPolicy(bounded_mean=True), BOX)
+    output = linear(layer_of(module.head.head), numpy(observations()))
+    expected = np.tanh(output) * [2.0, 0.25] + [-1.0, 0.25]
+    np.testing.assert_allclose(numpy(policy(observations()).mode()).reshape(6, 2), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_concentrations_are_softpluses_above_the_smallest() -> None:
+    policy, module = network(prl.heads.BetaPolicy(smallest_concentration=0.5), BOX)
+    inner = policy(observations()).inner
+    assert isinstance(inner, Beta)
+    output = linear(layer_of(module.head.head), numpy(observations()))
+    expected = np.log1p(np.exp(output)) + 0.5
+    np.testing.assert_allclose(numpy(torch.cat(inner.parameters, dim=1)), expected, rtol=1e-4)
+
+
+def test_noise_of_features_has_their_deviation_and_reaches_layers_before_only_where_wanted() -> None:
+    obs = observations().requires_grad_()
+    for learns in (False, True):
+        policy, module = network(prl.heads.GSDEPolicy(learns_features=learns), spaces.Box(-1, 1, (2,), np.float32))
+        distribution = policy(obs)
+        assert isinstance(distribution, DiagonalGaussian)
+        std = np.exp(numpy(module.head.log_std))
+        expected = np.sqrt(numpy(obs) ** 2 @ std**2 + 1e-6)
+        np.testing.assert_allclose(np.exp(numpy(distribution.log_std)), expected, rtol=1e-4)
+        gradient = torch.autograd.grad(distribution.entropy().sum(), obs, allow_unused=True)[0]
+        assert (gradient is not None) == learns
+
+
+def test_a_softmax_has_its_temperature_and_its_smallest_probability() -> None:
+    policy, module = network(CHOOSING[1], spaces.Discrete(4))
+    output = linear(layer_of(module.head), numpy(observations()))
+    weights = np.exp(2 * output)
+    expected = 0.1 + 0.6 * weights / weights.sum(1, keepdims=True)
+    distribution = policy(100 * observations())
+    assert (distribution.probabilities >= 0.1 - 1e-6).all()
+    np.testing.assert_allclose(numpy(policy(observations()).probabilities), expected, rtol=1e-4)
+    distribution.log_prob(distribution.mode()).sum().backward()
+    assert module.head.layer.weight.grad.isfinite().all()
+
+
+def test_a_mellowmax_policy_draws_by_the_mellowmax_of_its_numbers() -> None:
+    policy, module = network(CHOOSING[2], spaces.Discrete(4))
+    numbers = module.head.layer(observations())
+    torch.testing.assert_close(
+        policy(observations()).probabilities, Categorical(mellowmax_logits(numbers, 5.0)).probabilities
+    )
+
+
+@pytest.mark.parametrize("head", [*REAL, *CHOOSING], ids=repr)
+def test_spaces_that_a_head_does_not_fit_are_refused(head: Any) -> None:
+    name = type(head).__name__
+    space = spaces.MultiBinary(2)
+    with pytest.raises(prl.UnsupportedSpaceError, match=rf"{name} needs a .* space, .* heads.Policy\(\) suits every"):
+        network(head, space)
+    if head.is_scaled:
+        with pytest.raises(prl.UnsupportedSpaceError, match=f"{name} needs finite bounds"):
+            network(head, spaces.Box(-1, np.inf, (2,), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("cls", "given", "message"),
+    [
+        (prl.heads.GaussianPolicy, {"covariance": "full"}, "GaussianPolicy: covariance must be one of"),
+        (prl.heads.BetaPolicy, {"smallest_concentration": 0}, "smallest_concentration must be greater than 0"),
+        (prl.heads.SoftmaxPolicy, {"temperature": 0}, "SoftmaxPolicy: temperature must be greater than 0"),
+        (prl.heads.SoftmaxPolicy, {"min_probability": 1.5}, r"min_probability must lie in \[0, 1\]"),
+        (prl.heads.MellowmaxPolicy, {"omega": -1}, "MellowmaxPolicy: omega must be greater than 0"),
+        (prl.heads.GSDEPolicy, {"resample_every": 0}, "GSDEPolicy: resample_every must be at least 1"),
+    ],
+)
+def test_values_out_of_range_are_refused(cls: Any, given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cls(**given)
+
+
+def test_a_smallest_probability_that_leaves_nothing_to_learn_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"min_probability must be less than 1 / 4, .* got 0.25"):
+        network(prl.heads.SoftmaxPolicy(min_probability=0.25), spaces.Discrete(4))

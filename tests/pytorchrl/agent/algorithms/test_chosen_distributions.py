@@ -1,0 +1,130 @@
+"""Users choose the distribution of a policy's actions, and updates get the log probabilities that actions had."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.transition import ACT, LOGP
+from tests.support.training import train
+
+REAL = [
+    prl.heads.GaussianPolicy("state-dependent", bounded_mean=True),
+    prl.heads.SquashedGaussianPolicy(),
+    prl.heads.BetaPolicy(),
+    prl.heads.GSDEPolicy(4),
+    prl.heads.GSDEPolicy(4, squash=True),
+]
+CHOOSING = [prl.heads.SoftmaxPolicy(2.0, 0.05), prl.heads.MellowmaxPolicy()]
+ALGORITHMS = {
+    "PPO": prl.PPO,
+    "A2C": prl.A2C,
+    "TRPO": prl.TRPO,
+    "REINFORCE": prl.REINFORCE,
+}
+
+
+def scheme_of(cls: Any, head: Any, storage: Any = prl.GAEBuffer, **others: Any) -> prl.Scheme:
+    env = "CartPole-v1" if head in CHOOSING else "Pendulum-v1"
+    return prl.Scheme(
+        cls.create_factory(distribution=head, test_every=0, **others),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage.create_factory(size=16),
+        prl.VecEnv.create_factory(env, 2),
+        seed=1,
+    )
+
+
+@pytest.mark.parametrize("storage", [prl.GAEBuffer, prl.VTraceBuffer])
+@pytest.mark.parametrize("head", [*REAL, *CHOOSING], ids=repr)
+def test_stored_log_probabilities_are_those_of_stored_actions(head: Any, storage: Any) -> None:
+    scheme = scheme_of(prl.PPO, head, storage)
+    scheme.collect(32)
+    scheme.storage.before_gradients()
+    rows = scheme.algorithm.read(next(scheme.storage.generate_batches(1, None, 1)))
+    log_prob = scheme.algorithm.pi(rows.now).log_prob(rows.action)  # type: ignore[attr-defined]
+    torch.testing.assert_close(log_prob, rows[LOGP], rtol=1e-5, atol=1e-5)
+    space = scheme.algorithm.action_space
+    assert not head.is_bounded or all(space.contains(action) for action in rows[ACT].numpy())
+    scheme.close()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("head", [REAL[2], REAL[3], CHOOSING[0]], ids=repr)
+def test_every_algorithm_of_rollouts_learns_with_the_distribution_that_is_chosen(name: str, head: Any) -> None:
+    scheme = scheme_of(ALGORITHMS[name], head)
+    before = scheme.algorithm.get_weights()
+    train(scheme, 500 if name == "REINFORCE" else 64)
+    after = scheme.algorithm.get_weights()
+    learnt = [key for key in before if key.startswith("networks.policy.head")]
+    assert learnt
+    for key in learnt:
+        assert not torch.equal(before[key], after[key])
+        assert after[key].isfinite().all()
+    scheme.close()
+
+
+@pytest.mark.parametrize("head", [REAL[2], REAL[4]], ids=repr)
+def test_sac_climbs_through_actions_of_any_bounded_distribution(head: Any) -> None:
+    scheme = prl.Scheme(
+        prl.SAC.create_factory(distribution=head, start_steps=8, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("Pendulum-v1", 2),
+    )
+    before = scheme.algorithm.get_weights()
+    train(scheme, 30)
+    after = scheme.algorithm.get_weights()
+    for key in before:
+        if key.startswith("networks.policy.head"):
+            assert not torch.equal(before[key], after[key])
+    scheme.close()
+
+
+def test_distributions_that_sac_cannot_use_are_refused() -> None:
+    for head in (prl.heads.Policy(), prl.heads.GaussianPolicy(bounded_mean=True), prl.heads.GSDEPolicy()):
+        with pytest.raises(ValueError, match=r"SAC: distribution must keep real actions .* GSDEPolicy\(squash=True\)"):
+            prl.SAC.create_factory(distribution=head)
+
+
+def test_a_distribution_is_no_other_setting_and_stays() -> None:
+    with pytest.raises(ValueError, match="PPO: distribution must be a DistributionHead"):
+        prl.PPO.create_factory(distribution=prl.Sample())  # type: ignore[arg-type]
+    scheme = scheme_of(prl.PPO, prl.heads.BetaPolicy())
+    with pytest.raises(ValueError, match="PPO: distribution is fixed"):
+        scheme.algorithm.update_algorithm_parameter("distribution", prl.heads.Policy())
+    scheme.close()
+
+
+def matrices_of(scheme: prl.Scheme, steps: int) -> list[torch.Tensor]:
+    """Those that every step was drawn by."""
+    matrices = []
+    for _ in range(steps):
+        scheme.collect(scheme.steps + 2)
+        matrices.append(scheme.state_dict()["collector"]["exploration"]["state"]["SampleByMatrix"])
+    return matrices
+
+
+def test_each_environment_keeps_its_matrix_of_noise_for_so_many_steps() -> None:
+    scheme = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
+    matrices = matrices_of(scheme, 12)
+    assert matrices[0].shape == (2, 8, 1)
+    assert not torch.equal(matrices[0][0], matrices[0][1])
+    for step in range(1, 12):
+        assert torch.equal(matrices[step], matrices[step - 1]) == (step % 4 != 0)
+    again = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
+    assert all(torch.equal(one, other) for one, other in zip(matrices, matrices_of(again, 12), strict=True))
+    scheme.close()
+    again.close()
+
+
+def test_a_run_from_a_folder_has_the_distribution_that_it_was_composed_with(tmp_path: Path) -> None:
+    head = prl.heads.SoftmaxPolicy(temperature=2.0, min_probability=0.05)
+    learner = prl.Learner(scheme_of(prl.PPO, head), target_steps=32, log_dir=tmp_path / "run")
+    learner.run()
+    learner.close()
+    resumed = prl.Learner.resume(tmp_path / "run", target_steps=64)
+    assert resumed.scheme.algorithm.distribution == head  # type: ignore[attr-defined]
+    resumed.close()

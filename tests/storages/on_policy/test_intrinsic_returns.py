@@ -1,0 +1,181 @@
+"""Intrinsic rewards have returns and advantages of their own, which reach beyond the ends of episodes by choice."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storages import GAEBuffer, VanillaOnPolicyBuffer, VTraceBuffer
+from storages.transition import (
+    ADV,
+    DONE,
+    DONE2,
+    IADV,
+    IRET,
+    IREW,
+    IVAL,
+    LOGP,
+    OBS,
+    OBS2,
+    RET,
+    REW,
+    RHS,
+    RHS2,
+    TRUNC2,
+    VAL,
+)
+from tests.support.model import KINDS, Sample, Stream, map_leaves
+from tests.support.profiles import examples
+from tests.support.rollouts import SummingActor, expected, goes_on, summed
+
+GAMMA, INTRINSIC_GAMMA = 0.9, 0.7
+
+
+class CuriousActor(SummingActor):
+    """Values what it sees twice as much where it is paid for its curiosity."""
+
+    def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
+        return 2 * self.value(obs, rhs, done)
+
+
+def buffer(cls: Any, size: int, *, ends: bool, **hyper_parameters: Any) -> Any:
+    algorithm = SimpleNamespace(gamma=GAMMA, intrinsic_gamma=INTRINSIC_GAMMA, intrinsic_returns_end=ends)
+    storage = cls.create_factory(size=size, **hyper_parameters)("cpu", CuriousActor(), algorithm, None)
+    storage.seed(0)
+    return storage
+
+
+def valued(sample: Sample, number: int) -> Sample:
+    seen = {key: value for key, value in sample.items() if key in (OBS, RHS)}
+    own = np.arange(len(sample[DONE]), dtype=np.float32)[:, None]
+    intrinsic = {IREW: 1 + own + number % 3, IVAL: 2 * summed(seen)}
+    return sample | {VAL: summed(seen), LOGP: own + 100 * number, **intrinsic}
+
+
+def following_value(steps: list[Sample], t: int, env: int, ends: bool) -> tuple[float, bool]:
+    """Of what followed a transition, and whether the sum of rewards breaks off there."""
+    sample, last = steps[t], t == len(steps) - 1
+    over = bool(sample[DONE2][env, 0] or sample.get(TRUNC2, sample[DONE2])[env, 0])
+    if over and not ends and not last:
+        return float(steps[t + 1][IVAL][env, 0]), False
+    broken = last or not goes_on(sample, steps[t + 1], env)
+    if sample[DONE2][env, 0] and ends:
+        return 0.0, True
+    seen = {OBS: sample[OBS2]} | ({RHS: sample[RHS2]} if RHS2 in sample else {})
+    return 2 * float(summed(seen)[env, 0]), broken
+
+
+def intrinsic_by_hand(steps: list[Sample], t: int, env: int, ends: bool, gae_lambda: float | None) -> dict[str, float]:
+    value, factor, total = float(steps[t][IVAL][env, 0]), 1.0, 0.0
+    for later in range(t, len(steps)):
+        reward, (rest, broken) = float(steps[later][IREW][env, 0]), following_value(steps, later, env, ends)
+        if gae_lambda is None:
+            total += factor * (reward + (INTRINSIC_GAMMA * rest if broken else 0.0))
+            factor *= INTRINSIC_GAMMA
+        else:
+            total += factor * (reward + INTRINSIC_GAMMA * rest - float(steps[later][IVAL][env, 0]))
+            factor *= INTRINSIC_GAMMA * gae_lambda
+        if broken:
+            break
+    return {IRET: total, IADV: total - value} if gae_lambda is None else {IRET: total + value, IADV: total}
+
+
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@given(
+    size=st.integers(1, 8),
+    num_envs=st.integers(1, 3),
+    kind=st.sampled_from(KINDS),
+    recurrent=st.booleans(),
+    ends=st.booleans(),
+    gae_lambda=st.sampled_from([None, 0.0, 0.9, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_both_kinds_of_returns_are_what_their_definitions_say(
+    size: int, num_envs: int, kind: str, recurrent: bool, ends: bool, gae_lambda: float | None, seed: int
+) -> None:
+    own = {} if gae_lambda is None else {"gae_lambda": gae_lambda}
+    storage = buffer(VanillaOnPolicyBuffer if gae_lambda is None else GAEBuffer, size, ends=ends, **own)
+    stream = Stream(num_envs, kind, recurrent, np.random.default_rng(seed))
+    for rollout in range(2):
+        steps = []
+        for number in range(size):
+            sample = valued(stream.step(), size * rollout + number)
+            storage.insert_transition(sample)
+            steps.append(map_leaves(sample, np.array))
+        storage.before_gradients()
+        data = storage.get_all_buffer_data()
+        for t in range(size):
+            for env in range(num_envs):
+                found = {key: data[key][t, env].item() for key in (IRET, IADV)}
+                by_hand = intrinsic_by_hand(steps, t, env, ends, gae_lambda)
+                assert found == pytest.approx(by_hand, rel=1e-4, abs=1e-4), (t, env)
+                found = {key: data[key][t, env].item() for key in (RET, ADV)}
+                assert found == pytest.approx(expected(steps, t, env, GAMMA, gae_lambda), rel=1e-4, abs=1e-4)
+        (batch,) = storage.generate_batches(1, None)
+        assert {IRET, IADV, IREW, IVAL, RET, ADV} <= batch.keys()
+        assert sorted(batch[IRET].ravel().tolist()) == sorted(data[IRET].ravel().tolist())
+        storage.reset()
+
+
+@pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
+def test_another_stream_of_experience_is_not_paid_to_the_one_before_it(cls: Any) -> None:
+    streams = [Stream(2, "vector", False, np.random.default_rng(seed)) for seed in (0, 1)]
+    goes_on_for_ever = {key: np.zeros((2, 1), bool) for key in (DONE2, TRUNC2)}
+    steps = [valued(stream.step() | goes_on_for_ever, 0) for stream in streams]
+    storage = buffer(cls, 2, ends=False)
+    for step in steps:
+        storage.insert_transition(step)
+    storage.before_gradients()
+    data = storage.get_all_buffer_data()
+    rest = 2 * summed({OBS: steps[0][OBS2]})
+    np.testing.assert_allclose(data[IRET][0], steps[0][IREW] + INTRINSIC_GAMMA * rest, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cls", [VanillaOnPolicyBuffer, GAEBuffer])
+def test_an_intrinsic_reward_of_one_is_worth_one_over_one_less_gamma_through_all_ends(cls: Any) -> None:
+    worth = 1 / (1 - INTRINSIC_GAMMA)
+
+    class Knowing(SummingActor):
+        def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
+            return torch.full((len(obs), 1), worth)
+
+    algorithm = SimpleNamespace(gamma=GAMMA, intrinsic_gamma=INTRINSIC_GAMMA, intrinsic_returns_end=False)
+    storage = cls.create_factory(size=30)("cpu", Knowing(), algorithm, None)
+    stream = Stream(3, "vector", False, np.random.default_rng(0))
+    ended = 0
+    for number in range(30):
+        paid = {IREW: np.ones((3, 1), np.float32), IVAL: np.full((3, 1), worth, np.float32)}
+        sample = valued(stream.step(), number) | paid
+        ended += int(sample[DONE2].sum())
+        storage.insert_transition(sample)
+    assert ended
+    storage.before_gradients()
+    data = storage.get_all_buffer_data()
+    torch.testing.assert_close(data[IRET], torch.full((30, 3, 1), worth))
+    torch.testing.assert_close(data[IADV], torch.zeros((30, 3, 1)), rtol=0, atol=1e-5)
+
+
+def test_replacing_intrinsic_rewards_makes_returns_due_again() -> None:
+    storage = buffer(GAEBuffer, 2, ends=True)
+    stream = Stream(1, "vector", False, np.random.default_rng(0))
+    for number in range(2):
+        storage.insert_transition(valued(stream.step(), number))
+    storage.before_gradients()
+    before = storage.get_all_buffer_data()
+    storage.insert_single_tensor_slice(IREW, before[IREW] + 1)
+    with pytest.raises(RuntimeError, match="before_gradients"):
+        storage.generate_batches(1)
+    storage.before_gradients()
+    after = storage.get_all_buffer_data()
+    assert torch.equal(after[REW], before[REW])
+    assert torch.equal(after[RET], before[RET])
+    assert float(after[IADV][-1, 0]) == pytest.approx(float(before[IADV][-1, 0]) + 1)
+
+
+def test_a_storage_that_makes_none_says_so() -> None:
+    assert {IRET, IADV} <= GAEBuffer.computed_fields
+    assert not {IRET, IADV} & VTraceBuffer.computed_fields
