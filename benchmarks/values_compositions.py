@@ -162,7 +162,8 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "AL": cartpole(prl.AL),
     "PAL": cartpole(prl.PAL),
     "DoublePAL": cartpole(prl.DoublePAL),
-    "DPP": cartpole(prl.DPP),
+    # Where the average over actions is soft, preferences grow more slowly, so that they can be learnt.
+    "DPP": cartpole(prl.DPP, eta=0.03, target_update_interval=150, huber_threshold=None),
     "CategoricalDQN": cartpole(prl.CategoricalDQN, **_CARTPOLE_RETURNS),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
     "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),

@@ -16,7 +16,7 @@ class AL(DQN):
     are those of the target network. Of an n-step window, it is the advantage of the first action.
 
     Each update of the target network applies the operator once more. One that follows in every batch widens gaps faster
-    than they are learnt, so that by default it is a copy that stays for hundreds of batches.
+    than they are learnt, so that by default it is a copy that stays for many batches.
 
     Args:
         alpha: share of the advantage that is added.
@@ -24,7 +24,7 @@ class AL(DQN):
 
     double: bool = False
     polyak: UnitInterval = 0.0
-    target_update_interval: Count = 300
+    target_update_interval: Count = 150
     alpha: UnitInterval = 0.9
 
     def target_value(self, rows: Rows) -> Value:
