@@ -1,6 +1,7 @@
-"""`make learning-values` continues what was stopped, takes what has finished, and says what is missing."""
+"""Pages that compare learning continue what was stopped, take what has finished, and say what is missing."""
 
 import importlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -95,3 +96,52 @@ def test_the_command_trains_and_takes_what_has_finished(tmp_path: Path) -> None:
     again = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert "2 runs, 2 of them finished\n" in again.stdout
     assert (tmp_path / "docs" / "values.md").read_text() == page
+
+
+@pytest.mark.parametrize("page", ["values", "policies", "mujoco"])
+def test_every_composition_of_a_page_can_be_trained(benchmark: Any, page: str) -> None:
+    for task in benchmark.PAGES[page].tasks.values():
+        if task.package is not None and importlib.util.find_spec(task.package) is None:
+            pytest.skip(f"the package {task.package} is not installed")
+        for composition in task.compositions.values():
+            scheme = prl.Scheme(**composition.compose(), train_envs_factory=task.envs(composition.num_envs))
+            assert scheme.algorithm.test_every == 0, "evaluations would be on the clock"
+            scheme.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["PPO of stable-baselines3", "TD3 of stable-baselines3", "TRPO of sb3-contrib"])
+def test_a_peer_is_trained_and_evaluated_as_ours_are(benchmark: Any, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("sb3_contrib", reason="the package sb3-contrib is not installed")
+    pytest.importorskip("mujoco", reason="the package mujoco is not installed")
+    runs = benchmark.runs_of("mujoco", "hopper", tmp_path, target_steps=300)
+    run = next(run for run in runs if run.algorithm == name)
+    importlib.import_module("learning_runs").make_run(run)
+    assert run.result.steps == 300
+    assert 0 < run.result.greedy_return < 4_000
+    assert run.result.training_return is not None
+
+
+def test_a_table_says_which_threshold_each_algorithm_reaches_and_how_far_seeds_scatter(
+    benchmark: Any, tmp_path: Path
+) -> None:
+    for task, returns in (("cartpole", (480.0, 470.0, 490.0)), ("pendulum", (-200.0, -300.0, -240.0))):
+        runs = benchmark.runs_of("policies", task, tmp_path / "runs")
+        chosen = [run for run in runs if run.algorithm in ("REINFORCE", "PPO", "DDPG", "SAC")]
+        for run in chosen:
+            write_result(benchmark, run, returns[run.seed - 1])
+    benchmark.make_page("policies", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
+    page = tmp_path / "docs" / "policies.md"
+    endings = {name: row_of(name, page)[-2:] for name in ("REINFORCE", "PPO", "DDPG", "SAC", "A2C")}
+    assert endings == {
+        "REINFORCE": ["400", "yes"],
+        "PPO": ["475", "yes"],
+        "DDPG": ["-250", "yes"],
+        "SAC": ["-160", "no"],
+        "A2C": ["475", "-"],
+    }
+    runs = [run for run in benchmark.runs_of("mujoco", "halfcheetah", tmp_path / "runs") if run.algorithm == "SAC"]
+    for run, greedy_return in zip(runs, (1.0, 2.0, 6.0), strict=True):
+        write_result(benchmark, run, greedy_return)
+    benchmark.make_page("mujoco", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
+    assert row_of("SAC", tmp_path / "docs" / "mujoco.md")[4] == "3.0 ± 1.5"
