@@ -52,6 +52,11 @@ OFF_POLICY: dict[str, Any] = {
     "SAC": (prl.SAC, {}, ["bounded"]),
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
+    "SACWithValue": (prl.SACWithValue, {"policy_delay": 2}, ["bounded"]),
+    "REDQ": (prl.REDQ, {"num_critics": 3, "num_mini_batch": 2, "policy_delay": 2}, ["bounded"]),
+    "DroQ": (prl.DroQ, {"num_mini_batch": 2, "dropout": 0.2}, ["bounded"]),
+    "TQC": (prl.TQC, {"num_critics": 2, "num_quantiles": 5}, ["bounded"]),
+    "CrossQ": (prl.CrossQ, {"renorm_warmup": 3}, ["bounded"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
     "DDPG": (prl.DDPG, {"explorer": prl.OrnsteinUhlenbeck(0.2)}, ["bounded"]),
     "SVG0": (prl.SVG0, {}, ["bounded"]),
@@ -77,6 +82,7 @@ ON_POLICY: dict[str, Any] = {
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
 }
+MEMORIES = {"R2D2": ["gru", "lstm"], "CrossQ": [None]}
 REPLAY: dict[str, Any] = {
     "ReplayBuffer": (prl.ReplayBuffer, {}),
     "NStepReplayBuffer": (prl.NStepReplayBuffer, {"n_step": 3}),
@@ -125,12 +131,12 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         actions=draw(st.sampled_from(kinds)),
         observations=observations,
         num_envs=draw(st.sampled_from([1, 3])),
-        memory=draw(st.sampled_from(["gru", "lstm"] if name == "R2D2" else [None, "gru", "lstm"])),
+        memory=draw(st.sampled_from(MEMORIES.get(name, [None, "gru", "lstm"]))),
         window=draw(st.sampled_from(list(WINDOWS))),
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
         # These train networks of observations apart.
-        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete") and draw(st.booleans()),
+        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue") and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
     )
 

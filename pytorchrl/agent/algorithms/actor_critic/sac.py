@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, SquashedGaussianPolicy, check_bounded
+from pytorchrl.agent.actors.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View
@@ -51,9 +52,14 @@ class SAC(SoftActorCritic):
         """The expected return."""
         return ActionValue()
 
+    def critic_layers(self) -> Layers:
+        """What the critics' hidden layers have beside the user's choice."""
+        return {}
+
     def make_critics(self) -> Ensemble:
         """Networks of observation and action."""
-        return self.actor.make_ensemble("critics", self.critic_head(), self.num_critics, codec=self.codec)
+        head, layers = self.critic_head(), self.critic_layers()
+        return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)
 
     def judge(self, rows: Rows) -> Sequence[Value]:
         """Values of the actions taken."""

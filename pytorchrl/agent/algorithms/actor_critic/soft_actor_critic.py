@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
-from pytorchrl.agent.actors.network import Ensemble, Network
+from pytorchrl.agent.actors.mlp import Layers
+from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Distribution, Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected, judge_critics
@@ -66,16 +67,16 @@ class SoftActorCritic(MaximumEntropy):
 
     def build(self) -> None:
         """A policy, critics, what their targets are taken from, and the temperature's logarithm."""
-        self.pi = self.make_policy()
+        self.pi = self.actor.make("policy", self.policy_head(), acts=True, layers=self.policy_layers())
         self.critics = self.make_critics()
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
         self.build_targets()
         super().build()
 
-    def make_policy(self) -> Network:
-        """A network of observations."""
-        return self.actor.make("policy", self.policy_head(), acts=True)
+    def policy_layers(self) -> Layers:
+        """What the policy's hidden layers have beside the user's choice."""
+        return {}
 
     def build_targets(self) -> None:
         """Copies of the critics that follow them."""
