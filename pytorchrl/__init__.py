@@ -10,6 +10,7 @@ from pytorchrl.agent import risk_measures
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor, View, heads, outputs
 from pytorchrl.agent.algorithms import (
     A2C,
+    ACER,
     AL,
     BCQ,
     DDPG,
@@ -20,6 +21,7 @@ from pytorchrl.agent.algorithms import (
     IQN,
     NAF,
     PAL,
+    PCL,
     PGT,
     PPO,
     QRDQN,
@@ -33,6 +35,7 @@ from pytorchrl.agent.algorithms import (
     TD3,
     TQC,
     TRPO,
+    ACERContinuous,
     ActingStep,
     Algorithm,
     BehaviourCloning,
@@ -57,6 +60,7 @@ from pytorchrl.agent.algorithms import (
     SACDiscrete,
     SACWithValue,
     TRPOSinglePath,
+    UnifiedPCL,
     UpdatePlan,
 )
 from pytorchrl.agent.envs import (
@@ -124,6 +128,7 @@ from storages import (
 
 __all__ = [
     "A2C",
+    "ACER",
     "AL",
     "BCQ",
     "DDPG",
@@ -135,6 +140,7 @@ __all__ = [
     "LBFGS",
     "NAF",
     "PAL",
+    "PCL",
     "PGT",
     "PPO",
     "QRDQN",
@@ -149,6 +155,7 @@ __all__ = [
     "TD3",
     "TQC",
     "TRPO",
+    "ACERContinuous",
     "ActingStep",
     "Actor",
     "Adam",
@@ -235,6 +242,7 @@ __all__ = [
     "TRPOSinglePath",
     "TorchOptimizer",
     "TrainedPolicy",
+    "UnifiedPCL",
     "UniformUntil",
     "UnsupportedSpaceError",
     "UpdatePlan",

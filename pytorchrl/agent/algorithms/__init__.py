@@ -3,6 +3,10 @@
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
+from pytorchrl.agent.algorithms.actor_critic.acer import ACER
+from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous
+from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
+from pytorchrl.agent.algorithms.actor_critic.pcl import PCL, UnifiedPCL
 from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
@@ -45,6 +49,7 @@ from pytorchrl.agent.algorithms.value_based.sarsa import SARSA
 
 __all__ = [
     "A2C",
+    "ACER",
     "AL",
     "BCQ",
     "DDPG",
@@ -55,6 +60,7 @@ __all__ = [
     "IQN",
     "NAF",
     "PAL",
+    "PCL",
     "PGT",
     "PPO",
     "QRDQN",
@@ -68,6 +74,7 @@ __all__ = [
     "TD3",
     "TQC",
     "TRPO",
+    "ACERContinuous",
     "ActingStep",
     "Algorithm",
     "BehaviourCloning",
@@ -92,5 +99,6 @@ __all__ = [
     "SACDiscrete",
     "SACWithValue",
     "TRPOSinglePath",
+    "UnifiedPCL",
     "UpdatePlan",
 ]
