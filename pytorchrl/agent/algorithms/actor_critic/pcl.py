@@ -111,12 +111,13 @@ class UnifiedPCL(PathConsistency):
     One network of action values is the policy, their softmax, and the value function, their smooth maximum.
 
     Args:
-        value_loss_coef: weight of the value function's loss.
+        value_loss_coef: weight of the gradient through the value function beside that through log probabilities; 1
+            moves along the gradient of the squared inconsistency.
     """
 
     actions = "discrete"
 
-    value_loss_coef: NonNegative = 0.5
+    value_loss_coef: NonNegative = 1.0
 
     def build(self) -> None:
         """A network with a value for each action."""
@@ -133,5 +134,5 @@ class UnifiedPCL(PathConsistency):
         return Categorical(scaled), self.tau * torch.logsumexp(scaled, 1, keepdim=True)
 
     def losses_of(self, policy_loss: Tensor, value_loss: Tensor) -> Mapping[Trained, Tensor]:
-        """The weighted sum."""
-        return {self.trained: policy_loss + self.value_loss_coef * value_loss}
+        """The weighted sum; log probabilities are action values divided by tau, which is made up for."""
+        return {self.trained: self.tau * policy_loss + self.value_loss_coef * value_loss}

@@ -103,7 +103,7 @@ def test_the_unified_model_adds_up_both_gradients() -> None:
     fixed = outputs([part.copy() for part in q])
 
     def loss_by_policy() -> float:
-        return float((weights * 0.5 * inconsistencies(batch, outputs(q)[0], *fixed[1:], 2) ** 2).sum()) / TAU
+        return float((weights * 0.5 * inconsistencies(batch, outputs(q)[0], *fixed[1:], 2) ** 2).sum())
 
     def loss_by_values() -> float:
         return float((weights * 0.5 * inconsistencies(batch, fixed[0], *outputs(q)[1:], 2) ** 2).sum())
