@@ -1,11 +1,10 @@
 """Algorithms: how a batch becomes an update, and how to act."""
 
+from pytorchrl.agent.algorithms.actor_critic.acer import ACER
+from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
-from pytorchrl.agent.algorithms.actor_critic.acer import ACER
-from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous
-from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL, UnifiedPCL
 from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ

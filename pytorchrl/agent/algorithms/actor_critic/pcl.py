@@ -122,6 +122,10 @@ class UnifiedPCL(PathConsistency):
     def build(self) -> None:
         """A network with a value for each action."""
         self.q = self.actor.make("q", Values(), acts=True)
+        with torch.no_grad():
+            for parameter in self.q.head.parameters():
+                # All actions are almost as likely at first, though their values are divided by tau.
+                parameter.mul_(_FIRST_SHARE)
         self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
 
     def policy(self, view: View, exploration: Exploration) -> Any:
@@ -136,3 +140,6 @@ class UnifiedPCL(PathConsistency):
     def losses_of(self, policy_loss: Tensor, value_loss: Tensor) -> Mapping[Trained, Tensor]:
         """The weighted sum; log probabilities are action values divided by tau, which is made up for."""
         return {self.trained: self.tau * policy_loss + self.value_loss_coef * value_loss}
+
+
+_FIRST_SHARE = 0.01

@@ -77,7 +77,7 @@ IN_SEGMENTS: dict[str, Any] = {
     "ACER": (prl.ACER, {}),
     "ACERContinuous": (prl.ACERContinuous, {}),
     "PCL": (prl.PCL, {"lr_value": FALLING, "tau": 0.1}),
-    "UnifiedPCL": (prl.UnifiedPCL, {"tau": 0.1}),
+    "UnifiedPCL": (prl.UnifiedPCL, {"tau": 0.1, "value_loss_coef": 5.0}),
 }
 
 Combination: TypeAlias = tuple[Seen, Ends, int, bool]
