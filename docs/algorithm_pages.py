@@ -42,10 +42,16 @@ FAMILIES = {
 SPACES = {
     "any": "Discrete, MultiDiscrete, MultiBinary, Box",
     "discrete": "Discrete",
+    "box": "Box",
     "bounded": "Box with finite bounds",
 }
 LEARNS_FROM = {"rollout": "rollouts", "replay": "replayed transitions", "any": "any data"}
-EXAMPLE = {"any": spaces.Discrete(3), "discrete": spaces.Discrete(3), "bounded": spaces.Box(-1, 1, (2,))}
+EXAMPLE = {
+    "any": spaces.Discrete(3),
+    "discrete": spaces.Discrete(3),
+    "box": spaces.Box(-1, 1, (2,)),
+    "bounded": spaces.Box(-1, 1, (2,)),
+}
 
 ACTORS = {"none": "without a memory", "possible": "with or without a memory", "required": "with a memory"}
 
@@ -214,7 +220,12 @@ def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> b
     usual = {"rollout": prl.GAEBuffer, "replay": prl.ReplayBuffer, "any": prl.ReplayBuffer}
     classes = {name: storage if name == source else usual[needs.kind] for name, needs in cls.sources.items()}
     sources = {
-        name: _storage_factory(each, memory, is_dropped=not cls.sources[name].values) for name, each in classes.items()
+        name: _storage_factory(
+            each,
+            in_sequences=memory is not None or cls.sources[name].segments,
+            is_dropped=not cls.sources[name].values,
+        )
+        for name, each in classes.items()
     }
     actor = prl.OffPolicyActor.create_factory(memory=memory)
     try:
@@ -230,9 +241,9 @@ def _factory(cls: Class) -> Any:
 
 
 @functools.cache
-def _storage_factory(cls: Any, memory: MemoryKind | None, is_dropped: bool) -> Any:
+def _storage_factory(cls: Any, in_sequences: bool, is_dropped: bool) -> Any:
     has = hyper_parameters_of(cls)
-    sequences = {"sequences": prl.Sequences(4)} if memory and "sequences" in has else {}
+    sequences = {"sequences": prl.Sequences(4)} if in_sequences and "sequences" in has else {}
     cut_episodes = {"cut_episodes": "drop"} if is_dropped and "cut_episodes" in has else {}
     # Only what has to be kept on disk is.
     on_disk = {"directory": "episodes"} if cls is prl.PersistentEpisodicBuffer else {}

@@ -105,6 +105,8 @@ class Storage(Component, ABC):
     """Whether samples must hold LOGP, and the actor tell the log probabilities of actions anew."""
     knows_next_actions: ClassVar[bool] = False
     """Whether batches can hold the action after OBS2, where :meth:`include_next_actions` asks for it."""
+    knows_newest_steps: ClassVar[bool] = False
+    """Whether :meth:`newest_steps` can be asked for."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that are computed of what is stored; samples must not have them."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
@@ -179,6 +181,16 @@ class Storage(Component, ABC):
         raise NotImplementedError(
             f"{type(self).__name__} cannot say which action followed a transition; ReplayBuffer and those that extend "
             f"it can"
+        )
+
+    def newest_steps(self, steps: int) -> Batch:
+        """The newest steps of all environments, as a batch of sequences.
+
+        Raises:
+            NotImplementedError: the storage cannot say which these are.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot say which steps are the newest; ReplayBuffer and those that extend it can"
         )
 
     def before_gradients(self) -> None:

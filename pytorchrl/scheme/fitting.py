@@ -58,7 +58,7 @@ def check_composition(
                 f"from_dataset(ReplayBuffer.create_factory(size=...), path)"
             )
         reason = _mismatch(need, algorithm.name, actor, sources[name])
-        if reason is None and not collects and need.kind == "rollout":
+        if reason is None and not collects and (need.kind == "rollout" or need.segments):
             reason = f"{algorithm.name} learns from what its own policy does; give the scheme train_envs_factory"
         if reason is None and collects and name == "main" and not need.collected:
             reason = (
@@ -89,12 +89,14 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns from the actions that were taken next, which {storage.name} cannot say; ReplayBuffer "
             f"and those that extend it can"
         )
+    if needs.segments and (reason := _mismatch_of_segments(algorithm, storage, sequences)):
+        return reason
     if memory is not None and sequences is None:
         return (
             f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} makes batches of "
             f"single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
         )
-    if memory is None and sequences is not None and not needs.sequences:
+    if memory is None and sequences is not None and not (needs.sequences or needs.segments):
         return (
             f"{storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from them; give it "
             f'memory="gru", or the storage sequences=None'
@@ -130,4 +132,21 @@ def _mismatch_of_rollouts(needs: Needs, algorithm: str, storage: Factory[Storage
             f"{algorithm} gives intrinsic rewards, of which {storage.name} makes no returns; GAEBuffer and "
             f"VanillaOnPolicyBuffer do"
         )
+    return None
+
+
+def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: Any) -> str | None:
+    """As :func:`_mismatch`, of a storage that is to give the newest steps and replayed sequences."""
+    if not storage.cls.knows_newest_steps:
+        return (
+            f"{algorithm} learns from the newest steps as well as from older ones, and {storage.name} cannot say which "
+            f"these are; ReplayBuffer and those that extend it can"
+        )
+    if sequences is None:
+        return (
+            f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "
+            f"sequences=Sequences(length=...) or sequences=Episodes()"
+        )
+    if (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
+        return f"{algorithm} sums rewards itself, but {storage.name} sums {n_step} of them; give it n_step=1"
     return None

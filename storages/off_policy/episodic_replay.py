@@ -9,6 +9,7 @@ import torch
 from storages.core.fields import text
 from storages.core.priorities import Priorities
 from storages.episodes import Episodes
+from storages.hyper_parameters import Count
 from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import Rows
 from storages.persistent.archive_manifest import ArchiveManifest
@@ -20,6 +21,7 @@ from storages.persistent.recording import Recording
 from storages.persistent.resident import Resident, Stretch
 from storages.persistent.running import Finished
 from storages.sequences import Sequences
+from storages.transition import Batch
 
 _DRAWS_EACH = 8.0
 """How often a transition is drawn, on average, before another takes its place in memory."""
@@ -32,6 +34,7 @@ class EpisodicReplay(PERBuffer):
     Priorities, errors and the index of episodes follow what comes and goes.
     """
 
+    knows_newest_steps = False
     memory_bytes: int | None
     _directory: EpisodeDirectory
     """All episodes."""
@@ -41,6 +44,10 @@ class EpisodicReplay(PERBuffer):
     """Errors of transitions that are not in memory."""
 
     # Batches
+
+    def newest_steps(self, steps: Count) -> Batch:
+        """Refused: episodes that still run are not in the ring."""
+        raise NotImplementedError(f"{type(self).__name__} cannot say which steps are the newest; ReplayBuffer can")
 
     def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
         resident = self._resident

@@ -69,6 +69,7 @@ class ReplayBuffer(JournalledStorage):
 
     on_policy = False
     knows_next_actions = True
+    knows_newest_steps = True
     unchangeable = JournalledStorage.unchangeable | {"sequences", "keep_on_device"}
     state_names = (*JournalledStorage.state_names, "inserted", "sampled")
     n_step = 1
@@ -158,6 +159,26 @@ class ReplayBuffer(JournalledStorage):
         self._refuse_counts(num_mini_batch, mini_batch_size, num_epochs)
         updates = num_epochs * num_mini_batch
         return self._batches(mini_batch_size, updates)
+
+    def newest_steps(self, steps: Count) -> Batch:
+        """The newest steps of all environments, as a batch of sequences that go on across episodes.
+
+        Fields are those of a batch of ``sequences``, (T, E, ...); there are fewer steps where fewer are stored. Goals
+        are those that were meant, and weights are 1.
+
+        Raises:
+            EmptyStorageError: nothing is stored.
+        """
+        self._ahead.take_back()
+        self._refuse_if_empty()
+        ring = self._ring
+        steps = min(steps, ring.live_steps)
+        first = np.arange((ring.steps - steps) * ring.envs, (ring.steps - steps + 1) * ring.envs)
+        layout = laid_out(ring, first, Sequences(steps, across_episodes=True), 0)
+        rows = Rows(first, np.ones((ring.envs, 1), np.float32))
+        drawn = Draw(rows, layout, layout.transitions.ravel(), None, self._gamma, None)
+        self._count(drawn)
+        return self._transfer.receive(self._send(drawn))
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""

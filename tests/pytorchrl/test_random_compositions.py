@@ -52,10 +52,19 @@ OFF_POLICY: dict[str, Any] = {
     "SAC": (prl.SAC, {}, ["bounded"]),
     "SAC, gSDE": (prl.SAC, {"distribution": prl.heads.GSDEPolicy(5, squash=True)}, ["bounded"]),
     "SACDiscrete": (prl.SACDiscrete, {}, ["discrete"]),
+    "SACWithValue": (prl.SACWithValue, {"policy_delay": 2}, ["bounded"]),
+    "REDQ": (prl.REDQ, {"num_critics": 3, "num_mini_batch": 2, "policy_delay": 2}, ["bounded"]),
+    "DroQ": (prl.DroQ, {"num_mini_batch": 2, "dropout": 0.2}, ["bounded"]),
+    "TQC": (prl.TQC, {"num_critics": 2, "num_quantiles": 5}, ["bounded"]),
+    "CrossQ": (prl.CrossQ, {"renorm_warmup": 3}, ["bounded"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
     "DDPG": (prl.DDPG, {"explorer": prl.OrnsteinUhlenbeck(0.2)}, ["bounded"]),
     "SVG0": (prl.SVG0, {}, ["bounded"]),
     "PGT": (prl.PGT, {"num_critics": 2, "policy_delay": 2}, ["bounded"]),
+    "ACER": (prl.ACER, {"replay_ratio": 2.0}, ["discrete"]),
+    "ACERContinuous": (prl.ACERContinuous, {"replay_ratio": 2.0}, ["bounded", "unbounded"]),
+    "PCL": (prl.PCL, {"replay_ratio": 2.0, "path_length": 3, "together": True}, list(ACTIONS)),
+    "UnifiedPCL": (prl.UnifiedPCL, {"replay_ratio": 2.0}, ["discrete"]),
     "BCQ": (prl.BCQ, {"num_actions": 4, "num_target_actions": 3}, ["bounded"]),
     "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
 }
@@ -77,6 +86,7 @@ ON_POLICY: dict[str, Any] = {
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
 }
+MEMORIES = {"R2D2": ["gru", "lstm"], "CrossQ": [None]}
 REPLAY: dict[str, Any] = {
     "ReplayBuffer": (prl.ReplayBuffer, {}),
     "NStepReplayBuffer": (prl.NStepReplayBuffer, {"n_step": 3}),
@@ -125,12 +135,12 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         actions=draw(st.sampled_from(kinds)),
         observations=observations,
         num_envs=draw(st.sampled_from([1, 3])),
-        memory=draw(st.sampled_from(["gru", "lstm"] if name == "R2D2" else [None, "gru", "lstm"])),
+        memory=draw(st.sampled_from(MEMORIES.get(name, [None, "gru", "lstm"]))),
         window=draw(st.sampled_from(list(WINDOWS))),
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
         # These train networks of observations apart.
-        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete") and draw(st.booleans()),
+        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue") and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
     )
 
@@ -151,19 +161,21 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
     body = {"hidden_sizes": (6,), "memory": one.memory, "memory_size": 4, "shared_body": one.shared_body}
     body |= {"normalize_observations": one.normalize_observations, "feature_extractor": "mlp"}
     body |= {one.extras: True} if one.extras != "plain" else {}
-    windows = {"sequences": WINDOWS[one.window] if one.memory else None}
+    cls, settings_, _ = (OFF_POLICY | ON_POLICY)[one.algorithm]
+    in_segments = cls.sources["main"].segments
+    windows: dict[str, Any] = {"sequences": WINDOWS[one.window] if one.memory or in_segments else None}
     sources = {}
     if one.algorithm in OFF_POLICY:
-        cls, settings_, _ = OFF_POLICY[one.algorithm]
         common = {"start_steps": 12, "update_every": 6, "mini_batch_size": 4, "test_every": 0}
         algorithm, actor = cls.create_factory(**settings_, **common), prl.OffPolicyActor.create_factory(**body)
         storage_class, given_ = REPLAY[one.storage]
-        storage = storage_class.create_factory(size=40, **given_, **windows)
+        if in_segments and "n_step" in given_:
+            windows |= {"n_step": 1}
+        storage = storage_class.create_factory(size=40, **(given_ | windows))
         if cls is prl.BehaviourCloning:
             data = prl.from_dataset(storage, expert_data(folder, kind, space))
             return prl.Scheme(algorithm, actor, data, test_envs_factory=envs, seed=3)
     else:
-        cls, settings_, _ = ON_POLICY[one.algorithm]
         algorithm = cls.create_factory(**settings_, test_every=0)
         actor = prl.OnPolicyActor.create_factory(**body)
         # REINFORCE learns before a rollout is full; PPO divides one among its batches.

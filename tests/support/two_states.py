@@ -112,7 +112,7 @@ def weights_of(policy: Any) -> Array:
 
 
 def set_up(algorithm: Any) -> Exact:
-    """Give a linear policy some weights, and a linear value function, if there is one, the exact values of them."""
+    """Give a linear policy some weights, and linear values of states or actions, if there are, what is exact."""
     with torch.no_grad():
         layer = algorithm.pi.head.layer
         layer.weight.copy_(torch.tensor([[0.4, -0.3], [-0.2, 0.5]]))
@@ -122,6 +122,10 @@ def set_up(algorithm: Any) -> Exact:
             of_values = algorithm.value.head.layer
             of_values.weight.copy_(torch.from_numpy(known.values)[None])
             of_values.bias.zero_()
+        if "q" in algorithm.actor.networks:
+            of_actions = algorithm.q.head.numbers.layer
+            of_actions.weight.copy_(torch.from_numpy(known.action_values.T))
+            of_actions.bias.zero_()
     return known
 
 

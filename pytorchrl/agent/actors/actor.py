@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.encoders import ExtractorKind, described
 from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
-from pytorchrl.agent.actors.mlp import MLP, Activation
+from pytorchrl.agent.actors.mlp import MLP, Activation, Layers
 from pytorchrl.agent.actors.network import Ensemble, Network
 from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.normalization import ObservationNormalization, normalised_space
@@ -23,7 +23,7 @@ from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
 from storages.factory import FieldComponent
-from storages.hyper_parameters import Count, Positive, UnitInterval
+from storages.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.transition import ACT, DONE, OBS, RHS
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -73,12 +73,15 @@ class Actor(FieldComponent, nn.Module):
         noisy_sigma: size of that noise at first (sigma_0): the deviation of weights times the root of a layer's inputs.
         layer_norm: normalise the features of each row in each layer before its activation.
         batch_norm: normalise each feature over the rows instead.
+        late_action: hidden layers that observations pass in networks of observations and actions before the actions
+            join; of these networks, only those are normalised over the rows then (Lillicrap et al., arXiv 1509.02971,
+            sections 3 and 7). With a memory, actions join behind it.
         dropout: share of each layer's features that is dropped while learning.
         initial_log_std: of a Gaussian policy, the logarithm of its standard deviation at first.
 
     Raises:
-        ValueError: there is no such device here, the feature extractor does not fit the observations, or there is
-            nothing to normalise in them.
+        ValueError: there is no such device here, the feature extractor does not fit the observations, there is nothing
+            to normalise in them, or there are fewer hidden layers than actions are to come after.
     """
 
     context = ("device", "envs")
@@ -98,11 +101,17 @@ class Actor(FieldComponent, nn.Module):
     noisy_sigma: Positive = 0.5
     layer_norm: bool = False
     batch_norm: bool = False
+    late_action: CountOrZero = 0
     dropout: UnitInterval = 0.0
     initial_log_std: float = 0.0
 
     def __init__(self, device: torch.device | str, envs: Spaces) -> None:
         super().__init__()
+        if self.late_action > len(self.hidden_sizes):
+            raise ValueError(
+                f"{type(self).__name__}: late_action must be at most the number of hidden_sizes, "
+                f"{len(self.hidden_sizes)}, got {self.late_action}"
+            )
         self.device = find_device(device)
         self.observation_space = envs.observation_space
         self.action_space = envs.action_space
@@ -120,7 +129,14 @@ class Actor(FieldComponent, nn.Module):
     # Made by algorithms
 
     def make(
-        self, name: str, head: Head, *, acts: bool = False, codec: ActionCodec | None = None, beside: int = 0
+        self,
+        name: str,
+        head: Head,
+        *,
+        acts: bool = False,
+        codec: ActionCodec | None = None,
+        beside: int = 0,
+        layers: Layers | None = None,
     ) -> Network:
         """A network under a name.
 
@@ -130,11 +146,12 @@ class Actor(FieldComponent, nn.Module):
             acts: whether it acts in the environments; the state of its memory is then stored with transitions.
             codec: of the actions that the network takes beside observations; None takes observations alone.
             beside: how many numbers it takes beside observations instead of an action.
+            layers: what its hidden layers have that is not as the user chose for all networks.
 
         Raises:
             ValueError: there is a network of this name.
         """
-        return self._named(name, self._network(head, acts, codec, beside))
+        return self._named(name, self._network(head, acts, codec, beside, layers))
 
     def make_ensemble(
         self,
@@ -145,9 +162,11 @@ class Actor(FieldComponent, nn.Module):
         acts: bool = False,
         codec: ActionCodec | None = None,
         beside: int = 0,
+        layers: Layers | None = None,
     ) -> Ensemble:
         """Networks of one kind under a name; as :meth:`make`."""
-        return self._named(name, Ensemble([self._network(head, acts, codec, beside) for _ in range(count)]))
+        networks = [self._network(head, acts, codec, beside, layers) for _ in range(count)]
+        return self._named(name, Ensemble(networks))
 
     def make_apart(self, name: str, head: Head, normalization: ObservationNormalization) -> Network:
         """A network of one observation under a name, without memory, noise, dropout or layers that others have.
@@ -185,24 +204,30 @@ class Actor(FieldComponent, nn.Module):
         self.networks[name] = network
         return network.to(self.device)
 
-    def _network(self, head: Head, acts: bool, codec: ActionCodec | None, beside: int) -> Network:
+    def _network(
+        self, head: Head, acts: bool, codec: ActionCodec | None, beside: int, layers: Layers | None
+    ) -> Network:
         size = beside if codec is None else codec.size
         body: AnyBody
         if not size:
-            body = self._body_of_observations(acts)
+            body = self._body_of_observations(acts, layers)
             return Network(body, head.build(body.output_size, self))
-        body = self._body(()) if self.memory is None else self._recurrent_body()
+        before, behind = self.hidden_sizes[: self.late_action], self.hidden_sizes[self.late_action :]
+        # Without layers before the action, all that is asked of them is asked of those behind it.
+        body = self._body(before, layers if before else None) if self.memory is None else self._recurrent_body(layers)
         if acts:
             self._store_state_of(body)
         # A memory has seen the layers of the body already; one more joins what it makes with the action.
-        sizes = self.hidden_sizes if self.memory is None else (body.output_size,)
-        joint = self.hidden_layers(body.output_size + size, sizes)
+        sizes = behind if self.memory is None else (body.output_size,)
+        if before:
+            layers = Layers(batch_norm=False) if layers is None else {**layers, "batch_norm": False}
+        joint = self.hidden_layers(body.output_size + size, sizes, layers)
         return Network(body, head.build(joint.output_size, self), joint, codec)
 
-    def _body_of_observations(self, acts: bool) -> AnyBody:
+    def _body_of_observations(self, acts: bool, layers: Layers | None) -> AnyBody:
         body = self._shared
         if body is None:
-            body = self._body(self.hidden_sizes) if self.memory is None else self._recurrent_body()
+            body = self._body(self.hidden_sizes, layers) if self.memory is None else self._recurrent_body(layers)
         if self.shared_body:
             self._shared = body
         if acts:
@@ -219,7 +244,7 @@ class Actor(FieldComponent, nn.Module):
     def _stored_size(self) -> int:
         return sum(body.state_size for body in self._stored)
 
-    def _body(self, hidden_sizes: Sequence[int]) -> Body:
+    def _body(self, hidden_sizes: Sequence[int], layers: Layers | None = None) -> Body:
         return Body(
             self.observation_space,
             hidden_sizes,
@@ -227,12 +252,12 @@ class Actor(FieldComponent, nn.Module):
             self.initialisation,
             extractor=self.feature_extractor,
             normalization=self.normalization,
-            **self._layers(),
+            **self._layers(layers),
         )
 
-    def _layers(self) -> dict[str, Any]:
+    def _layers(self, others: Layers | None) -> Layers:
         """What fully connected layers are made with."""
-        return {
+        chosen: Layers = {
             "layer_norm": self.layer_norm,
             "batch_norm": self.batch_norm,
             "dropout": self.dropout,
@@ -240,18 +265,19 @@ class Actor(FieldComponent, nn.Module):
             "noisy_sigma": self.noisy_sigma,
             "generator": self.generator,
         }
+        return chosen if others is None else {**chosen, **others}
 
-    def _recurrent_body(self) -> RecurrentBody:
+    def _recurrent_body(self, layers: Layers | None) -> RecurrentBody:
         assert self.memory is not None
-        return RecurrentBody(self._body(self.hidden_sizes), self.memory, self.memory_size)
+        return RecurrentBody(self._body(self.hidden_sizes, layers), self.memory, self.memory_size)
 
     def linear(self, inputs: int, outputs: int) -> nn.Module:
         """A fully connected layer of a head, noisy where the user wants it."""
         return linear_layer(inputs, outputs, noisy=self.noisy, generator=self.generator, sigma=self.noisy_sigma)
 
-    def hidden_layers(self, inputs: int, sizes: Sequence[int]) -> MLP:
-        """Fully connected layers of so many units, as those of the body."""
-        return MLP(inputs, sizes, self.activation, self.initialisation, **self._layers())
+    def hidden_layers(self, inputs: int, sizes: Sequence[int], layers: Layers | None = None) -> MLP:
+        """Fully connected layers of so many units, as those of the body but for what ``layers`` says."""
+        return MLP(inputs, sizes, self.activation, self.initialisation, **self._layers(layers))
 
     def acting(self, *, noisy: bool) -> AbstractContextManager[Any]:
         """Let networks act: layers of users' modules as in evaluation, noisy ones with noise where it is wanted.

@@ -1,7 +1,7 @@
 """Bodies: from an observation, of any space, to a vector of features."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import gymnasium as gym
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.encoders import ExtractorKind, described, features_of, output_size_of
 from pytorchrl.agent.actors.initialisation import Initialisation
-from pytorchrl.agent.actors.mlp import MLP, Activation
+from pytorchrl.agent.actors.mlp import MLP, Activation, Layers
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.quick_module import QuickModule
 
@@ -27,12 +27,7 @@ class Body(QuickModule):
         beside: numbers (an action) that join the extracted features before the hidden layers.
         extractor: of the features; "auto" takes a CNN for images and vectors else.
         normalization: of observations, before all else.
-        layer_norm: of the hidden layers, as for ``MLP``.
-        batch_norm: of the hidden layers, as for ``MLP``.
-        dropout: in the hidden layers, as for ``MLP``.
-        generator: of dropout and noise, on the device of the network; None for torch's default one.
-        noisy: whether the hidden layers are noisy.
-        noisy_sigma: size of their noise at first.
+        layers: what stands between the hidden layers.
 
     Raises:
         TypeError: a user's extractor does not make a module that returns a Tensor.
@@ -48,29 +43,13 @@ class Body(QuickModule):
         beside: int = 0,
         extractor: ExtractorKind = "auto",
         normalization: ObservationNormalization | None = None,
-        *,
-        layer_norm: bool = False,
-        batch_norm: bool = False,
-        dropout: float = 0.0,
-        generator: torch.Generator | None = None,
-        noisy: bool = False,
-        noisy_sigma: float = 0.5,
+        **layers: Unpack[Layers],
     ) -> None:
         super().__init__()
         self.normalization = normalization
         self.features = features_of(space, initialisation, extractor)
-        self.hidden = MLP(
-            output_size_of(self.features) + beside,
-            hidden_sizes,
-            activation,
-            initialisation,
-            layer_norm=layer_norm,
-            batch_norm=batch_norm,
-            dropout=dropout,
-            noisy=noisy,
-            noisy_sigma=noisy_sigma,
-            generator=generator,
-        )
+        size = output_size_of(self.features) + beside
+        self.hidden = MLP(size, hidden_sizes, activation, initialisation, **layers)
         self.output_size = self.hidden.output_size
 
     def forward(self, observation: Any, beside: Tensor | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,10 @@ Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 # In place where torch can: the layers' outputs are needed by nothing else, and a second array of their size costs 4% of
 # an update of TD3.
 _ACTIVATIONS = {"relu": torch.relu_, "tanh": torch.tanh_, "elu": F.elu, "silu": F.silu, "gelu": F.gelu}
+
+_RENORM_MOMENTUM = 0.01
+_LARGEST_SCALE, _LARGEST_SHIFT = 3.0, 5.0
+"""Of a batch's correction to the running statistics: r_max and d_max of the paper."""
 
 
 class Dropout(UsesGenerator):
@@ -69,10 +73,64 @@ class BatchNorm(QuickModule, nn.BatchNorm1d):
         return F.batch_norm(features, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
 
 
+class BatchRenorm(BatchNorm):
+    """Batch normalisation that comes to use the running statistics of training, too.
+
+    Ioffe, "Batch Renormalization" (arXiv 1702.03275), algorithm 1. After a warm-up, the statistics of a batch are
+    corrected to the running ones as far as those lie within limits of it; gradients are those of the batch's. As in
+    :class:`BatchNorm`, there are no batches where no gradients are computed.
+
+    Args:
+        size: features.
+        warmup: batches in training before, which are normalised by their statistics alone.
+    """
+
+    def __init__(self, size: int, warmup: int) -> None:
+        super().__init__(size, eps=1e-3, momentum=_RENORM_MOMENTUM)
+        self._warmup = warmup
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, n) to (B, n)."""
+        if not (self.training and torch.is_grad_enabled()):
+            return super().forward(features)
+        mean, variance, batches = self.running_mean, self.running_var, self.num_batches_tracked
+        assert mean is not None
+        assert variance is not None
+        assert batches is not None
+        with torch.no_grad():
+            # By tensors, so that nothing waits for the device: limits of 1 and 0 correct nothing.
+            is_warm = batches >= self._warmup
+            largest_scale = is_warm * (_LARGEST_SCALE - 1) + 1
+            largest_shift = is_warm * _LARGEST_SHIFT
+            # torch.var_mean takes four times as long.
+            mean_of_batch = features.mean(0)
+            variance_of_batch = (features - mean_of_batch).square_().mean(0)
+            divisor = (variance + self.eps).rsqrt_()
+            scale = (variance_of_batch + self.eps).sqrt_().mul_(divisor)
+            scale = scale.clamp(1 / largest_scale, largest_scale)
+            shift = mean_of_batch.sub_(mean).mul_(divisor).clamp(-largest_shift, largest_shift)
+            batches += 1
+        weight, bias = self.weight * scale, torch.addcmul(self.bias, self.weight, shift)
+        return F.batch_norm(features, mean, variance, weight, bias, True, _RENORM_MOMENTUM, self.eps)
+
+
+class Layers(TypedDict, total=False):
+    """What may stand between fully connected layers, as for :class:`MLP`."""
+
+    layer_norm: bool
+    batch_norm: bool
+    batch_renorm_warmup: int | None
+    dropout: float
+    noisy: bool
+    noisy_sigma: float
+    generator: torch.Generator | None
+
+
 class MLP(QuickModule):
     """Fully connected layers, each followed by dropout, normalisation and the activation.
 
-    That order is the one of Hiraoka et al., "Dropout Q-Functions" (arXiv 2110.02034).
+    That order is the one of Hiraoka et al., "Dropout Q-Functions" (arXiv 2110.02034). Batches are renormalised as they
+    go into the first layer, and as they come out of each activation (Bhatt et al., "CrossQ", arXiv 1902.05605).
 
     Args:
         input_size: features in.
@@ -81,13 +139,14 @@ class MLP(QuickModule):
         initialisation: "orthogonal" with the activation's gain and no bias, or torch's "uniform" within 1/sqrt(inputs).
         layer_norm: normalise the features of each row.
         batch_norm: normalise each feature over the rows; see :class:`BatchNorm`.
+        batch_renorm_warmup: of the renormalisation; see :class:`BatchRenorm`. None renormalises nothing.
         dropout: probability of a feature to be zero in training.
         noisy: draw noisy weights; see :class:`~pytorchrl.agent.actors.noisy_linear.NoisyLinear`.
         noisy_sigma: size of their noise at first.
         generator: of dropout and noise, on the device of the network; None for torch's default one.
 
     Raises:
-        ValueError: both normalisations are asked for, or the probability does not lie in [0, 1).
+        ValueError: two normalisations exclude each other, or the probability does not lie in [0, 1).
     """
 
     def __init__(
@@ -99,6 +158,7 @@ class MLP(QuickModule):
         *,
         layer_norm: bool = False,
         batch_norm: bool = False,
+        batch_renorm_warmup: int | None = None,
         dropout: float = 0.0,
         noisy: bool = False,
         noisy_sigma: float = 0.5,
@@ -107,6 +167,8 @@ class MLP(QuickModule):
         super().__init__()
         if layer_norm and batch_norm:
             raise ValueError("MLP: layer_norm and batch_norm exclude each other; choose one")
+        if batch_norm and batch_renorm_warmup is not None:
+            raise ValueError("MLP: batches are renormalised already; let it be without batch_norm")
         sizes = [input_size, *hidden_sizes]
         self._layers = [
             linear_layer(size, following, noisy=noisy, generator=generator, sigma=noisy_sigma)
@@ -116,10 +178,13 @@ class MLP(QuickModule):
         norm = LayerNorm if layer_norm else BatchNorm if batch_norm else None
         self._norms: list[nn.Module] = [] if norm is None else [norm(size) for size in hidden_sizes]
         self.norms = nn.ModuleList(self._norms)
+        renorms = [] if batch_renorm_warmup is None else [BatchRenorm(size, batch_renorm_warmup) for size in sizes]
+        self.renorms = nn.ModuleList(renorms)
+        self._renorms = renorms
         self.dropout = Dropout(dropout, generator) if dropout else None
         self.output_size = sizes[-1]
         self._activation = _ACTIVATIONS[activation]
-        self._is_plain = not (layer_norm or batch_norm or dropout)
+        self._is_plain = not (layer_norm or batch_norm or renorms or dropout)
         if initialisation == "orthogonal":
             for layer in self._layers:
                 orthogonal(layer, 5 / 3 if activation == "tanh" else math.sqrt(2))
@@ -130,6 +195,8 @@ class MLP(QuickModule):
             for layer in self._layers:
                 features = self._activation(linear(layer, features))
             return features
+        if self._renorms:
+            features = self._renorms[0](features)
         for position, layer in enumerate(self._layers):
             features = linear(layer, features)
             if self.dropout is not None:
@@ -137,4 +204,6 @@ class MLP(QuickModule):
             if self._norms:
                 features = self._norms[position](features)
             features = self._activation(features)
+            if self._renorms:
+                features = self._renorms[position + 1](features)
         return features

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.mlp import MLP, BatchNorm
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.quick_module import QuickModule
 from pytorchrl.agent.actors.view import AnyBody, View
@@ -34,7 +34,7 @@ class Network(QuickModule):
         self.joint = joint
         self._codec = codec
         self._is_frozen = False
-        self._parameters_behind: list[nn.Parameter] | None = None
+        self._behind: _Behind | None = None
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """The head's output for each row of a view, with actions (N, *action) or numbers (N, size) beside it or not."""
@@ -53,24 +53,37 @@ class Network(QuickModule):
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Let gradients pass through to the action without leaving any in the network."""
+        """Let gradients pass through to the action without leaving any in the network.
+
+        Batches are normalised by the running statistics, which are those of actions learnt from, and do not change.
+        """
         # Features do not depend on the action: those that were computed to learn from are used, detached.
-        behind = [parameter for parameter in self._behind_features() if parameter.requires_grad]
-        for parameter in behind:
+        if self._behind is None:
+            self._behind = _Behind([self.head] if self.joint is None else [self.joint, self.head])
+        parameters = [parameter for parameter in self._behind.parameters if parameter.requires_grad]
+        norms = [norm for norm in self._behind.norms if norm.training]
+        for parameter in parameters:
             parameter.requires_grad_(False)
+        for norm in norms:
+            norm.training = False
         self._is_frozen = True
         try:
             yield
         finally:
             self._is_frozen = False
-            for parameter in behind:
+            for parameter in parameters:
                 parameter.requires_grad_(True)
+            for norm in norms:
+                norm.training = True
 
-    def _behind_features(self) -> list[nn.Parameter]:
-        if self._parameters_behind is None:
-            modules = [self.head] if self.joint is None else [self.joint, self.head]
-            self._parameters_behind = [parameter for module in modules for parameter in module.parameters()]
-        return self._parameters_behind
+
+class _Behind:
+    """What lies behind the features of a network."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.parameters = [parameter for module in modules for parameter in module.parameters()]
+        every = [each for module in modules for each in module.modules()]
+        self.norms = [each for each in every if isinstance(each, BatchNorm)]
 
 
 class Ensemble(QuickModule):

@@ -135,3 +135,19 @@ class Repeated:
     def features(self, body: AnyBody) -> Tensor:
         """(N * times, size)."""
         return self._view.features(body).repeat_interleave(self._times, dim=0)
+
+
+class Joined:
+    """The rows of one view, and behind them those of another, as one batch.
+
+    Args:
+        first: of N rows.
+        second: of M rows.
+    """
+
+    def __init__(self, first: View, second: View) -> None:
+        self._first, self._second = first, second
+
+    def features(self, body: AnyBody) -> Tensor:
+        """(N + M, size)."""
+        return torch.cat([self._first.features(body), self._second.features(body)])

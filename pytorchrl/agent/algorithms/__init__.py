@@ -1,11 +1,19 @@
 """Algorithms: how a batch becomes an update, and how to act."""
 
+from pytorchrl.agent.algorithms.actor_critic.acer import ACER
+from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuous
+from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
+from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
+from pytorchrl.agent.algorithms.actor_critic.pcl import PCL, UnifiedPCL
 from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
+from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.actor_critic.sac_discrete import SACDiscrete
+from pytorchrl.agent.algorithms.actor_critic.sac_with_value import SACWithValue
 from pytorchrl.agent.algorithms.actor_critic.svg0 import SVG0
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
+from pytorchrl.agent.algorithms.actor_critic.tqc import TQC
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.gail import GAIL
@@ -40,6 +48,7 @@ from pytorchrl.agent.algorithms.value_based.sarsa import SARSA
 
 __all__ = [
     "A2C",
+    "ACER",
     "AL",
     "BCQ",
     "DDPG",
@@ -50,22 +59,28 @@ __all__ = [
     "IQN",
     "NAF",
     "PAL",
+    "PCL",
     "PGT",
     "PPO",
     "QRDQN",
     "R2D2",
+    "REDQ",
     "REINFORCE",
     "RND",
     "SAC",
     "SARSA",
     "SVG0",
     "TD3",
+    "TQC",
     "TRPO",
+    "ACERContinuous",
     "ActingStep",
     "Algorithm",
     "BehaviourCloning",
     "CategoricalDQN",
+    "CrossQ",
     "DoublePAL",
+    "DroQ",
     "EveryEpisodes",
     "EveryRollout",
     "EveryTransitions",
@@ -81,6 +96,8 @@ __all__ = [
     "Result",
     "Rows",
     "SACDiscrete",
+    "SACWithValue",
     "TRPOSinglePath",
+    "UnifiedPCL",
     "UpdatePlan",
 ]

@@ -8,8 +8,8 @@ from gymnasium import spaces
 
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, check_real_actions
 
-ActionKind: TypeAlias = Literal["any", "discrete", "bounded"]
-"""Any space, Discrete ones, or Boxes with finite bounds; of a Box, real numbers."""
+ActionKind: TypeAlias = Literal["any", "discrete", "box", "bounded"]
+"""Any space, Discrete ones, Boxes, or Boxes with finite bounds; of a Box, real numbers."""
 
 
 def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) -> None:
@@ -25,7 +25,7 @@ def check_action_space(space: gym.Space[Any], kind: ActionKind, algorithm: str) 
             f"{algorithm} needs a Discrete action space, the environments have {space}; "
             f"{way_out if several else 'SAC and PPO act in a Box'}"
         )
-    if kind == "bounded" and not isinstance(space, spaces.Box):
+    if kind in ("box", "bounded") and not isinstance(space, spaces.Box):
         raise UnsupportedSpaceError(
             f"{algorithm} needs a Box action space, the environments have {space}; DQN and PPO choose among Discrete "
             f"actions, PPO several at once"

@@ -335,7 +335,8 @@ class Algorithm(FieldComponent, ABC):
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Start the random generators of updates, and of noise inside networks, anew."""
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        for generator, number in zip(self._generators(), sequence.generate_state(2, np.uint64), strict=True):
+        generators = self._generators()
+        for generator, number in zip(generators, sequence.generate_state(len(generators), np.uint64), strict=True):
             generator.manual_seed(int(number) >> 1)
 
     def state_dict(self) -> dict[str, Any]:
@@ -355,5 +356,6 @@ class Algorithm(FieldComponent, ABC):
                 # The state of a generator on another kind of device cannot be continued from.
                 generator.set_state(saved.cpu())
 
-    def _generators(self) -> tuple[torch.Generator, torch.Generator]:
+    def _generators(self) -> tuple[torch.Generator, ...]:
+        """What is seeded and saved; a subclass that draws from more adds them."""
         return self.generator, self.actor.generator

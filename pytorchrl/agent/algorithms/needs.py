@@ -22,6 +22,8 @@ class Needs:
         values: whether it gives rollouts the values of observations, and its actor tells those of others.
         older_policies: whether rollouts may be of older policies, for which the storage must correct.
         intrinsic: whether it gives rollouts intrinsic rewards, of which the storage must make returns.
+        segments: whether it learns from the newest steps of all environments, and from replayed sequences or episodes,
+            of single steps each; with or without a memory.
     """
 
     kind: SourceKind
@@ -34,3 +36,4 @@ class Needs:
     values: bool = True
     older_policies: bool = False
     intrinsic: bool = False
+    segments: bool = False

@@ -85,6 +85,22 @@ REFUSALS: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
         prl.PPO, ON, ROLLOUT, {"collects": False},
         "PPO learns from what its own policy does; give the scheme train_envs_factory",
     ),
+    "single transitions for segments": (
+        prl.ACER, ON, REPLAY, {},
+        "ACER learns from sequences, but ReplayBuffer makes batches of single transitions; give it sequences=Sequences",
+    ),
+    "segments of several steps": (
+        prl.PCL, ON, prl.PERBuffer.create_factory(size=8, n_step=3, sequences=prl.Sequences(4)), {},
+        "PCL sums rewards itself, but PERBuffer sums 3 of them; give it n_step=1",
+    ),
+    "the newest steps of episodes on disk": (
+        prl.ACER, ON, prl.PersistentEpisodicBuffer.create_factory(8, "episodes", sequences=prl.Sequences(4)), {},
+        "ACER learns from the newest steps as well as from older ones, and PersistentEpisodicBuffer cannot say which",
+    ),
+    "the newest steps without environments": (
+        prl.PCL, ON, SEQUENCES, {"collects": False},
+        "PCL learns from what its own policy does; give the scheme train_envs_factory",
+    ),
     "environments for data alone": (
         FromData, OFF, REPLAY, {},
         "FromData learns from data alone, and its own steps are not to be inserted there; leave out train_envs_factory",
@@ -114,6 +130,8 @@ def test_what_does_not_go_together_is_refused_with_a_way_out(name: str) -> None:
         (Relearning, ON, ROLLOUT, {"old": REPLAY}),
         (FromData, OFF, REPLAY, {"collects": False}),
         (prl.GAIL, ON, ROLLOUT, {"expert": REPLAY}),
+        *((algorithm, actor, SEQUENCES, {}) for algorithm in (prl.ACER, prl.PCL) for actor in (ON, RECURRENT)),
+        (prl.UnifiedPCL, ON, PACKED, {}),
         (prl.REINFORCE, ON, prl.VanillaOnPolicyBuffer.create_factory(size=8), {}),
         # The defaults of actors are no more than defaults.
         (prl.DQN, ON, REPLAY, {}),

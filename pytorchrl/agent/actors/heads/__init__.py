@@ -11,6 +11,7 @@ from pytorchrl.agent.actors.heads.implicit_quantiles import ImplicitQuantiles
 from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, Policy
 from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
+    ActionQuantiles,
     ActionValue,
     CategoricalReturns,
     QuantileReturns,
@@ -20,6 +21,7 @@ from pytorchrl.agent.actors.heads.values import (
 )
 
 __all__ = [
+    "ActionQuantiles",
     "ActionValue",
     "BetaPolicy",
     "CategoricalReturns",

@@ -10,6 +10,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.outputs import (
     CategoricalValues,
+    QuantileValue,
     QuantileValues,
     RescaledValues,
     ScalarValue,
@@ -50,6 +51,23 @@ class ActionValue:
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
         return _ActionValue(actor.linear(features, 1), self.huber_threshold)
+
+
+@dataclass(frozen=True)
+class ActionQuantiles:
+    """The return's distribution after one action, a :class:`QuantileValue`; for networks that take actions.
+
+    Args:
+        number: of quantiles.
+        kappa: of the quantile Huber loss.
+    """
+
+    number: int
+    kappa: float = 1.0
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features)."""
+        return _ActionQuantiles(actor.linear(features, self.number), self.number, self.kappa)
 
 
 @dataclass(frozen=True)
@@ -161,6 +179,18 @@ class _ActionValue(QuickModule):
 
     def forward(self, features: Tensor) -> ScalarValue:
         return ScalarValue(linear(self.layer, features), self._huber_threshold)
+
+
+class _ActionQuantiles(QuickModule):
+    fractions: Tensor
+
+    def __init__(self, layer: nn.Module, quantiles: int, kappa: float) -> None:
+        super().__init__()
+        self.layer, self._kappa = layer, kappa
+        self.register_buffer("fractions", quantile_midpoints(quantiles), persistent=False)
+
+    def forward(self, features: Tensor) -> QuantileValue:
+        return QuantileValue(linear(self.layer, features), self.fractions, self._kappa)
 
 
 class _Values(QuickModule):

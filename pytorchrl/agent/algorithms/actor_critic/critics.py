@@ -6,24 +6,30 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.algorithms.rows import Rows
 
 
 class Expected(NamedTuple):
-    """What follows from the policy in each row, (N, 1) each."""
+    """What follows from the policy in each row."""
 
-    value: Tensor
-    """By the smallest critic, without entropies."""
+    value: Value
+    """By the critics, without entropies."""
     entropy: Tensor
+    """(N, 1)."""
 
 
-def smallest(values: Sequence[Value]) -> Tensor:
-    """(N, 1): the smallest of the critics' expected returns.
+def smallest(values: Sequence[Value]) -> ScalarValue:
+    """The smallest of the critics' expected returns.
 
     Fujimoto et al., "Addressing Function Approximation Error in Actor-Critic Methods" (arXiv 1802.09477), section 4.2.
     """
-    return elementwise_minimum([value.mean for value in values])
+    return ScalarValue(elementwise_minimum([value.mean for value in values]))
+
+
+def average(values: Sequence[Value]) -> ScalarValue:
+    """The mean of the critics' expected returns."""
+    return ScalarValue(torch.stack([value.mean for value in values]).mean(0))
 
 
 def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
@@ -34,13 +40,12 @@ def elementwise_minimum(tensors: Sequence[Tensor]) -> Tensor:
     return minimum
 
 
-def loss_of_critics(values: Sequence[Value], target: Value, rows: Rows) -> Tensor:
-    """(): the sum of the critics' losses, each a mean over rows with importance weights."""
-    losses = [value.loss(target) for value in values]
-    return rows.weighted_mean(losses[0] if len(losses) == 1 else torch.stack(losses).sum(0))
+def judge_critics(values: Sequence[Value], target: Value, rows: Rows) -> tuple[Tensor, Tensor]:
+    """The critics' loss and errors.
 
-
-def errors_of_critics(values: Sequence[Value], target: Value, rows: Rows) -> Tensor:
-    """The mean of the critics' errors, in the shape of the batch's rewards, for priorities."""
-    errors = [value.error(target) for value in values]
-    return rows.per_row(torch.stack(errors).mean(0))
+    Returns:
+        (): the sum of their losses, each a mean over rows with importance weights; and the mean of their errors, in the
+        shape of the batch's rewards, for priorities.
+    """
+    losses, errors = zip(*(value.weighted_loss(rows.weight, target) for value in values), strict=True)
+    return sum(losses[1:], losses[0]), rows.per_row(torch.stack(errors).mean(0))

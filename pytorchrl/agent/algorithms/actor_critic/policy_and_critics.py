@@ -8,9 +8,8 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue
-from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics, smallest
+from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics, smallest
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -72,13 +71,13 @@ class PolicyAndCritics(OffPolicyAlgorithm):
         The policy learns from the critics as they are before their step.
         """
         with torch.no_grad():
-            following = ScalarValue(smallest(self.target_critics(rows.next, self.next_action(rows))))
+            following = smallest(self.target_critics(rows.next, self.next_action(rows)))
             target = following.backup(rows.reward, rows.discount)
         values = self.critics(rows.now, rows.action)
-        critic_loss = loss_of_critics(values, target, rows)
+        critic_loss, errors = judge_critics(values, target, rows)
         losses = {self.train_critics: critic_loss}
         metrics = {"critic_loss": critic_loss.detach(), "q_value": rows.mean(values[0].mean.detach())}
         if (self.updates + 1) % self.policy_delay == 0:
             losses[self.train_pi] = policy_loss = self.policy_loss(rows)
             metrics["policy_loss"] = policy_loss.detach()
-        return Losses(losses, metrics, errors_of_critics(values, target, rows))
+        return Losses(losses, metrics, errors)

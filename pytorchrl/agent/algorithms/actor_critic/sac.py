@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, SquashedGaussianPolicy, check_bounded
+from pytorchrl.agent.actors.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View
@@ -45,25 +48,52 @@ class SAC(SoftActorCritic):
         """Draw actions from the policy."""
         return drawing_from(self.distribution)
 
+    def critic_head(self) -> Head:
+        """The expected return."""
+        return ActionValue()
+
+    def critic_layers(self) -> Layers:
+        """What the critics' hidden layers have beside the user's choice."""
+        return {}
+
     def make_critics(self) -> Ensemble:
         """Networks of observation and action."""
-        return self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
+        head, layers = self.critic_head(), self.critic_layers()
+        return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)
 
-    def judge(self, rows: Rows) -> tuple[Sequence[Value], Expected]:
-        """Values of the actions taken, and the policy's reparameterised action (equation 9)."""
-        values = self.critics(rows.now, rows.action)
+    def judge(self, rows: Rows) -> Sequence[Value]:
+        """Values of the actions taken."""
+        values: Sequence[Value] = self.critics(rows.now, rows.action)
+        return values
+
+    def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
+        """As they are."""
+        return judged
+
+    def expect(self, judged: Sequence[Value], rows: Rows) -> Expected:
+        """By the policy's reparameterised action (equation 9)."""
+        action, log_prob = self.pi(rows.now).sample_with_log_prob(self.generator)
         # The policy's gradient passes through the critics and leaves none behind: half of their work saved.
         with self.critics.frozen():
-            return values, self._expect(rows.now, self.critics)
+            return Expected(self.value_for_policy(self.critics(rows.now, action)), -log_prob)
 
     def expect_next(self, rows: Rows) -> Expected:
-        """Equation 3, the smallest target critic standing for the value."""
-        return self._expect(rows.next, self.target_critics)
+        """By one action drawn in each row, as in equation 3."""
+        action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
+        return Expected(self.value_for_target(self.target_values(rows.next, action)), -log_prob)
 
-    def _expect(self, view: View, critics: Ensemble) -> Expected:
-        """By one action drawn in each row."""
-        action, log_prob = self.pi(view).sample_with_log_prob(self.generator)
-        return Expected(smallest(critics(view, action)), -log_prob)
+    def target_values(self, view: View, action: Tensor) -> Sequence[Value]:
+        """The target critics' values of actions (N, *action)."""
+        values: Sequence[Value] = self.target_critics(view, action)
+        return values
+
+    def value_for_policy(self, values: Sequence[Value]) -> Value:
+        """What the policy is to raise, of the critics' values: the smallest."""
+        return smallest(values)
+
+    def value_for_target(self, values: Sequence[Value]) -> Value:
+        """What targets are taken from, of the critics' values: the smallest."""
+        return smallest(values)
 
     def entropy_aimed_at(self) -> float:
         """The target entropy, in nats."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Value
+from pytorchrl.agent.actors.outputs import ActionValues, Categorical, ScalarValue, Value
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected, elementwise_minimum
 from pytorchrl.agent.algorithms.actor_critic.soft_actor_critic import SoftActorCritic
 from pytorchrl.agent.algorithms.rows import Rows
@@ -38,11 +38,18 @@ class SACDiscrete(SoftActorCritic):
         """Networks of observations, with a value for each action."""
         return self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
 
-    def judge(self, rows: Rows) -> tuple[Sequence[Value], Expected]:
-        """Values of the actions taken, and the policy's expectation over all."""
-        critics: list[ActionValues] = self.critics(rows.now)
-        expected = _expectation(self.pi(rows.now), [critic.values.detach() for critic in critics])
-        return [critic.of(rows.action) for critic in critics], expected
+    def judge(self, rows: Rows) -> Sequence[ActionValues]:
+        """Values of all actions."""
+        values: Sequence[ActionValues] = self.critics(rows.now)
+        return values
+
+    def values_of_taken(self, judged: Sequence[ActionValues], rows: Rows) -> Sequence[Value]:
+        """Those of the actions taken among them."""
+        return [critic.of(rows.action) for critic in judged]
+
+    def expect(self, judged: Sequence[ActionValues], rows: Rows) -> Expected:
+        """The policy's expectation over all actions."""
+        return _expectation(self.pi(rows.now), [critic.values.detach() for critic in judged])
 
     def expect_next(self, rows: Rows) -> Expected:
         """The policy's expectation of the target critics' values."""
@@ -56,4 +63,4 @@ class SACDiscrete(SoftActorCritic):
 def _expectation(policy: Categorical, values: Sequence[Tensor]) -> Expected:
     """Over all actions, of the smallest of values (N, n); there is no noise of drawn actions in it."""
     value = (policy.probabilities * elementwise_minimum(values)).sum(1, keepdim=True)
-    return Expected(value, policy.entropy())
+    return Expected(ScalarValue(value), policy.entropy())

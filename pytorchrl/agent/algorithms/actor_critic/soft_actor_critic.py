@@ -2,17 +2,21 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.outputs import Distribution, ScalarValue, Value
+from pytorchrl.agent.actors.outputs import Distribution, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import Expected, errors_of_critics, loss_of_critics
+from pytorchrl.agent.algorithms.actor_critic.critics import Expected, judge_critics
 from pytorchrl.agent.algorithms.actor_critic.maximum_entropy import MaximumEntropy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.training import Trained
 from pytorchrl.agent.explorers import Exploration, Explorer, Sample
 from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, UnitInterval
 
@@ -23,8 +27,9 @@ class SoftActorCritic(MaximumEntropy):
     Args:
         lr_pi: learning rate of the policy.
         lr_q: learning rate of the critics.
-        polyak: how much of the target critics stays at each update.
-        num_critics: critics, the smallest of whose values counts.
+        polyak: how much of the targets stays at each update.
+        num_critics: critics, each with weights apart from the others'.
+        policy_delay: updates of the critics between those of the policy and of what learns with it.
     """
 
     unchangeable = MaximumEntropy.unchangeable | {"num_critics"}
@@ -33,6 +38,7 @@ class SoftActorCritic(MaximumEntropy):
     lr_q: NonNegativeOrSchedule = 1e-3
     polyak: UnitInterval = 0.995
     num_critics: Count = 2
+    policy_delay: Count = 1
     test_every: CountOrZero = 5_000
 
     @abstractmethod
@@ -44,21 +50,37 @@ class SoftActorCritic(MaximumEntropy):
         """Networks that value actions."""
 
     @abstractmethod
-    def judge(self, rows: Rows) -> tuple[Sequence[Value], Expected]:
-        """The critics' values of the actions taken, and what follows from the policy now, with gradients in it only."""
+    def judge(self, rows: Rows) -> Sequence[Any]:
+        """What each critic makes of the rows, with gradients."""
+
+    @abstractmethod
+    def values_of_taken(self, judged: Sequence[Any], rows: Rows) -> Sequence[Value]:
+        """The values of the actions taken, of what the critics made of the rows."""
+
+    @abstractmethod
+    def expect(self, judged: Sequence[Any], rows: Rows) -> Expected:
+        """What follows from the policy now, with gradients in it alone."""
 
     @abstractmethod
     def expect_next(self, rows: Rows) -> Expected:
         """What follows from the policy in the next states, by the target critics."""
 
     def build(self) -> None:
-        """A policy, critics with their targets, and the temperature's logarithm."""
-        self.pi = self.actor.make("policy", self.policy_head(), acts=True)
+        """A policy, critics, what their targets are taken from, and the temperature's logarithm."""
+        self.pi = self.actor.make("policy", self.policy_head(), acts=True, layers=self.policy_layers())
         self.critics = self.make_critics()
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        self.target_critics = self.target(self.critics)
+        self.build_targets()
         super().build()
+
+    def policy_layers(self) -> Layers:
+        """What the policy's hidden layers have beside the user's choice."""
+        return {}
+
+    def build_targets(self) -> None:
+        """Copies of the critics that follow them."""
+        self.target_critics = self.target(self.critics)
 
     def default_explorer(self) -> Explorer:
         """Draw actions from the policy."""
@@ -70,21 +92,49 @@ class SoftActorCritic(MaximumEntropy):
         return policy
 
     def losses(self, rows: Rows) -> Losses:
-        """The losses of critics, policy and temperature, all at the same weights."""
+        """The losses of critics, and in every ``policy_delay``-th update of the policy, all at the same weights."""
         alpha = self.log_alpha.detach().exp()
+        judged, target = self.judge_with_target(rows, alpha)
+        values = self.values_of_taken(judged, rows)
+        critic_loss, errors = judge_critics(values, target, rows)
+        losses, metrics = {self.train_critics: critic_loss}, {"critic_loss": critic_loss.detach(), "alpha": alpha[0]}
+        if (self.updates + 1) % self.policy_delay == 0:
+            now = self.expect(judged, rows)
+            value = now.value.mean
+            soft_value = value + alpha * now.entropy
+            losses[self.train_pi] = policy_loss = -rows.mean(soft_value)
+            entropy = rows.mean(now.entropy.detach())
+            losses |= self.losses_beside(rows, soft_value.detach(), entropy)
+            q_value = rows.mean(value.detach())
+            metrics |= {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy}
+        return Losses(losses, metrics, errors)
+
+    def judge_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
+        """What each critic makes of the rows, and what the values of the actions taken are to become.
+
+        Args:
+            rows: of a batch.
+            alpha: (1,), the temperature.
+        """
         with torch.no_grad():
-            after = self.expect_next(rows)
-            target = ScalarValue(after.value + alpha * after.entropy).backup(rows.reward, rows.discount)
-        values, now = self.judge(rows)
-        policy_loss = -rows.mean(now.value + alpha * now.entropy)
-        critic_loss = loss_of_critics(values, target, rows)
-        entropy = rows.mean(now.entropy.detach())
-        losses = {self.train_critics: critic_loss, self.train_pi: policy_loss, **self.temperature_loss(entropy)}
-        metrics = {
-            "critic_loss": critic_loss.detach(),
-            "policy_loss": policy_loss.detach(),
-            "q_value": rows.mean(now.value.detach()),
-            "entropy": entropy,
-            "alpha": alpha[0],
-        }
-        return Losses(losses, metrics, errors_of_critics(values, target, rows))
+            target = self.target_value(rows, alpha)
+        return self.judge(rows), target
+
+    def target_value(self, rows: Rows, alpha: Tensor) -> Value:
+        """Rewards and the discounted soft values of the next states."""
+        return self.backed_up(rows, self.expect_next(rows), alpha)
+
+    def backed_up(self, rows: Rows, after: Expected, alpha: Tensor) -> Value:
+        """Rewards and discounted soft values of what follows; entropies count as rewards of the next step."""
+        bonus = alpha * after.entropy
+        return after.value.backup(torch.addcmul(rows.reward, rows.discount, bonus), rows.discount)
+
+    def losses_beside(self, rows: Rows, soft_value: Tensor, entropy: Tensor) -> dict[Trained, Tensor]:
+        """The losses of what learns with the policy: that of the temperature.
+
+        Args:
+            rows: of a batch.
+            soft_value: (N, 1), values and entropies of the policy now, without a gradient.
+            entropy: (), of the policy, without a gradient.
+        """
+        return self.temperature_loss(entropy)

@@ -8,7 +8,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, LatentGaussian
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics
+from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -90,7 +90,7 @@ class BCQ(OffPolicyAlgorithm):
 
         target = self._target(rows)
         values = self.critics(rows.now, rows.action)
-        critic_loss = loss_of_critics(values, target, rows)
+        critic_loss, errors = judge_critics(values, target, rows)
 
         with torch.no_grad():
             proposed = self._decoded(rows.now, self.generator, len(rows))
@@ -102,7 +102,7 @@ class BCQ(OffPolicyAlgorithm):
         return Losses(
             {self.train_vae: vae_loss, self.train_critics: critic_loss, self.train_pi: policy_loss},
             {name: loss.detach() for name, loss in metrics.items()},
-            errors_of_critics(values, target, rows),
+            errors,
         )
 
     @torch.no_grad()

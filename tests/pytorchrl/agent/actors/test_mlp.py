@@ -11,13 +11,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from pytorchrl.agent.actors.bodies import MLP, Body
-from pytorchrl.agent.actors.mlp import BatchNorm, Dropout, LayerNorm
+from pytorchrl.agent.actors.mlp import BatchNorm, BatchRenorm, Dropout, LayerNorm
 from pytorchrl.agent.actors.noisy_linear import NoisyLinear
 
 EXTRAS: dict[str, dict[str, Any]] = {
     "plain": {},
     "layer norm": {"layer_norm": True},
     "batch norm": {"batch_norm": True},
+    "batch renorm": {"batch_renorm_warmup": 3},
     "dropout": {"dropout": 0.3},
     "noisy": {"noisy": True},
     "all": {"layer_norm": True, "dropout": 0.3, "noisy": True},
@@ -96,6 +97,47 @@ def test_acting_in_training_uses_running_statistics_of_batch_norm() -> None:
         assert torch.equal(value, statistics[key])
 
 
+def test_batches_are_renormalised_by_hand() -> None:
+    """Ioffe (arXiv 1702.03275), algorithm 1, in double precision."""
+    norm = BatchRenorm(3, warmup=2)
+    with torch.no_grad():
+        norm.weight.copy_(torch.tensor([0.5, 2.0, -1.0]))
+        norm.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
+    mean, variance = np.zeros(3), np.ones(3)
+    generator = np.random.default_rng(0)
+    for number in range(6):
+        # From the third on, the features are so far off that one scale and one shift reach their limits.
+        batch = generator.normal([0.0, 30.0, 1.0], [1.0, 2.0, 20.0 if number > 1 else 1.0], (8, 3))
+        deviation, running = np.sqrt(batch.var(0) + 1e-3), np.sqrt(variance + 1e-3)
+        scale, shift = np.ones(3), np.zeros(3)
+        if number >= 2:
+            scale = np.clip(deviation / running, 1 / 3, 3)
+            shift = np.clip((batch.mean(0) - mean) / running, -5, 5)
+        expected = (batch - batch.mean(0)) / deviation * scale + shift
+        expected = expected * norm.weight.detach().double().numpy() + norm.bias.detach().double().numpy()
+        out = norm(torch.tensor(batch, dtype=torch.float32))
+        np.testing.assert_allclose(out.detach().numpy(), expected, rtol=1e-3, atol=1e-4)
+        mean = 0.99 * mean + 0.01 * batch.mean(0)
+        variance = 0.99 * variance + 0.01 * batch.var(0, ddof=1)
+    np.testing.assert_allclose(norm.running_mean, mean, rtol=1e-4)
+    np.testing.assert_allclose(norm.running_var, variance, rtol=1e-4)
+    with torch.no_grad():
+        alone = norm(torch.tensor(batch[:1], dtype=torch.float32))
+    weight, bias = norm.weight.detach().double().numpy(), norm.bias.detach().double().numpy()
+    expected = (batch[:1] - mean) / np.sqrt(variance + 1e-3) * weight + bias
+    np.testing.assert_allclose(alone.numpy(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_inputs_and_activations_are_renormalised() -> None:
+    mlp = made(batch_renorm_warmup=0)
+    norms = copy.deepcopy(list(mlp.renorms))
+    assert [norm.num_features for norm in norms] == [3, 5, 4]
+    expected = norms[0](features())
+    for layer, norm in zip(mlp.layers, norms[1:], strict=True):
+        expected = norm(torch.relu(layer(expected)))
+    torch.testing.assert_close(mlp(features()), expected)
+
+
 def test_dropout_zeroes_a_share_and_scales_the_rest() -> None:
     dropout = Dropout(0.25, torch.Generator().manual_seed(0))
     out = dropout(torch.ones(200, 200))
@@ -118,6 +160,8 @@ def test_dropout_draws_on_the_device_of_the_features() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="layer_norm and batch_norm exclude each other"):
         MLP(3, (4,), layer_norm=True, batch_norm=True)
+    with pytest.raises(ValueError, match="batches are renormalised already; let it be without batch_norm"):
+        MLP(3, (4,), batch_norm=True, batch_renorm_warmup=10)
     with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1.0"):
         MLP(3, (4,), dropout=1.0)
 

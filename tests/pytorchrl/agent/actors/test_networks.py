@@ -1,5 +1,6 @@
 """Networks: frozen ones pass gradients on, targets are copies that follow, bodies are shared where it is wanted."""
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import ActionValue, CategoricalReturns, Policy, QuantileReturns, StateValue, Values
 from pytorchrl.agent.actors.mlp import BatchNorm
+from pytorchrl.agent.actors.view import Joined
 from pytorchrl.agent.algorithms.training import Target
 from tests.support.by_hand import envs_with, perturb
 from tests.support.toys import continuous
@@ -57,6 +59,58 @@ def test_a_frozen_network_passes_gradients_to_the_action_and_keeps_none(memory: 
     assert all(parameter.grad is None for parameter in critics.parameters())
     critics[0](view, action).mean.sum().backward()
     assert all(parameter.grad is not None for parameter in critics[0].parameters())
+
+
+def test_a_frozen_network_normalises_by_running_statistics_and_changes_none() -> None:
+    actor = actor_of(BOX, batch_norm=True)
+    critic = critics_of(actor)[0]
+    view, action = actor.view(torch.randn(5, 3)), torch.randn(5, 2, requires_grad=True)
+    critic(view, action)
+    before = copy.deepcopy(critic.state_dict())
+    with torch.no_grad():
+        expected = critic(view, action).mean
+    with critic.frozen():
+        judged = critic(view, action).mean
+    torch.testing.assert_close(judged, expected)
+    torch.autograd.grad(judged.sum(), action)
+    assert all(torch.equal(weight, before[name]) for name, weight in critic.state_dict().items())
+    assert not torch.allclose(critic(view, action).mean, expected)
+
+
+def test_actions_may_join_behind_some_layers_of_which_only_those_before_are_normalised_over_rows() -> None:
+    torch.manual_seed(0)
+    hidden = {"hidden_sizes": (6, 5, 4), "late_action": 2, "batch_norm": True, "dropout": 0.1}
+    actor = prl.OffPolicyActor.create_factory(**hidden)("cpu", envs_with(BOX))
+    critic, policy = critics_of(actor)[0], actor.make("policy", Policy())
+    assert isinstance(critic.body, Body)
+    assert [layer.in_features for layer in critic.body.hidden.layers] == [3, 6]
+    assert [layer.in_features for layer in critic.joint.layers] == [5 + 2]
+    assert [len(part.norms) for part in (critic.body.hidden, critic.joint, policy.body.hidden)] == [2, 0, 3]
+    assert all(part.dropout is not None for part in (critic.body.hidden, critic.joint))
+    obs, action = torch.randn(4, 3), torch.randn(4, 2)
+    with torch.inference_mode():
+        expected = critic.head(critic.joint(torch.cat([critic.body(obs), action], dim=1))).mean
+        torch.testing.assert_close(critic(actor.view(obs), action).mean, expected)
+    with pytest.raises(ValueError, match="OffPolicyActor: late_action must be at most the number of hidden_sizes, 1"):
+        actor_of(BOX, late_action=2)
+
+
+def test_rows_of_two_views_are_one_batch() -> None:
+    critic = critics_of(actor := actor_of(BOX))[0]
+    first, second, action = torch.randn(3, 3), torch.randn(2, 3), torch.randn(5, 2)
+    joined = critic(Joined(actor.view(first), actor.view(second)), action).mean
+    torch.testing.assert_close(joined, critic(actor.view(torch.cat([first, second])), action).mean)
+
+
+def test_an_algorithm_may_have_layers_that_are_not_as_the_user_chose_for_all_networks() -> None:
+    actor = actor_of(BOX, layer_norm=True)
+    codec = make_codec(BOX, torch.device("cpu"), scaled=True)
+    critic = actor.make("q", ActionValue(), codec=codec, layers={"layer_norm": False, "dropout": 0.5})
+    policy = actor.make("policy", Policy(), layers={"batch_renorm_warmup": 5})
+    assert not critic.joint.norms
+    assert critic.joint.dropout.probability == 0.5
+    assert len(policy.body.hidden.norms) == 1
+    assert len(policy.body.hidden.renorms) == 2
 
 
 def test_a_network_stays_as_trainable_as_it_was_before_it_was_frozen() -> None:

@@ -73,6 +73,13 @@ VARIANTS = {
     ),
 }
 
+IN_SEGMENTS: dict[str, Any] = {
+    "ACER": (prl.ACER, {}),
+    "ACERContinuous": (prl.ACERContinuous, {}),
+    "PCL": (prl.PCL, {"lr_value": FALLING, "tau": 0.1}),
+    "UnifiedPCL": (prl.UnifiedPCL, {"tau": 0.1, "value_loss_coef": 5.0}),
+}
+
 Combination: TypeAlias = tuple[Seen, Ends, int, bool]
 """How a chain is seen and ends, the steps of windows, and whether they are prioritised."""
 
@@ -159,6 +166,25 @@ def test_every_seed_solves_every_chain_by_rollouts(segment: int, ends: Ends, see
             ),
             prl.VanillaOnPolicyBuffer.create_factory(size=segment),
             envs_of(seen, ends),
+            seed=seed,
+        )
+        check(scheme, seen, ends, 4 * STEPS[seen])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ends", get_args(Ends) if is_nightly() else ["episodic"])
+@pytest.mark.parametrize("seen", get_args(Seen))
+@pytest.mark.parametrize("name", IN_SEGMENTS)
+def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, seen: Seen, ends: Ends) -> None:
+    cls, settings = IN_SEGMENTS[name]
+    for seed in SEEDS:
+        scheme = prl.Scheme(
+            cls.create_factory(gamma=GAMMA, lr=FALLING, update_every=16, start_steps=200, test_every=0, **settings),
+            prl.OnPolicyActor.create_factory(
+                hidden_sizes=(32,), memory="gru" if seen == "partly" else None, memory_size=16
+            ),
+            prl.ReplayBuffer.create_factory(size=1_000, sequences=prl.Sequences(8, across_episodes=True)),
+            envs_of(seen, ends, real=cls is prl.ACERContinuous),
             seed=seed,
         )
         check(scheme, seen, ends, 4 * STEPS[seen])

@@ -25,8 +25,18 @@ def gradient(algorithm: Any, storage: Any) -> Array:
     """Of what the algorithm raises, in the policy's weights, over all that is stored."""
     storage.before_gradients()
     (batch,) = storage.generate_batches(1, None)
+    return gradient_of(batch, algorithm, "policy_and_value")
+
+
+def gradient_of_newest(algorithm: Any, storage: Any) -> Array:
+    """As :func:`gradient`, of the newest steps of a storage that replays."""
+    return gradient_of(storage.newest_steps(STEPS), algorithm, "policy_and_critic")
+
+
+def gradient_of(batch: Any, algorithm: Any, group: str) -> Array:
+    """In the weights of the policy, which is the first network of a group."""
     gradients, _ = algorithm.compute_gradients(batch)
-    parts = [numpy(gradients[f"policy_and_value.0.head.layer.{part}"]).ravel() for part in ("weight", "bias")]
+    parts = [numpy(gradients[f"{group}.0.head.layer.{part}"]).ravel() for part in ("weight", "bias")]
     return -np.concatenate(parts)
 
 
@@ -65,6 +75,11 @@ CASES = {
     "A2C by GAE": Case(prl.A2C.create_factory(**PLAIN, entropy_coef=0.0), GAE),
     "IMPALA": Case(prl.IMPALA.create_factory(**PLAIN, entropy_coef=0.0), prl.VTraceBuffer.create_factory(size=STEPS)),
     "PPO's first step": Case(prl.PPO.create_factory(**PLAIN), GAE),
+    "ACER, on-policy and without truncation": Case(
+        prl.ACER.create_factory(gamma=GAMMA, entropy_coef=0.0, truncation=None, test_every=0),
+        prl.ReplayBuffer.create_factory(size=STEPS, sequences=prl.Sequences(STEPS)),
+        gradient_of_newest,
+    ),
     "TRPO's direction": Case(
         prl.TRPO.create_factory(**PLAIN, damping=DAMPING, max_kl=1e-3, value_epochs=1),
         GAE,

@@ -1,5 +1,6 @@
 """SAC's losses and gradients equal those of a slow numpy version, and stay where they belong."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,38 @@ def test_any_number_of_critics(num_critics: int) -> None:
     result = algorithm.update(replayed(ACTIONS))
     assert len(algorithm.critics) == num_critics
     assert result.info[ERRORS].shape == (5, 1)
+
+
+@pytest.mark.parametrize("size", [5.0, 20.0, 1e4])
+def test_actions_at_their_bounds_have_finite_losses_and_gradients(size: float) -> None:
+    algorithm, batch = linear_sac(), replayed(ACTIONS)
+    with torch.no_grad():
+        algorithm.pi.head.layer.weight.zero_()
+        algorithm.pi.head.layer.bias.copy_(torch.tensor([size, -size, -1.0, 0.5]))
+    action, log_prob = algorithm.pi(algorithm.read(batch).now).sample_with_log_prob(torch.Generator().manual_seed(0))
+    assert action.dtype == torch.float32
+    if size > 5:
+        assert (action.abs() == 1).all(), "they round to the bounds"
+    noise = torch.empty(5, 2).normal_(generator=torch.Generator().manual_seed(0)).double()
+    unsquashed = torch.tensor([size, -size]).double() + torch.tensor([-1.0, 0.5]).double().exp() * noise
+    density = torch.distributions.Normal(0.0, 1.0).log_prob(noise) - torch.tensor([-1.0, 0.5])
+    # log(1 - tanh(x)^2) = -2 log cosh x, where cosh overflows
+    slope = -2 * (unsquashed.abs() + torch.log1p((-2 * unsquashed.abs()).exp()) - np.log(2))
+    torch.testing.assert_close(log_prob.double(), (density - slope).sum(1, keepdim=True), rtol=1e-5, atol=1e-4)
+    gradients, result = algorithm.compute_gradients(batch)
+    assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+    assert all(np.isfinite(float(value)) for value in result.metrics.values())
+    stored = algorithm.pi(algorithm.read(batch).now).log_prob(action.sign())
+    assert torch.isfinite(stored).all()
+
+
+def test_policy_and_temperature_may_learn_more_rarely_than_the_critics() -> None:
+    algorithm = linear_sac(policy_delay=2)
+    alphas = [algorithm.alpha]
+    for _ in range(4):
+        algorithm.update(replayed(ACTIONS))
+        alphas.append(algorithm.alpha)
+    assert [one != other for one, other in itertools.pairwise(alphas)] == [False, True, False, True]
 
 
 def test_the_temperature_rises_when_entropy_is_short_and_stays_when_told_to() -> None:

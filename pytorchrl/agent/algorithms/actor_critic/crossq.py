@@ -1,0 +1,77 @@
+"""CrossQ: SAC without target networks, by critics that normalise what was done and what follows as one batch."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.mlp import Layers
+from pytorchrl.agent.actors.outputs import ScalarValue, Value
+from pytorchrl.agent.actors.view import Joined
+from pytorchrl.agent.algorithms.actor_critic.critics import Expected
+from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.optimizers import Adam, Optimizer
+from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule
+
+
+class CrossQ(SAC):
+    """Bhatt et al., "CrossQ: Batch Normalization in Deep RL for Greater Sample Efficiency" (arXiv 1902.05605).
+
+    All layers of critics and policy renormalise batches. The policy acts, gives next actions, and is judged by the
+    critics, by running statistics.
+
+    Args:
+        renorm_warmup: batches that are normalised by their statistics alone, before the running ones correct them.
+
+    Raises:
+        ValueError: the actor has a memory, or actions join late, so that what was done and what follows are not
+            computed as one batch.
+    """
+
+    unchangeable = SAC.unchangeable | {"renorm_warmup"}
+
+    polyak: ClassVar[float] = 0.0  # type: ignore[misc]  # there are no targets
+    lr_pi: NonNegativeOrSchedule = 1e-3
+    lr_alpha: NonNegativeOrSchedule = 1e-3
+    policy_delay: Count = 3
+    optimizer: Optimizer = Adam(betas=(0.5, 0.999))
+    renorm_warmup: CountOrZero = 100_000
+
+    def build(self) -> None:
+        """As SAC's, without targets."""
+        actor, name = self.actor, type(self).__name__
+        if actor.memory is not None:
+            raise ValueError(
+                f"{name} normalises transitions as one batch, but {type(actor).__name__} has a memory "
+                f"({actor.memory}); give it memory=None, or choose SAC, REDQ, DroQ or TQC"
+            )
+        if actor.late_action:
+            raise ValueError(
+                f"{name} normalises observations and actions as one batch; give {type(actor).__name__} late_action=0, "
+                f"got {actor.late_action}"
+            )
+        super().build()
+
+    def build_targets(self) -> None:
+        """None: the critics bootstrap on themselves."""
+
+    def policy_layers(self) -> Layers:
+        """Batch renormalisation."""
+        return {"batch_renorm_warmup": self.renorm_warmup}
+
+    def critic_layers(self) -> Layers:
+        """Batch renormalisation."""
+        return self.policy_layers()
+
+    def judge_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
+        """By one pass of the critics over what was done and what follows; the targets have no gradient (figure 2)."""
+        with torch.no_grad():
+            next_action, log_prob = self.pi(rows.next).sample_with_log_prob(self.generator)
+        both = self.critics(Joined(rows.now, rows.next), torch.cat([rows.action, next_action]))
+        now, following = zip(*(value.mean.chunk(2) for value in both), strict=True)
+        with torch.no_grad():
+            value = self.value_for_target([ScalarValue(each) for each in following])
+            target = self.backed_up(rows, Expected(value, -log_prob), alpha)
+        return [ScalarValue(each, huber_threshold=None) for each in now], target

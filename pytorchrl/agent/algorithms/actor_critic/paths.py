@@ -1,0 +1,85 @@
+"""The steps of a batch in time: which step follows which, and sums along them."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.transition import BATCH_SIZES, DONE, MASK, REW
+
+
+class Paths:
+    """Rows of sequences or episodes, padded or packed, as B paths of T steps; a path may hold ends of episodes.
+
+    Args:
+        rows: of single steps.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        batch = rows.batch
+        self._places: Tensor | None = None
+        """(N,): where each packed row lies among T * B; None where rows are not packed."""
+        if BATCH_SIZES in batch:
+            sizes = batch[BATCH_SIZES]
+            real = torch.arange(int(sizes[0])) < sizes[:, None]
+            self._shape = (*real.shape, 1)
+            self._places = real.flatten().nonzero()[:, 0].to(rows.reward.device)
+            begins = self.in_time(rows[DONE])
+            real_steps: Tensor | None = self.in_time(torch.ones_like(rows.reward))
+        else:
+            self._shape = tuple(batch[REW].shape)
+            begins, real_steps = batch[DONE], batch.get(MASK)
+        goes_on = 1 - begins[1:]
+        if real_steps is not None:
+            goes_on = goes_on * real_steps[1:]
+        self.continues = F.pad(goes_on, (0, 0, 0, 0, 0, 1))
+        """(T, B, 1): 1 where the next step of the path continues the episode."""
+
+    def in_time(self, values: Tensor) -> Tensor:
+        """(T, B, 1), of rows (N, 1); 0 where there is no row."""
+        if self._places is None:
+            return values.view(self._shape)
+        steps, paths, _ = self._shape
+        return values.new_zeros((steps * paths, 1)).index_copy(0, self._places, values).view(self._shape)
+
+    def rows(self, values: Tensor) -> Tensor:
+        """(N, 1), of values in time (T, B, 1)."""
+        flat = values.flatten(0, 1)
+        return flat if self._places is None else flat[self._places]
+
+
+def later(values: Tensor, steps: int = 1) -> Tensor:
+    """(T, B, 1): the values so many steps later, 0 beyond the last."""
+    return F.pad(values[steps:], (0, 0, 0, 0, 0, min(steps, len(values))))
+
+
+def discounted_sums(terms: Tensor, factors: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    """The sums ``terms[t] + factors[t] * (terms[t + 1] + factors[t + 1] * (...))`` over some steps from each t on.
+
+    Windows are put together of such of 1, 2, 4, ... steps: the parallel scan of Hillis and Steele, "Data parallel
+    algorithms" (Communications of the ACM 29, 1986). Nothing is divided, so factors may be 0.
+
+    Args:
+        terms: (T, B, 1).
+        factors: (T, B, 1), 0 at the last step.
+        steps: in each window.
+
+    Returns:
+        The sums, and the product of the factors of each window, (T, B, 1) each.
+    """
+    steps = min(steps, len(terms))
+    sums, products = torch.zeros_like(terms), torch.ones_like(factors)
+    window, width, done = (terms, factors), 1, 0
+    while True:
+        if steps & width:
+            sums = sums + products * later(window[0], done)
+            products = products * later(window[1], done)
+            done += width
+        if done == steps:
+            return sums, products
+        in_window, across_window = window
+        window = (
+            in_window + across_window * later(in_window, width),
+            across_window * later(across_window, width),
+        )
+        width *= 2

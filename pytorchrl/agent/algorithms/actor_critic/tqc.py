@@ -1,0 +1,68 @@
+"""TQC: SAC with the critics' distributions of returns, of which the highest part is left out of targets."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import ActionQuantiles
+from pytorchrl.agent.actors.outputs import QuantileValue, Value
+from pytorchrl.agent.algorithms.actor_critic.critics import average
+from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.hyper_parameters import Count, CountOrZero, Positive
+
+
+class TQC(SAC):
+    """Kuznetsov et al., "Controlling Overestimation Bias with ... Quantile Critics" (arXiv 2005.04269), section 4.
+
+    The error that priorities follow is the loss of all critics' quantiles.
+
+    Args:
+        num_quantiles: of each critic's distribution (M).
+        num_dropped: the largest quantiles, for each critic, that targets leave out (d).
+        kappa: errors beyond it count linearly in the quantile Huber loss.
+
+    Raises:
+        ValueError: no quantiles would be left.
+    """
+
+    unchangeable = SAC.unchangeable | {"num_quantiles", "kappa"}
+
+    num_critics: Count = 5
+    num_quantiles: Count = 25
+    num_dropped: CountOrZero = 2
+    kappa: Positive = 1.0
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse to drop all quantiles."""
+        super().check_hyper_parameters(hyper_parameters)
+        number, dropped = hyper_parameters["num_quantiles"], hyper_parameters["num_dropped"]
+        if dropped >= number:
+            raise ValueError(f"{cls.__name__}: num_dropped must be less than num_quantiles={number}, got {dropped}")
+
+    def critic_head(self) -> Head:
+        """Quantiles of the return."""
+        return ActionQuantiles(self.num_quantiles, self.kappa)
+
+    def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
+        """The quantiles of all critics side by side: the sum of their losses is one loss, of one sorted target."""
+        return [_mixture(judged)]
+
+    def value_for_policy(self, values: Sequence[Value]) -> Value:
+        """The mean of all quantiles, none left out (equation 14)."""
+        return average(values)
+
+    def value_for_target(self, values: Sequence[Value]) -> Value:
+        """The mixture of all critics without its largest quantiles (equation 10)."""
+        mixture = _mixture(values)
+        kept = len(values) * (self.num_quantiles - self.num_dropped)
+        return QuantileValue(mixture.quantiles.sort(1).values[:, :kept], mixture.fractions[:kept], self.kappa)
+
+
+def _mixture(values: Sequence[Any]) -> QuantileValue:
+    first: QuantileValue = values[0]
+    quantiles = torch.cat([value.quantiles for value in values], dim=1)
+    return QuantileValue(quantiles, first.fractions.repeat(len(values)), first.kappa)

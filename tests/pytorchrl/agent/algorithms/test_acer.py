@@ -1,0 +1,290 @@
+"""ACER's gradients equal those of a slow numpy version; its correction removes the bias that its truncation makes."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+import pytorchrl as prl
+from storages.transition import ACT, ACTPROBS, DISCOUNT, MASK, OBS, OBS2, REW, RHS
+from tests.support.by_hand import copies, envs_with, exploring, layer_of, numeric_gradient, numpy
+from tests.support.by_hand import linear as layer
+from tests.support.chains import Chain
+from tests.support.comparison import assert_equal
+from tests.support.segments import PATHS, STEPS, backwards, linear, packed, returns_by_hand, sequences_of, weights_of
+from tests.support.training import saved_and_loaded, train
+
+ACTIONS = 3
+SPACE = spaces.Discrete(ACTIONS)
+
+
+def batch_of(seed: int = 0) -> dict[str, torch.Tensor]:
+    generator = np.random.default_rng(seed)
+    batch = sequences_of(generator.integers(0, ACTIONS, (STEPS, PATHS, 1)), seed)
+    # Some actions were almost never taken: their weights are truncated.
+    logits = 3 * generator.normal(size=(STEPS, PATHS, ACTIONS))
+    batch[ACTPROBS] = torch.from_numpy(softmax(logits)).float()
+    return batch
+
+
+def softmax(logits: Any) -> Any:
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(("truncation", "trust_region"), [(1.5, 0.1), (1.5, None), (None, 0.1)])
+def test_losses_errors_and_gradients_equal_those_of_a_numpy_version(
+    truncation: float | None, trust_region: float | None
+) -> None:
+    algorithm = linear(
+        prl.ACER, SPACE, truncation=truncation, trust_region=trust_region, entropy_coef=0.2, value_loss_coef=0.7
+    )
+    batch = batch_of()
+    before = copies(batch)
+    heads = algorithm.pi.head, algorithm.average.head, algorithm.q.head.numbers
+    pi, average, q = (layer_of(head) for head in heads)
+    obs, obs2, acted = (numpy(batch[key]) for key in (OBS, OBS2, ACTPROBS))
+    action, weights = batch[ACT][..., 0].numpy(), weights_of(batch)
+
+    probs, values = softmax(layer(pi, obs)), layer(q, obs)
+    value = (probs * values).sum(-1)
+    next_value = (softmax(layer(pi, obs2)) * layer(q, obs2)).sum(-1)
+    taken = np.take_along_axis(values, action[..., None], -1)[..., 0]
+    ratios = probs / acted
+    ratio = np.take_along_axis(ratios, action[..., None], -1)[..., 0]
+    returns = returns_by_hand(batch, taken, value, next_value, np.minimum(1, ratio))
+
+    gradient = [np.zeros_like(part) for part in pi]
+    cut = projected = 0
+    for t, b in backwards(batch):
+        p, limit = probs[t, b], np.inf if truncation is None else truncation
+        score = np.eye(ACTIONS) - p  # of each action's log probability with respect to the logits
+        g = min(limit, ratio[t, b]) * (returns[t, b] - value[t, b]) * score[action[t, b]]
+        for a in range(ACTIONS):
+            g = g + max(0, 1 - limit / ratios[t, b, a]) * p[a] * (values[t, b, a] - value[t, b]) * score[a]
+            cut += ratios[t, b, a] > limit
+        g = g - 0.2 * p * (np.log(p) - (p * np.log(p)).sum())
+        k = p - softmax(layer(average, obs[t, b]))
+        if trust_region is not None:
+            projected += k @ g > trust_region
+            g = g - max(0, (k @ g - trust_region) / (k @ k)) * k
+        gradient[0] -= weights[t, b] * np.outer(g, obs[t, b])
+        gradient[1] -= weights[t, b] * g
+    assert (cut > 0) == (truncation is not None)
+    assert (projected > 0) == (trust_region is not None)
+
+    def critic_loss() -> float:
+        found = np.take_along_axis(layer(q, obs), action[..., None], -1)[..., 0]
+        return float((weights * 0.5 * (returns - found) ** 2).sum())
+
+    gradients, result = algorithm.compute_gradients(batch)
+    for name, expected in zip(("weight", "bias"), gradient, strict=True):
+        found = numpy(gradients[f"policy_and_critic.0.head.layer.{name}"])
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+    for name, parameter in zip(("weight", "bias"), q, strict=True):
+        expected = 0.7 * numeric_gradient(critic_loss, parameter)
+        found = numpy(gradients[f"policy_and_critic.1.head.numbers.layer.{name}"])
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(result.metrics["critic_loss"], critic_loss(), rtol=1e-4)
+    mask = numpy(batch[MASK])[..., 0]
+    np.testing.assert_allclose(
+        numpy(result.errors)[..., 0] * mask, np.abs(returns - taken) * mask, rtol=1e-3, atol=1e-5
+    )
+    assert all(torch.equal(batch[key], before[key]) for key in before)
+
+
+def test_packed_episodes_give_the_gradients_of_padded_ones() -> None:
+    algorithm, batch = linear(prl.ACER, SPACE), batch_of()
+    compact, _ = packed(batch)
+    one, _ = algorithm.compute_gradients(batch)
+    other, _ = algorithm.compute_gradients(compact)
+    for name, gradient in one.items():
+        torch.testing.assert_close(other[name], gradient)
+
+
+def one_step_gradients(
+    truncation: float | None, exact_critic: bool, batches: int, size: int = 300
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of the logits, from one-step episodes of another policy: the mean of batches, and their exact expectation."""
+    rewards, acting = np.array([1.0, -0.5, 0.2]), np.array([0.05, 0.15, 0.8])
+    algorithm = linear(prl.ACER, SPACE, truncation=truncation, trust_region=None, entropy_coef=0.0)
+    with torch.no_grad():
+        for head in (algorithm.pi.head, algorithm.q.head.numbers):
+            head.layer.weight.zero_()
+        algorithm.pi.head.layer.bias.copy_(torch.tensor([1.0, 0.0, -1.0]))
+        probs = softmax(numpy(algorithm.pi.head.layer.bias))
+        # Where all actions are as good, there is nothing to correct by.
+        bias = rewards if exact_critic else np.full(ACTIONS, probs @ rewards)
+        algorithm.q.head.numbers.layer.bias.copy_(torch.from_numpy(bias))
+    generator = np.random.default_rng(0)
+    found = []
+    for _ in range(batches):
+        action = generator.choice(ACTIONS, size, p=acting)
+        reward = rewards[action] + 0.3 * generator.normal(size=size)
+        fields = {
+            OBS: np.zeros((1, size, 3)),
+            OBS2: np.zeros((1, size, 3)),
+            ACT: action[None, :, None],
+            REW: reward[None, :, None],
+            "Done": np.ones((1, size, 1)),
+            DISCOUNT: np.zeros((1, size, 1)),
+            ACTPROBS: np.broadcast_to(acting, (1, size, ACTIONS)),
+        }
+        batch = {key: torch.tensor(each, dtype=None if key == ACT else torch.float32) for key, each in fields.items()}
+        gradients, _ = algorithm.compute_gradients(batch)
+        found.append(-numpy(gradients["policy_and_critic.0.head.layer.bias"]))
+    return np.array(found), probs * (rewards - probs @ rewards)
+
+
+def test_truncation_lowers_the_variance_and_the_correction_removes_its_bias() -> None:
+    batches = 100
+    bias, variance, corrected_bias, noise = {}, {}, {}, {}
+    for limit in (1.0, 3.0, None):
+        found, exact = one_step_gradients(limit, exact_critic=False, batches=batches)
+        bias[limit], variance[limit] = np.abs(found.mean(0) - exact).max(), found.var(0).sum()
+        noise[limit] = found.std(0).max() / np.sqrt(batches)
+        found, _ = one_step_gradients(limit, exact_critic=True, batches=batches)
+        corrected_bias[limit] = np.abs(found.mean(0) - exact).max()
+    assert variance[1.0] < variance[3.0] < variance[None]
+    assert bias[1.0] > bias[3.0] > 4 * noise[3.0]
+    assert bias[None] < 4 * noise[None]
+    assert all(corrected_bias[limit] < 4 * noise[limit] for limit in noise)
+
+
+@pytest.mark.parametrize("logits", [[1e4, 0.0, -1e4], [-np.inf, 0.0, 1.0]])
+def test_degenerate_policies_give_finite_gradients(logits: list[float]) -> None:
+    algorithm, batch = linear(prl.ACER, SPACE), batch_of()
+    with torch.no_grad():
+        algorithm.pi.head.layer.weight.zero_()
+        algorithm.pi.head.layer.bias.copy_(torch.tensor(logits))
+        algorithm.average.load_state_dict(algorithm.pi.state_dict())
+    # What acted never took the first action, and always the second; it is certain, and as the present one.
+    for acted in ([0.0, 1.0, 0.0], softmax(np.array(logits))):
+        batch[ACTPROBS][:] = torch.as_tensor(acted).float()
+        batch[ACT].fill_(1)
+        gradients, _ = algorithm.compute_gradients(batch)
+        assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+
+
+def test_what_acts_is_stored_and_gives_a_ratio_of_1() -> None:
+    algorithm = linear(prl.ACER, SPACE, entropy_coef=0.0)
+    obs = torch.randn(5, 3)
+    step = algorithm.acting_step(obs, None, torch.zeros(5, 1), exploring(algorithm, 5))
+    policy = algorithm.pi(algorithm.actor.view(obs))
+    assert torch.equal(step.fields[ACTPROBS], policy.probabilities)
+    evaluation = exploring(algorithm, 5, deterministic=True)
+    best = algorithm.acting_step(obs, None, torch.zeros(5, 1), evaluation)
+    assert torch.equal(best.action, policy.mode())
+    assert not best.fields
+
+
+def scheme_of(memory: Any = None, **hyper_parameters: Any) -> prl.Scheme:
+    settings = {"update_every": 12, "start_steps": 30, "replay_ratio": 2.0, "mini_batch_size": 3, "test_every": 0}
+    return prl.Scheme(
+        prl.ACER.create_factory(**settings | hyper_parameters),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(6,), memory=memory, memory_size=4),
+        prl.PERBuffer.create_factory(size=40, alpha=0.6, beta=0.4, sequences=prl.Sequences(4, across_episodes=True)),
+        prl.VecEnv.create_factory(Chain, 2),
+    )
+
+
+def test_a_phase_learns_from_the_newest_steps_and_then_from_replayed_sequences() -> None:
+    scheme = scheme_of()
+    algorithm, seen = scheme.algorithm, []
+    update = algorithm.update
+    algorithm.update = lambda batch: (seen.append(batch), update(batch))[1]  # type: ignore[method-assign]
+    while scheme.steps < 96:
+        _, due = scheme.collect(96)
+        assert due == 1
+        newest = scheme.storage.get_all_buffer_data()
+        scheme.set_progress(scheme.steps, 96)
+        seen.clear()
+        metrics = list(scheme.update())
+        fresh, *replayed = seen
+        assert len(metrics) == len(seen)
+        # Twelve transitions of two environments.
+        for key in (OBS, ACT, REW, OBS2, ACTPROBS):
+            assert torch.equal(fresh[key], newest[key][-6:])
+        assert all(batch[REW].shape == (4, 3, 1) for batch in replayed)
+        assert scheme.steps >= 30 or not replayed
+    assert algorithm.updates > 8
+    scheme.close()
+
+
+def test_replays_are_as_many_as_poissons_distribution_gives() -> None:
+    algorithm = linear(prl.ACER, SPACE, replay_ratio=3.0, update_every=13, start_steps=10, mini_batch_size=7)
+    asked: list[int] = []
+
+    def generate_batches(number: int, size: int) -> Iterator[Any]:
+        assert size == 7
+        asked.append(number)
+        yield from range(number)
+
+    source: Any = SimpleNamespace(num_envs=4, newest_steps=lambda steps: steps, generate_batches=generate_batches)
+    assert list(algorithm.batches(source)) == [4]  # steps of 4 environments, for at least 13 transitions
+    algorithm.set_progress(10, 20)
+    phases = [len(list(algorithm.batches(source))) - 1 for _ in range(600)]
+    assert [number for number in phases if number] == asked
+    assert abs(np.mean(phases) - 3) < 4 * np.sqrt(3 / len(phases))
+    assert abs(np.var(phases) - 3) < 4 * np.sqrt((3 + 2 * 9) / len(phases))
+
+
+def test_without_replays_it_learns_on_policy() -> None:
+    scheme = scheme_of(replay_ratio=0.0)
+    train(scheme, 60)
+    assert scheme.algorithm.updates == 5
+    scheme.close()
+
+
+@pytest.mark.parametrize("memory", [None, "lstm"])
+def test_a_state_saved_in_the_middle_of_the_replays_goes_on_where_it_was(memory: Any) -> None:
+    scheme, other = scheme_of(memory), scheme_of(memory)
+    train(scheme, 240)
+    scheme.collect(300)
+    whole, resumed = scheme.algorithm, other.algorithm
+    phase = iter(scheme.storage.generate_batches(6, 3))
+    for _ in range(3):
+        whole.update(next(phase))
+    resumed.load_state_dict(saved_and_loaded(whole.state_dict()))
+    other.storage.load_state_dict(saved_and_loaded(scheme.storage.state_dict()))
+    others = iter(other.storage.generate_batches(3, 3))
+    for ours, theirs in zip(phase, others, strict=True):
+        assert_equal(ours, theirs)
+        whole.update(ours)
+        resumed.update(theirs)
+        assert_equal(resumed.state_dict(), whole.state_dict())
+    # The next phases draw as many replays.
+    for algorithm, one in ((whole, scheme), (resumed, other)):
+        algorithm.set_progress(300, 600)
+        list(algorithm.update_phase(one.sources))
+    assert_equal(resumed.state_dict(), whole.state_dict())
+    assert (RHS in ours) == (memory is not None)
+    scheme.close()
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("hyper_parameters", "message"),
+    [
+        ({"truncation": 0.0}, "truncation"),
+        ({"trust_region": -1.0}, "trust_region"),
+        ({"polyak": 1.5}, "polyak"),
+        ({"replay_ratio": -1.0}, "replay_ratio"),
+        ({"update_every": 0}, "update_every"),
+        ({"entropy_coef": -0.1}, "entropy_coef"),
+    ],
+)
+def test_values_out_of_range_are_refused(hyper_parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"ACER: {message} must"):
+        prl.ACER.create_factory(**hyper_parameters)
+
+
+def test_actions_that_cannot_be_counted_are_refused() -> None:
+    envs = envs_with(spaces.Box(-1, 1, (2,), np.float32))
+    with pytest.raises(prl.UnsupportedSpaceError, match="ACER needs a Discrete action space"):
+        prl.ACER.create_factory()("cpu", prl.OnPolicyActor.create_factory()("cpu", envs), envs)

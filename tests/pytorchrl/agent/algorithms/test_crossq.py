@@ -1,0 +1,189 @@
+"""CrossQ's losses and gradients equal those of a slow numpy version that normalises both halves as one batch."""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.mlp import BatchRenorm
+from storages.transition import DISCOUNT, OBS, OBS2, REW
+from tests.support.by_hand import exploring, linear, numeric_gradient, numpy
+from tests.support.comparison import assert_equal
+from tests.support.soft_critics import ByHand, assert_close, assert_gradients, made, n_step_batch
+from tests.support.training import saved_and_loaded
+
+UNITS = 4
+ACTOR = {"hidden_sizes": (UNITS,), "activation": "tanh"}
+
+
+class NumpyLayers:
+    """A hidden layer, with batch renormalisation in its warm-up before and behind it."""
+
+    def __init__(self, layers: Any) -> None:
+        self.layer = [numpy(part).copy() for part in layers.layers[0].parameters()]
+        self.scales = [[numpy(norm.weight), numpy(norm.bias)] for norm in layers.renorms]
+        self._running = [(numpy(norm.running_mean), numpy(norm.running_var)) for norm in layers.renorms]
+
+    def features(self, inputs: Any, is_batch: bool) -> Any:
+        features = self._normalised(0, inputs, is_batch)
+        return self._normalised(1, np.tanh(linear(self.layer, features)), is_batch)
+
+    def _normalised(self, position: int, features: Any, is_batch: bool) -> Any:
+        mean, variance = (features.mean(0), features.var(0)) if is_batch else self._running[position]
+        scale, shift = self.scales[position]
+        return (features - mean) / np.sqrt(variance + 1e-3) * scale + shift
+
+
+class NumpyCrossQ(ByHand):
+    def prepare(self, algorithm: Any) -> None:
+        self.hidden_of_policy = NumpyLayers(algorithm.pi.body.hidden)
+        self.hidden = [NumpyLayers(critic.joint) for critic in algorithm.critics]
+        self._is_batch = False
+        # Next actions come first, of a policy that has learnt from no batch of its own yet.
+        self._next_action, self._next_log_prob = self.act(self.batch[OBS2], self.noise2)
+        self._is_batch = True
+
+    def policy_output(self, obs: Any) -> Any:
+        return linear(self.policy, self.hidden_of_policy.features(obs, self._is_batch))
+
+    def both(self) -> list[Any]:
+        """Values of the actions taken, and of those that follow, (10, 1) of each critic."""
+        rows = np.hstack([self.batch[OBS], self.taken]), np.hstack([self.batch[OBS2], self._next_action])
+        return [
+            linear(critic, hidden.features(np.vstack(rows), is_batch=True))
+            for critic, hidden in zip(self.critics, self.hidden, strict=True)
+        ]
+
+    def make_target(self) -> Any:
+        value = np.min([values[5:] for values in self.both()], axis=0)
+        soft_value = value - self.alpha * self._next_log_prob
+        return self.batch[REW] + self.batch[DISCOUNT] * soft_value
+
+    def differences(self) -> Any:
+        return [values[:5] - self.target for values in self.both()]
+
+    def keep_running_statistics(self, algorithm: Any) -> None:
+        """The policy's actions are judged by those after the critics have seen their batch."""
+        self._judges = [NumpyLayers(critic.joint) for critic in algorithm.critics]
+
+    def values(self, critics: Sequence[Any], obs: Any, action: Any) -> list[Any]:
+        rows = np.hstack([obs, action])
+        return [
+            linear(critic, hidden.features(rows, is_batch=False))
+            for critic, hidden in zip(critics, self._judges, strict=True)
+        ]
+
+
+def crossq(actor: Any = None, **hyper_parameters: Any) -> Any:
+    return made(prl.CrossQ, {**ACTOR, **(actor or {})}, **{"policy_delay": 1, **hyper_parameters})
+
+
+def norms_of(network: nn.Module) -> list[BatchRenorm]:
+    return [module for module in network.modules() if isinstance(module, BatchRenorm)]
+
+
+def test_gradients_equal_those_of_a_numpy_version() -> None:
+    algorithm, batch = crossq(initial_alpha=0.5), n_step_batch()
+    by_hand = NumpyCrossQ(algorithm, batch)
+    after = copy.deepcopy(algorithm)
+    after.compute_gradients(batch)
+    by_hand.keep_running_statistics(after)
+    expected = {
+        "policy.body.hidden.layers.0.weight": numeric_gradient(by_hand.policy_loss, by_hand.hidden_of_policy.layer[0]),
+        "policy.body.hidden.renorms.0.weight": numeric_gradient(
+            by_hand.policy_loss, by_hand.hidden_of_policy.scales[0][0]
+        ),
+    }
+    for number, hidden in enumerate(by_hand.hidden):
+        name = f"critics.networks.{number}.joint"
+        # Statistics have gradients, those of the rows that follow among them.
+        expected[f"{name}.layers.0.weight"] = numeric_gradient(by_hand.critic_loss, hidden.layer[0])
+        expected[f"{name}.renorms.1.bias"] = numeric_gradient(by_hand.critic_loss, hidden.scales[1][1])
+    assert_close(assert_gradients(algorithm, batch, by_hand), expected)
+
+
+def test_running_statistics_are_those_of_both_halves_as_one_batch() -> None:
+    algorithm, batch = crossq(), n_step_batch()
+    seen = torch.cat([batch[OBS], batch[OBS2]])
+    algorithm.update(batch)
+    for critic in algorithm.critics:
+        first = norms_of(critic)[0]
+        assert first.num_batches_tracked == 1, "judging the policy is no batch to learn from"
+        torch.testing.assert_close(first.running_mean[:3], 0.01 * seen.mean(0))
+        torch.testing.assert_close(first.running_var[:3], 0.99 + 0.01 * seen.var(0))
+    first = norms_of(algorithm.pi)[0]
+    assert first.num_batches_tracked == 1
+    torch.testing.assert_close(first.running_mean, 0.01 * batch[OBS].mean(0))
+
+
+def test_there_are_no_targets_and_the_policy_is_delayed() -> None:
+    algorithm = crossq(policy_delay=3)
+    assert not algorithm.training.targets
+    has_learnt = ["policy_loss" in algorithm.update(n_step_batch()).metrics for _ in range(6)]
+    assert has_learnt == [False, False, True] * 2
+    assert norms_of(algorithm.pi)[0].num_batches_tracked == 2
+
+
+def test_acting_uses_running_statistics_and_changes_none() -> None:
+    algorithm = crossq(start_steps=0)
+    algorithm.update(n_step_batch())
+    before = copy.deepcopy(algorithm.actor.state_dict())
+    obs, done = torch.randn(6, 3), torch.zeros(6, 1)
+    evaluation = exploring(algorithm, 6, deterministic=True)
+    together = algorithm.acting_step(obs, None, done, evaluation).action
+    alone = exploring(algorithm, 1, deterministic=True)
+    for row in range(6):
+        one = algorithm.acting_step(obs[row : row + 1], None, done[:1], alone).action
+        torch.testing.assert_close(one, together[row : row + 1])
+    algorithm.acting_step(obs, None, done, exploring(algorithm, 6))
+    assert_equal(algorithm.actor.state_dict(), before)
+
+
+def test_statistics_are_saved_and_sent_with_the_weights() -> None:
+    one, two, third = crossq(), crossq(), crossq()
+    for _ in range(2):
+        one.update(n_step_batch())
+    two.load_state_dict(saved_and_loaded(one.state_dict()))
+    third.set_weights(one.get_weights())
+    statistics = [[norm.running_var for norm in norms_of(each.actor)] for each in (one, two, third)]
+    assert_equal(statistics[0], statistics[1])
+    assert_equal(statistics[0], statistics[2])
+    assert_equal(one.update(n_step_batch()).info, two.update(n_step_batch()).info)
+
+
+def test_a_trained_policy_acts_alone_as_it_does_in_its_run(tmp_path: Path) -> None:
+    scheme = prl.Scheme(
+        prl.CrossQ.create_factory(start_steps=20, update_every=5, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("Pendulum-v1"),
+        seed=1,
+    )
+    learner = prl.Learner(scheme, target_steps=60, log_dir=tmp_path)
+    learner.run()
+    learner.save_checkpoint()
+    observation = np.array([0.5, -0.5, 1.0], np.float32)
+    evaluation = exploring(scheme.algorithm, 1, deterministic=True)
+    obs = torch.from_numpy(observation)[None]
+    expected = scheme.algorithm.acting_step(obs, None, torch.ones(1, 1), evaluation).env_action[0]
+    learner.close()
+    np.testing.assert_array_equal(prl.load_policy(tmp_path)(observation), expected)
+
+
+def test_what_is_not_computed_as_one_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"CrossQ .* has a memory \(gru\).*choose SAC, REDQ"):
+        crossq({"memory": "gru"})
+    with pytest.raises(ValueError, match=r"CrossQ .* late_action=0, got 1"):
+        crossq({"late_action": 1})
+    with pytest.raises(ValueError, match="batch_norm"):
+        crossq({"batch_norm": True})
+    with pytest.raises(TypeError, match="polyak"):
+        prl.CrossQ.create_factory(polyak=0.9)
+    with pytest.raises(ValueError, match="CrossQ: renorm_warmup must be"):
+        prl.CrossQ.create_factory(renorm_warmup=-1)

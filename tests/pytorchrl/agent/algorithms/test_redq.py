@@ -1,0 +1,78 @@
+"""REDQ's losses and gradients equal those of a slow numpy version; few critics make each target, all the policy's."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from storages.transition import ERRORS
+from tests.support.comparison import assert_equal
+from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
+from tests.support.training import saved_and_loaded
+
+
+class NumpyREDQ(ByHand):
+    def prepare(self, algorithm: Any) -> None:
+        super().prepare(algorithm)
+        number = algorithm.num_critics
+        (order,) = drawn(algorithm.subset_generator, [lambda g: torch.randperm(number, generator=g)])
+        self.target_critics = [self.target_critics[int(n)] for n in order[: algorithm.num_target_critics]]
+
+    def of_policy(self, values: list[Any]) -> Any:
+        return np.mean(values, axis=0)
+
+
+@pytest.mark.parametrize("num_target_critics", [1, 2, 4])
+def test_gradients_equal_those_of_a_numpy_version(num_target_critics: int) -> None:
+    algorithm = made(prl.REDQ, num_critics=4, num_target_critics=num_target_critics, policy_delay=1, initial_alpha=0.5)
+    assert_gradients(algorithm, n_step_batch(), NumpyREDQ(algorithm, n_step_batch()))
+
+
+def test_targets_come_from_other_critics_in_each_update_and_every_set_is_drawn() -> None:
+    algorithm = made(prl.REDQ, num_critics=3)
+    drawn_sets = set()
+    calls: list[int] = []
+    for number, critic in enumerate(algorithm.target_critics):
+        critic.register_forward_hook(lambda *_, number=number: calls.append(number))
+    for _ in range(40):
+        calls.clear()
+        algorithm.update(n_step_batch())
+        assert len(calls) == 2, "critics that are not drawn are not computed"
+        drawn_sets.add(frozenset(calls))
+    assert drawn_sets == {frozenset(pair) for pair in ((0, 1), (0, 2), (1, 2))}
+
+
+def test_policy_and_temperature_learn_once_in_as_many_updates_as_a_step_has() -> None:
+    algorithm = made(prl.REDQ, num_critics=3, policy_delay=3)
+    learnt = []
+    for _ in range(7):
+        before = algorithm.pi.state_dict()
+        before = {name: weight.clone() for name, weight in before.items()}, algorithm.alpha
+        result = algorithm.update(n_step_batch())
+        is_new = any(not torch.equal(weight, before[0][name]) for name, weight in algorithm.pi.state_dict().items())
+        assert is_new == (algorithm.alpha != before[1]) == ("policy_loss" in result.metrics)
+        assert result.info[ERRORS].shape == (5, 1)
+        learnt.append(is_new)
+    assert learnt == [False, False, True, False, False, True, False]
+
+
+def test_the_critics_drawn_are_saved_and_follow_from_the_seed() -> None:
+    one, two = made(prl.REDQ, num_critics=5), made(prl.REDQ, num_critics=5)
+    one.update(n_step_batch())
+    two.load_state_dict(saved_and_loaded(one.state_dict()))
+    for _ in range(3):
+        assert_equal(one.update(n_step_batch()).info, two.update(n_step_batch()).info)
+    one.seed(7)
+    generators: list[Algorithm] = [one, two]
+    two.seed(7)
+    assert_equal(*[[g.get_state() for g in algorithm._generators()] for algorithm in generators])
+
+
+def test_more_critics_than_there_are_cannot_be_drawn() -> None:
+    with pytest.raises(ValueError, match="REDQ: num_target_critics must be at most num_critics=2, got 3"):
+        prl.REDQ.create_factory(num_critics=2, num_target_critics=3)
+    with pytest.raises(ValueError, match="REDQ: policy_delay must be"):
+        prl.REDQ.create_factory(policy_delay=0)

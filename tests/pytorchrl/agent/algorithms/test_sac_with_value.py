@@ -1,0 +1,83 @@
+"""Updates of SAC with a state-value network equal those computed by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.transition import DISCOUNT, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import layer_of, linear
+from tests.support.soft_critics import ByHand, assert_close, assert_gradients, made, n_step_batch, of
+
+
+class NumpySACWithValue(ByHand):
+    def prepare(self, algorithm: Any) -> None:
+        self.value, self._target_value = layer_of(algorithm.value.head), layer_of(algorithm.target_state_value.head)
+        self._scale = algorithm.reward_scale
+        # It is drawn from for the policy's action alone.
+        self.noise = self.noise2
+
+    def make_target(self) -> Any:
+        following = linear(self._target_value, self.batch[OBS2])
+        return self._scale * self.batch[REW] + self.batch[DISCOUNT] * following
+
+    def value_loss(self) -> float:
+        error = linear(self.value, self.batch[OBS]) - self.soft_value()
+        return float(0.5 * (self.batch[WEIGHTS] * error**2).mean())
+
+
+@pytest.mark.parametrize("reward_scale", [5.0, 0.5])
+def test_gradients_equal_those_of_a_numpy_version(reward_scale: float) -> None:
+    algorithm, batch = made(prl.SACWithValue, reward_scale=reward_scale), n_step_batch()
+    by_hand = NumpySACWithValue(algorithm, batch)
+    of_value = of(by_hand.value_loss, by_hand.value)
+    gradients = assert_gradients(algorithm, batch, by_hand)
+    assert_close(gradients, {f"value.head.layer.{name}": part for name, part in of_value})
+    assert not [name for name in gradients if "alpha" in name]
+
+
+def test_the_temperature_stays_and_rewards_are_scaled_when_learning_alone() -> None:
+    algorithm, batch = made(prl.SACWithValue, reward_scale=3.0), n_step_batch()
+    reward = batch[REW].clone()
+    for _ in range(3):
+        metrics = algorithm.update(batch).metrics
+    assert algorithm.alpha == metrics["alpha"] == 1
+    assert torch.equal(batch[REW], reward)
+
+
+def test_the_state_values_target_follows_and_critics_have_none() -> None:
+    algorithm = made(prl.SACWithValue, polyak=0.75)
+    before = algorithm.target_state_value.head.layer.weight.clone()
+    algorithm.update(n_step_batch())
+    expected = 0.75 * before + 0.25 * algorithm.value.head.layer.weight
+    torch.testing.assert_close(algorithm.target_state_value.head.layer.weight, expected)
+    assert list(algorithm.training.targets) == ["value"]
+
+
+def test_what_it_has_not_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="SACWithValue: reward_scale must be"):
+        prl.SACWithValue.create_factory(reward_scale=0.0)
+    for name in ("learn_alpha", "initial_alpha", "lr_alpha", "target_entropy"):
+        with pytest.raises(TypeError, match=name):
+            prl.SACWithValue.create_factory(**{name: 1})
+    with pytest.raises(ValueError, match="shared_body=False"):
+        made(prl.SACWithValue, {"shared_body": True, "hidden_sizes": (4,)})
+
+
+def test_policies_of_scaled_rewards_are_those_of_a_lower_temperature() -> None:
+    """Ten times the reward at temperature 1 has the policy gradient of SAC at a tenth, ten times as large."""
+    sac = made(prl.SAC, initial_alpha=0.1, learn_alpha=False)
+    other = made(prl.SACWithValue, reward_scale=10.0)
+    other.pi.load_state_dict(sac.pi.state_dict())
+    with torch.no_grad():
+        for ours, theirs in zip(other.critics.parameters(), sac.critics.parameters(), strict=True):
+            ours.copy_(10 * theirs)
+    torch.empty(5, 2).normal_(generator=sac.generator)
+    sac.generator.set_state(other.generator.get_state())
+    batch = n_step_batch()
+    rows = sac.read(batch)
+    one, two = (a.expect(a.judge(a.read(batch)), rows) for a in (sac, other))
+    np.testing.assert_allclose((10 * one.value.mean).detach(), two.value.mean.detach(), rtol=1e-5)
+    torch.testing.assert_close(one.entropy, two.entropy)

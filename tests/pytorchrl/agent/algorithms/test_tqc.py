@@ -1,0 +1,97 @@
+"""TQC's losses and gradients equal those of a slow numpy version, the highest quantiles left out of its targets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.transition import DISCOUNT, ERRORS, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import perturb
+from tests.support.soft_critics import ByHand, assert_gradients, made, n_step_batch
+
+QUANTILES = 5
+
+
+class NumpyTQC(ByHand):
+    def prepare(self, algorithm: Any) -> None:
+        super().prepare(algorithm)
+        self._kept = len(algorithm.critics) * (QUANTILES - algorithm.num_dropped)
+        self._kappa = algorithm.kappa
+
+    def of_target(self, values: list[Any]) -> Any:
+        return np.sort(np.hstack(values), axis=1)[:, : self._kept]
+
+    def of_policy(self, values: list[Any]) -> Any:
+        return np.hstack(values).mean(1, keepdims=True)
+
+    def errors(self) -> Any:
+        """The quantile Huber losses of all critics, summed over quantiles, means over the target's."""
+        fractions = (np.arange(QUANTILES) + 0.5) / QUANTILES
+        total = np.zeros((5, 1))
+        for quantiles in self.values(self.critics, self.batch[OBS], self.taken):
+            error = self.target[:, None, :] - quantiles[:, :, None]
+            size, kappa = np.abs(error), self._kappa
+            huber = np.where(size <= kappa, 0.5 * error**2, kappa * (size - 0.5 * kappa))
+            weight = np.abs(fractions[:, None] - (error < 0))
+            total += (weight * huber).mean(2).sum(1, keepdims=True)
+        return total
+
+    def critic_loss(self) -> float:
+        return float((self.batch[WEIGHTS] * self.errors()).mean())
+
+
+@pytest.mark.parametrize(("num_critics", "num_dropped", "kappa"), [(3, 1, 1.0), (2, 0, 0.3), (1, 4, 1.0)])
+def test_gradients_equal_those_of_a_numpy_version(num_critics: int, num_dropped: int, kappa: float) -> None:
+    algorithm = made(
+        prl.TQC,
+        num_critics=num_critics,
+        num_quantiles=QUANTILES,
+        num_dropped=num_dropped,
+        kappa=kappa,
+        initial_alpha=0.5,
+    )
+    assert_gradients(algorithm, n_step_batch(), NumpyTQC(algorithm, n_step_batch()))
+
+
+def test_the_more_quantiles_are_dropped_the_smaller_are_targets() -> None:
+    batch, means = n_step_batch(), []
+    for dropped in (0, 2, 4):
+        algorithm = made(prl.TQC, num_quantiles=QUANTILES, num_dropped=dropped)
+        target = algorithm.judge_with_target(algorithm.read(batch), torch.ones(1))[1]
+        assert target.quantiles.shape == (5, 5 * (QUANTILES - dropped))
+        assert not target.quantiles.requires_grad
+        means.append(target.mean)
+    alive = batch[DISCOUNT] > 0
+    assert (means[0] > means[1])[alive].all()
+    assert (means[1] > means[2])[alive].all()
+    for mean in means:
+        torch.testing.assert_close(mean[~alive], batch[REW][~alive])
+
+
+def test_priorities_follow_the_losses_of_the_rows() -> None:
+    algorithm, batch = made(prl.TQC, num_quantiles=QUANTILES), n_step_batch()
+    perturb(algorithm.critics, 5)
+    batch[WEIGHTS] = torch.ones(5, 1)
+    result = algorithm.update(batch)
+    torch.testing.assert_close(result.info[ERRORS].mean(), result.metrics["critic_loss"])
+    assert len(result.info[ERRORS].unique()) == 5
+
+
+def test_without_a_quantile_left_it_is_refused() -> None:
+    with pytest.raises(ValueError, match="TQC: num_dropped must be less than num_quantiles=4, got 4"):
+        prl.TQC.create_factory(num_quantiles=4, num_dropped=4)
+    with pytest.raises(ValueError, match="TQC: kappa must be"):
+        prl.TQC.create_factory(kappa=0.0)
+
+
+def test_next_actions_come_from_the_next_observations() -> None:
+    batch: dict[str, Any] = n_step_batch()
+    targets: Sequence[Any] = []
+    for shift in (0.0, 1.0):
+        algorithm = made(prl.TQC, num_quantiles=QUANTILES)
+        changed = {**batch, OBS2: batch[OBS2] + shift}
+        targets = [*targets, algorithm.judge_with_target(algorithm.read(changed), torch.ones(1))[1].mean]
+    assert not torch.equal(*targets)
