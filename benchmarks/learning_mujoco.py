@@ -20,7 +20,11 @@ from learning_table import Arguments, make_page
 class MujocoArguments(Arguments):
     """What to run."""
 
-    only: tuple[Literal["halfcheetah", "hopper"], ...] = ("halfcheetah", "hopper")
+    only: tuple[Literal["halfcheetah", "hopper", "hopper-efficient"], ...] = (
+        "halfcheetah",
+        "hopper",
+        "hopper-efficient",
+    )
     """Tasks to run."""
 
 

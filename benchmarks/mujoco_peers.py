@@ -10,11 +10,13 @@ import sb3_contrib
 import stable_baselines3 as sb3
 import torch
 from mujoco_compositions import (
+    CROSSQ,
     OFF_POLICY,
     ON_POLICY,
     PPO,
     SAC,
     TD3,
+    TQC,
     TRPO,
     TRPO_VALUE_BATCH,
     TRPO_VALUE_EPOCHS,
@@ -46,11 +48,13 @@ def train_peer(
     return lambda observation: model.predict(observation, deterministic=True)[0]
 
 
+_TARGETS = {"tau": OFF_POLICY["tau"]}
+
+
 def _off_policy(own: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "learning_rate": own["lr"],
         "gamma": OFF_POLICY["gamma"],
-        "tau": OFF_POLICY["tau"],
         "learning_starts": OFF_POLICY["start_steps"],
         "batch_size": OFF_POLICY["mini_batch_size"],
         "buffer_size": OFF_POLICY["buffer_size"],
@@ -77,15 +81,32 @@ def _on_policy() -> dict[str, Any]:
 
 
 def _sac(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
-    return sb3.SAC("MlpPolicy", env, ent_coef="auto", **_off_policy(SAC), **how)
+    return sb3.SAC("MlpPolicy", env, ent_coef="auto", **_off_policy(SAC), **_TARGETS, **how)
 
 
 def _td3(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
-    return sb3.TD3("MlpPolicy", env, action_noise=_noise(env), **_off_policy(TD3), **how)
+    return sb3.TD3("MlpPolicy", env, action_noise=_noise(env), **_off_policy(TD3), **_TARGETS, **how)
 
 
 def _ddpg(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
-    return sb3.DDPG("MlpPolicy", env, action_noise=_noise(env), **_off_policy(TD3), **how)
+    return sb3.DDPG("MlpPolicy", env, action_noise=_noise(env), **_off_policy(TD3), **_TARGETS, **how)
+
+
+def _tqc(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
+    settings = _off_policy(SAC) | _TARGETS
+    of_networks = {"n_critics": TQC["num_critics"], "n_quantiles": TQC["num_quantiles"]}
+    settings["policy_kwargs"] = settings["policy_kwargs"] | of_networks
+    model: BaseAlgorithm = sb3_contrib.TQC(
+        "MlpPolicy", env, top_quantiles_to_drop_per_net=TQC["num_dropped"], **settings, **how
+    )
+    return model
+
+
+def _crossq(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
+    model: BaseAlgorithm = sb3_contrib.CrossQ(
+        "MlpPolicy", env, policy_delay=CROSSQ["policy_delay"], **_off_policy(CROSSQ), **how
+    )
+    return model
 
 
 def _ppo(env: gym.Env[Any, Any], how: dict[str, Any]) -> BaseAlgorithm:
@@ -126,4 +147,6 @@ _MAKE: Mapping[str, Callable[[gym.Env[Any, Any], dict[str, Any]], BaseAlgorithm]
     "DDPG of stable-baselines3": _ddpg,
     "PPO of stable-baselines3": _ppo,
     "TRPO of sb3-contrib": _trpo,
+    "TQC of sb3-contrib": _tqc,
+    "CrossQ of sb3-contrib": _crossq,
 }
