@@ -10,6 +10,10 @@ from pytorchrl.agent.preset import Preset
 from storages.factory import Factory
 from storages.storage import Storage
 
+_WITHOUT_TARGETS: dict[str, Any] = {"gamma": 0.98, "start_steps": 1_000, "update_every": 1, "mini_batch_size": 128}
+_WITH_TEMPERATURE = ("lr_pi", "lr_q", "lr_alpha")
+_SEVERAL_UPDATES: dict[str, Any] = {"num_mini_batch": 4, "policy_delay": 4}
+
 
 def _falling(lr: float) -> prl.LinearSchedule:
     """A learning rate that falls to 0, so that the policy settles."""
@@ -37,13 +41,12 @@ def _pendulum(
     hidden_sizes: tuple[int, ...] = (128, 128),
     rates: tuple[str, ...] = ("lr_pi", "lr_q"),
     lr: float = 1e-3,
+    shared: Mapping[str, Any] = _WITHOUT_TARGETS | {"polyak": 0.99},
     threshold: float | None = None,
     **settings: Any,
 ) -> Composition:
-    shared = {"gamma": 0.98, "polyak": 0.99, "start_steps": 1_000, "update_every": 1, "mini_batch_size": 128}
-
     def compose() -> Preset:
-        of_algorithm = shared | {"test_every": 0} | dict.fromkeys(rates, _falling(lr)) | settings
+        of_algorithm = {**shared, "test_every": 0} | dict.fromkeys(rates, _falling(lr)) | settings
         return Preset(
             algo_factory=algorithm.create_factory(**of_algorithm),
             actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=hidden_sizes),
@@ -81,7 +84,12 @@ _PENDULUM: Mapping[str, Composition] = {
     "SVG0": _pendulum(prl.SVG0, threshold=-250.0),
     "PGT": _pendulum(prl.PGT, threshold=-250.0),
     "TD3": _pendulum(prl.TD3, exploration_noise=0.3),
-    "SAC": _pendulum(prl.SAC, rates=("lr_pi", "lr_q", "lr_alpha")),
+    "SAC": _pendulum(prl.SAC, rates=_WITH_TEMPERATURE),
+    "SACWithValue": _pendulum(prl.SACWithValue, rates=("lr_pi", "lr_q", "lr_value")),
+    "TQC": _pendulum(prl.TQC, rates=_WITH_TEMPERATURE, num_critics=2),
+    "REDQ": _pendulum(prl.REDQ, rates=_WITH_TEMPERATURE, num_critics=5, **_SEVERAL_UPDATES),
+    "DroQ": _pendulum(prl.DroQ, rates=_WITH_TEMPERATURE, **_SEVERAL_UPDATES),
+    "CrossQ": _pendulum(prl.CrossQ, rates=_WITH_TEMPERATURE, shared=_WITHOUT_TARGETS),
 }
 
 POLICIES = Page(
@@ -110,7 +118,8 @@ POLICIES = Page(
             threshold=-160.0,
             settings=(
                 "All have two layers of 128 units and learn from 128 transitions after every step, at rates that fall "
-                "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98."
+                "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98. `REDQ`, of 5 critics, and "
+                "`DroQ` learn from 4 batches after every step, the policy from one."
             ),
         ),
     },
