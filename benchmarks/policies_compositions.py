@@ -61,6 +61,10 @@ _CARTPOLE: Mapping[str, Composition] = {
         prl.A2C.create_factory(lr=_falling(4e-3), normalize_advantages=True, entropy_coef=0.0, test_every=0),
         prl.GAEBuffer.create_factory(size=8, gae_lambda=0.95),
     ),
+    "IMPALA": _cartpole(
+        prl.IMPALA.create_factory(lr=_falling(3e-3), entropy_coef=0.0, test_every=0),
+        prl.VTraceBuffer.create_factory(size=5),
+    ),
     "PPO": _cartpole(
         prl.PPO.create_factory(
             lr=_falling(1e-3), clip_param=_falling(0.2), num_epochs=10, num_mini_batch=4, test_every=0
