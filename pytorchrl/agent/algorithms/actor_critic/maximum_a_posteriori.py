@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import errors_of_critics, loss_of_critics
+from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
@@ -117,12 +117,11 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
         with torch.no_grad():
             target = ScalarValue(self.candidates(rows.next).mean).backup(rows.reward, rows.discount)
             now = self.candidates(rows.now)
-        values = self.values_taken(rows)
-        critic_loss = loss_of_critics(values, target, rows)
+        critic_loss, errors = judge_critics(self.values_taken(rows), target, rows)
         losses, metrics = self.policy_losses(rows, now)
         losses[self.train_critics] = critic_loss
         metrics |= {"critic_loss": critic_loss.detach(), "q_value": rows.mean(now.mean)}
-        return Losses(losses, metrics, errors_of_critics(values, target, rows))
+        return Losses(losses, metrics, errors)
 
     def policy_losses(self, rows: Rows, now: Candidates) -> tuple[dict[Trained, Tensor], Metrics]:
         """Of policy, temperature and multipliers: Abdolmaleki et al. (arXiv 1812.02256), equations 4 to 6, 8."""

@@ -77,7 +77,7 @@ class MPO(MaximumAPosteriori):
         number = self.num_samples
         action: Tensor = self.target_pi(view).sample(self.generator, number)  # (M, N, A)
         rows = self.codec.clip(action).transpose(0, 1).flatten(0, 1)
-        values = smallest(self.target_critics(Repeated(view, number), rows)).view(-1, number)
+        values = smallest(self.target_critics(Repeated(view, number), rows)).mean.view(-1, number)
         log_prior = torch.full_like(values[:, :1], -math.log(number))
         return Candidates(log_prior, values, lambda policy: policy.log_prob(action)[..., 0].T)
 
