@@ -57,6 +57,8 @@ OFF_POLICY: dict[str, Any] = {
     "DroQ": (prl.DroQ, {"num_mini_batch": 2, "dropout": 0.2}, ["bounded"]),
     "TQC": (prl.TQC, {"num_critics": 2, "num_quantiles": 5}, ["bounded"]),
     "CrossQ": (prl.CrossQ, {"renorm_warmup": 3}, ["bounded"]),
+    "MPO": (prl.MPO, {"num_samples": 3, "target_update_interval": 2}, ["bounded"]),
+    "MPODiscrete": (prl.MPODiscrete, {}, ["discrete"]),
     "TD3": (prl.TD3, {}, ["bounded"]),
     "DDPG": (prl.DDPG, {"explorer": prl.OrnsteinUhlenbeck(0.2)}, ["bounded"]),
     "SVG0": (prl.SVG0, {}, ["bounded"]),
@@ -140,7 +142,7 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
         # These train networks of observations apart.
-        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue") and draw(st.booleans()),
+        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue", "MPODiscrete") and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
     )
 

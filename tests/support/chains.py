@@ -86,14 +86,23 @@ class Chain(gym.Env[Any, Any]):
         seen: what is observed.
         ends: what follows a reward.
         real: whether actions are real numbers from 1 to 3, of which the halves stand for the two actions.
+        several: whether actions are two numbers, 0 or 1, whose sum is odd for the second of the two actions.
         limit: steps until an episode is truncated.
     """
 
     observation_space = spaces.Box(0, 1, (LAST + 3,), np.float32)
 
-    def __init__(self, seen: Seen = "fully", ends: Ends = "episodic", real: bool = False, limit: int = 15) -> None:
-        self.action_space = spaces.Box(1.0, 3.0, (1,), np.float32) if real else spaces.Discrete(2)
-        self._seen, self._real, self._limit = seen, real, limit
+    def __init__(
+        self,
+        seen: Seen = "fully",
+        ends: Ends = "episodic",
+        real: bool = False,
+        limit: int = 15,
+        several: bool = False,
+    ) -> None:
+        space = spaces.MultiDiscrete([2, 2]) if several else spaces.Discrete(2)
+        self.action_space = spaces.Box(1.0, 3.0, (1,), np.float32) if real else space
+        self._seen, self._limit = seen, limit
         self._table = transitions(ends)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -103,8 +112,7 @@ class Chain(gym.Env[Any, Any]):
         return observation(self._state, self._seen), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        which = int(action[0] >= 2) if self._real else int(action)
-        outcomes = self._table[self._state][which]
+        outcomes = self._table[self._state][_meant(np.atleast_1d(action)[None])[0]]
         chosen = self.np_random.choice(len(outcomes), p=[probability for probability, *_ in outcomes])
         _, self._state, reward, terminated = outcomes[chosen]
         self._steps += 1
@@ -141,5 +149,11 @@ def _greedy(algorithm: Algorithm, obs: NDArray[np.float32], memory: Any, first: 
     done = torch.full((len(obs), 1), float(first))
     exploration = exploring(algorithm, len(obs), deterministic=True)
     step = algorithm.acting_step(torch.from_numpy(obs), memory, done, exploration)
-    action = step.env_action[:, 0]
-    return (action >= 2 if action.is_floating_point() else action).int().tolist(), step.rhs
+    return _meant(step.env_action.numpy()), step.rhs
+
+
+def _meant(actions: NDArray[Any]) -> list[int]:
+    """Which of the two actions each of some environment's actions (N, n) stands for."""
+    is_real = np.issubdtype(actions.dtype, np.floating)
+    which: list[int] = (actions[:, 0] >= 2 if is_real else actions.sum(1) % 2).astype(int).tolist()
+    return which

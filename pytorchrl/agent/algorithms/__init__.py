@@ -5,6 +5,8 @@ from pytorchrl.agent.algorithms.actor_critic.acer_continuous import ACERContinuo
 from pytorchrl.agent.algorithms.actor_critic.crossq import CrossQ
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
+from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
+from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete
 from pytorchrl.agent.algorithms.actor_critic.pcl import PCL, UnifiedPCL
 from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
@@ -57,6 +59,7 @@ __all__ = [
     "GAIL",
     "IMPALA",
     "IQN",
+    "MPO",
     "NAF",
     "PAL",
     "PCL",
@@ -85,6 +88,7 @@ __all__ = [
     "EveryRollout",
     "EveryTransitions",
     "Losses",
+    "MPODiscrete",
     "MunchausenDQN",
     "MunchausenIQN",
     "NStepQLearning",

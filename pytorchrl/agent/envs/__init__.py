@@ -13,6 +13,7 @@ from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pe
 from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.terminal_reward import TerminalReward
 from pytorchrl.agent.envs.vec_env import Resumption, VecEnv, VecStep
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "RoundAction",
     "ScaleReward",
     "SelectObservation",
+    "TerminalReward",
     "UnsupportedSpaceError",
     "VecEnv",
     "VecStep",

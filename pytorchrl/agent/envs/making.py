@@ -14,11 +14,12 @@ from pytorchrl.agent.envs.game_wrappers import EpisodicLife, FireOnReset, Flicke
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
 from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
+from pytorchrl.agent.envs.terminal_reward import TerminalReward
 
 _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
     wrapper.__name__: wrapper
     for wrapper in (
-        *(BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation),
+        *(BoundAction, FlattenAction, RoundAction, ScaleReward, SelectObservation, TerminalReward),
         *(EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction),
     )
 }

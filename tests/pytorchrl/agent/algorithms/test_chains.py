@@ -51,6 +51,10 @@ VARIANTS = {
         COMMON
         | {"lr_pi": FALLING, "lr_q": FALLING, "lr_alpha": 1e-3, "initial_alpha": 0.1, "target_entropy_share": 0.3},
     ),
+    "MPODiscrete": Variant(
+        prl.MPODiscrete,
+        COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "epsilon_policy": 0.05},
+    ),
     "QRDQN": Variant(prl.QRDQN, VALUES | {"num_quantiles": 8}),
     "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS),
     "IQN": Variant(prl.IQN, VALUES | FRACTIONS),

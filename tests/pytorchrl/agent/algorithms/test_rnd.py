@@ -254,3 +254,19 @@ def test_by_choice_intrinsic_returns_end_with_episodes() -> None:
     assert over.any()
     torch.testing.assert_close(returns[True][IADV][over], 1 - returns[True][IVAL][over])
     assert not torch.allclose(returns[False][IADV][over], returns[True][IADV][over])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("cls", "reaches"), [(prl.PPO, False), (prl.RND, True)])
+def test_it_finds_a_goal_that_ppo_does_not_with_the_same_steps(cls: Any, reaches: bool) -> None:
+    scheme = prl.Scheme(
+        cls.create_factory(lr=1e-3, test_every=0),
+        prl.OnPolicyActor.create_factory(normalize_observations=True),
+        prl.GAEBuffer.create_factory(size=128),
+        prl.VecEnv.create_factory("MountainCar-v0", num_envs=8, wrappers=["TerminalReward"]),
+        seed=1,
+    )
+    train(scheme, 40_000)
+    # An episode that does not reach it lasts 200 steps, each of which costs 1.
+    assert (np.max(scheme.evaluate(10).returns) > -200) == reaches
+    scheme.close()

@@ -1,0 +1,52 @@
+"""MPO over discrete actions, with exact expectations over them."""
+
+from collections.abc import Mapping, Sequence
+
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import Policy, Values
+from pytorchrl.agent.actors.network import Ensemble
+from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Distribution, Value
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum
+from pytorchrl.agent.algorithms.actor_critic.maximum_a_posteriori import Candidates, MaximumAPosteriori
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.hyper_parameters import Positive
+
+
+class MPODiscrete(MaximumAPosteriori):
+    """Abdolmaleki et al., "Maximum a Posteriori Policy Optimisation" (arXiv 1806.06920), over all actions of a state.
+
+    Args:
+        epsilon_policy: how far a step may move the policy away from the target policy, in nats.
+    """
+
+    actions = "discrete"
+
+    epsilon_policy: Positive = 0.01
+
+    def policy_head(self) -> Head:
+        """Probabilities of actions."""
+        return Policy()
+
+    def make_critics(self) -> Ensemble:
+        """Networks of observations, with a value for each action."""
+        return self.actor.make_ensemble("critics", Values(huber_threshold=None), self.num_critics)
+
+    def trust_regions(self) -> Mapping[str, float]:
+        """Of the whole policy."""
+        return {"policy": self.epsilon_policy}
+
+    def parts(self, policy: Categorical, before: Categorical) -> Mapping[str, Distribution]:
+        """The policy."""
+        return {"policy": policy}
+
+    def candidates(self, view: View) -> Candidates:
+        """All actions, each with its probability."""
+        prior: Categorical = self.target_pi(view)
+        values = elementwise_minimum([critic.values for critic in self.target_critics(view)])
+        return Candidates(prior.log_probs, values, lambda policy: policy.log_probs)  # type: ignore[attr-defined]
+
+    def values_taken(self, rows: Rows) -> Sequence[Value]:
+        """Of the actions taken, among those of all."""
+        critics: list[ActionValues] = self.critics(rows.now)
+        return [critic.of(rows.action) for critic in critics]
