@@ -25,6 +25,7 @@ VALUES = COMMON | {"lr": FALLING, "epsilon": EPSILON}
 BY_ITERATION = VALUES | {"polyak": 0.0, "target_update_interval": 20}
 # Values are a step here, which noise near a peak on its wrong side does not show.
 OF_REAL_ACTIONS = COMMON | {"lr": FALLING, "explorer": prl.EpsilonGreedy(EPSILON)}
+OF_WEIGHTED_ACTIONS = COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "target_update_interval": 1}
 ATOMS = {"v_min": -1.0, "v_max": 3.0}
 FRACTIONS = {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 16}
 
@@ -51,10 +52,8 @@ VARIANTS = {
         COMMON
         | {"lr_pi": FALLING, "lr_q": FALLING, "lr_alpha": 1e-3, "initial_alpha": 0.1, "target_entropy_share": 0.3},
     ),
-    "MPODiscrete": Variant(
-        prl.MPODiscrete,
-        COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "epsilon_policy": 0.05},
-    ),
+    "MPO": Variant(prl.MPO, OF_WEIGHTED_ACTIONS, times=2),
+    "MPODiscrete": Variant(prl.MPODiscrete, OF_WEIGHTED_ACTIONS),
     "QRDQN": Variant(prl.QRDQN, VALUES | {"num_quantiles": 8}),
     "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS),
     "IQN": Variant(prl.IQN, VALUES | FRACTIONS),
