@@ -1,4 +1,4 @@
-"""Each value-based algorithm finds the best policy of a chain of states, seen fully and partly.
+"""Algorithms find the best policy of a chain of states, seen fully and partly.
 
 The chain pays in the middle and at its end, and its episodes end there or go on for ever. All combinations, with three
 seeds of three, take an hour: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles one of each algorithm.
@@ -182,7 +182,9 @@ def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, s
     cls, settings = IN_SEGMENTS[name]
     for seed in SEEDS:
         scheme = prl.Scheme(
-            cls.create_factory(gamma=GAMMA, lr=FALLING, update_every=16, start_steps=200, test_every=0, **settings),
+            cls.create_factory(
+                gamma=GAMMA, lr=FALLING, update_every=16, start_steps=200, replay_ratio=2.0, test_every=0, **settings
+            ),
             prl.OnPolicyActor.create_factory(
                 hidden_sizes=(32,), memory="gru" if seen == "partly" else None, memory_size=16
             ),
@@ -190,7 +192,7 @@ def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, s
             envs_of(seen, ends, real=cls is prl.ACERContinuous),
             seed=seed,
         )
-        check(scheme, seen, ends, 4 * STEPS[seen])
+        check(scheme, seen, ends, 8_000)
 
 
 def test_without_a_memory_a_chain_seen_in_parts_is_not_solved() -> None:
