@@ -195,6 +195,22 @@ def reinforce(memory: Any = None) -> prl.Scheme:
     )
 
 
+def rnd(memory: Any = None) -> prl.Scheme:
+    return prl.Scheme(
+        prl.RND.create_factory(
+            lr=prl.LinearSchedule(1e-3, 0.0),
+            desired_kl=1e-4,
+            num_features=4,
+            num_epochs=2,
+            num_mini_batch=1,
+            test_every=0,
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
+        prl.GAEBuffer.create_factory(size=16),
+        prl.VecEnv.create_factory("CartPole-v1", 2, env_kwargs={"max_episode_steps": 30}),
+    )
+
+
 def sarsa(next_action: Any, memory: Any = None) -> prl.Scheme:
     return prl.Scheme(
         prl.SARSA.create_factory(
@@ -256,6 +272,8 @@ SCHEMES: dict[str, Callable[[], prl.Scheme]] = {
     "PPO": lambda: ppo(1),
     "PPO in 4 environments": lambda: ppo(4, "Pendulum-v1"),
     "PPO with a memory": lambda: ppo(4, memory="gru"),
+    "RND": rnd,
+    "RND with a memory": lambda: rnd("gru"),
     "TRPO": trpo,
     "TRPO with a memory": lambda: trpo("lstm"),
     "REINFORCE, stopped between the episodes of an update": reinforce,
@@ -289,7 +307,7 @@ def stopped(learner: prl.Learner, at: int, monkeypatch: pytest.MonkeyPatch) -> P
     return learner.log_dir
 
 
-SLOW = ("NAF", "SACDiscrete", "R2D2", "memory", "processes", "frames", "normalised", "hindsight", "recency")
+SLOW = ("NAF", "RND", "SACDiscrete", "R2D2", "memory", "processes", "frames", "normalised", "hindsight", "recency")
 
 
 @pytest.mark.parametrize(

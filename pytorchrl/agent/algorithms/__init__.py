@@ -7,7 +7,7 @@ from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.actor_critic.droq import DroQ
 from pytorchrl.agent.algorithms.actor_critic.mpo import MPO
 from pytorchrl.agent.algorithms.actor_critic.mpo_discrete import MPODiscrete
-from pytorchrl.agent.algorithms.actor_critic.pcl import PCL, UnifiedPCL
+from pytorchrl.agent.algorithms.actor_critic.pcl import PCL
 from pytorchrl.agent.algorithms.actor_critic.pgt import PGT
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
@@ -16,6 +16,7 @@ from pytorchrl.agent.algorithms.actor_critic.sac_with_value import SACWithValue
 from pytorchrl.agent.algorithms.actor_critic.svg0 import SVG0
 from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.actor_critic.tqc import TQC
+from pytorchrl.agent.algorithms.actor_critic.unified_pcl import UnifiedPCL
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.gail import GAIL

@@ -19,7 +19,8 @@ class GSDEPolicy(DistributionHead):
     """A normal whose noise is a linear function of the features, by a matrix that stays for some steps.
 
     Raffin et al., "Smooth Exploration for Robotic Reinforcement Learning" (arXiv 2005.05719). Each environment has a
-    matrix, drawn from the collector's generator and saved with the run.
+    matrix, drawn from the collector's generator and saved with the run. Where updates draw actions, those are
+    independent.
 
     Args:
         resample_every: steps of each environment between matrices (n in the paper).
@@ -27,7 +28,7 @@ class GSDEPolicy(DistributionHead):
         initial_log_std: logarithm of the standard deviation of the matrix's numbers at first. An action's standard
             deviation is as large times the root of the sum of the features' squares.
         gain: of the mean's orthogonal initialisation; small, so that means are almost 0 at first.
-        learns_features: whether gradients of standard deviations reach the layers before the head (False in the paper).
+        learns_features: whether gradients of standard deviations reach the layers before the head.
     """
 
     resample_every: Count = 8

@@ -20,6 +20,8 @@ from pytorchrl.agent.explorers import Exploration
 from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import ACTPROBS
 
+_TINY = torch.finfo(torch.float32).tiny
+
 
 class ACER(FreshAndReplayed):
     """Wang et al., "Sample Efficient Actor-Critic with Experience Replay" (arXiv 1611.01224), algorithm 2.
@@ -74,7 +76,7 @@ class ACER(FreshAndReplayed):
         taken = values.of(rows.action)
         with torch.no_grad():
             probabilities, acted = policy.probabilities, rows[ACTPROBS]
-            ratio = (probabilities / acted.clamp_min(_TINY)).gather(1, rows.action)
+            ratio = probabilities.gather(1, rows.action) / acted.gather(1, rows.action).clamp_min(_TINY)
             value = values.expectation(probabilities).mean
             next_value = self.q(rows.next).expectation(self.pi(rows.next).probabilities).mean
             returns = retrace(Paths(rows), rows, taken.mean, value, next_value, trace=ratio.clamp(max=1))
@@ -131,6 +133,3 @@ class ACER(FreshAndReplayed):
         }
         loss = policy_loss + self.value_loss_coef * critic_loss
         return Losses({self.trained: loss}, metrics, rows.per_row(errors))
-
-
-_TINY = torch.finfo(torch.float32).tiny

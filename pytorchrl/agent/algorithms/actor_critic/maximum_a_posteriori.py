@@ -24,6 +24,8 @@ from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule,
 class Candidates(NamedTuple):
     """Actions of the target policy, M for each of N rows."""
 
+    policy: Distribution
+    """The target policy."""
     log_prior: Tensor
     """(N, M) or (N, 1): logarithm of the share of each, by which they are an expectation over the policy."""
     values: Tensor
@@ -57,8 +59,8 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
     lr_pi: NonNegativeOrSchedule = 1e-3
     lr_q: NonNegativeOrSchedule = 1e-3
     lr_dual: NonNegativeOrSchedule = 1e-2
-    polyak: UnitInterval = 0.995
-    target_update_interval: Count = 1
+    polyak: UnitInterval = 0.0
+    target_update_interval: Count = 50
     num_critics: Count = 2
     epsilon: Positive = 0.1
     initial_eta: Positive = 1.0
@@ -129,17 +131,13 @@ class MaximumAPosteriori(OffPolicyAlgorithm):
         scores = now.log_prior + now.values / eta
         dual = (eta * (self.epsilon + rows.mean(scores.logsumexp(1, keepdim=True)))).sum()
         weights = torch.softmax(scores.detach(), dim=1)
-        with torch.no_grad():
-            before: Distribution = self.target_pi(rows.now)
         policy: Distribution = self.pi(rows.now)
-        losses, metrics = (
-            {self.train_eta: dual},
-            {"eta": eta.detach()[0], "entropy": rows.mean(policy.entropy().detach())},
-        )
+        losses = {self.train_eta: dual}
+        metrics = {"eta": eta.detach()[0], "entropy": rows.mean(policy.entropy().detach())}
         policy_loss = torch.zeros_like(dual)
-        for name, part in self.parts(policy, before).items():
+        for name, part in self.parts(policy, now.policy).items():
             alpha = self.training.variables[f"log_alpha_{name}"].exp()
-            kl = rows.mean(before.kl(part))
+            kl = rows.mean(now.policy.kl(part))
             likelihood = rows.mean((weights * now.log_prob(part)).sum(1, keepdim=True))
             policy_loss = policy_loss - likelihood + alpha.detach()[0] * kl
             losses[self.train_multipliers[name]] = (alpha * (self.trust_regions()[name] - kl.detach())).sum()

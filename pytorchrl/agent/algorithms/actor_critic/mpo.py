@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, GaussianPolicy, SquashedGaussianPolicy
@@ -36,10 +35,10 @@ class MPO(MaximumAPosteriori):
     actions = "bounded"
     unchangeable = MaximumAPosteriori.unchangeable | {"distribution"}
 
-    distribution: DistributionHead = GaussianPolicy("state-dependent", bounded_mean=True)
+    distribution: DistributionHead = GaussianPolicy("state-dependent", bounded_mean=True, initial_log_std=-0.5)
     num_samples: Count = 20
-    epsilon_mean: Positive = 0.01
-    epsilon_covariance: Positive = 1e-3
+    epsilon_mean: Positive = 0.1
+    epsilon_covariance: Positive = 2e-3
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -75,11 +74,12 @@ class MPO(MaximumAPosteriori):
     def candidates(self, view: View) -> Candidates:
         """Drawn ones, all valued in one pass."""
         number = self.num_samples
-        action: Tensor = self.target_pi(view).sample(self.generator, number)  # (M, N, A)
+        policy: Distribution = self.target_pi(view)
+        action = policy.sample(self.generator, number)  # (M, N, A)
         rows = self.codec.clip(action).transpose(0, 1).flatten(0, 1)
         values = smallest(self.target_critics(Repeated(view, number), rows)).mean.view(-1, number)
         log_prior = torch.full_like(values[:, :1], -math.log(number))
-        return Candidates(log_prior, values, lambda policy: policy.log_prob(action)[..., 0].T)
+        return Candidates(policy, log_prior, values, lambda learnt: learnt.log_prob(action)[..., 0].T)
 
     def values_taken(self, rows: Rows) -> Sequence[Value]:
         """Of observations and actions."""

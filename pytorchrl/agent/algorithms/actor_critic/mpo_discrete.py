@@ -22,7 +22,7 @@ class MPODiscrete(MaximumAPosteriori):
 
     actions = "discrete"
 
-    epsilon_policy: Positive = 0.01
+    epsilon_policy: Positive = 0.1
 
     def policy_head(self) -> Head:
         """Probabilities of actions."""
@@ -42,9 +42,9 @@ class MPODiscrete(MaximumAPosteriori):
 
     def candidates(self, view: View) -> Candidates:
         """All actions, each with its probability."""
-        prior: Categorical = self.target_pi(view)
+        policy: Categorical = self.target_pi(view)
         values = elementwise_minimum([critic.values for critic in self.target_critics(view)])
-        return Candidates(prior.log_probs, values, lambda policy: policy.log_probs)  # type: ignore[attr-defined]
+        return Candidates(policy, policy.log_probs, values, lambda learnt: learnt.log_probs)  # type: ignore[attr-defined]
 
     def values_taken(self, rows: Rows) -> Sequence[Value]:
         """Of the actions taken, among those of all."""

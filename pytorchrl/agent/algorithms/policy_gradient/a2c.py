@@ -17,7 +17,7 @@ class A2C(PolicyAndValue):
 
     lr: NonNegativeOrSchedule = 7e-4
     entropy_coef: NonNegative = 0.01
-    normalize_advantages: bool = False
+    normalize_advantages = False
     optimizer: Optimizer = RMSprop(alpha=0.99, eps=1e-5, centered=False)
 
     def losses(self, rows: Rows) -> Losses:

@@ -1,7 +1,7 @@
 """TRPO by single paths: natural policy gradients of whole episodes' returns, without a value function."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -21,7 +21,7 @@ class TRPOSinglePath(TrustRegion):
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("rollout", values=False)}
 
-    normalize_advantages: bool | Literal["rollout"] = False
+    normalize_advantages = False
     damping: NonNegative = 1e-3
 
     def make_networks(self) -> tuple[Network, ...]:

@@ -1,4 +1,4 @@
-"""Each value-based algorithm finds the best policy of a chain of states, seen fully and partly.
+"""Algorithms find the best policy of a chain of states, seen fully and partly.
 
 The chain pays in the middle and at its end, and its episodes end there or go on for ever. All combinations, with three
 seeds of three, take an hour: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles one of each algorithm.
@@ -25,6 +25,7 @@ VALUES = COMMON | {"lr": FALLING, "epsilon": EPSILON}
 BY_ITERATION = VALUES | {"polyak": 0.0, "target_update_interval": 20}
 # Values are a step here, which noise near a peak on its wrong side does not show.
 OF_REAL_ACTIONS = COMMON | {"lr": FALLING, "explorer": prl.EpsilonGreedy(EPSILON)}
+OF_WEIGHTED_ACTIONS = COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "target_update_interval": 1}
 ATOMS = {"v_min": -1.0, "v_max": 3.0}
 FRACTIONS = {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 16}
 
@@ -51,10 +52,8 @@ VARIANTS = {
         COMMON
         | {"lr_pi": FALLING, "lr_q": FALLING, "lr_alpha": 1e-3, "initial_alpha": 0.1, "target_entropy_share": 0.3},
     ),
-    "MPODiscrete": Variant(
-        prl.MPODiscrete,
-        COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "epsilon_policy": 0.05},
-    ),
+    "MPO": Variant(prl.MPO, OF_WEIGHTED_ACTIONS, times=2),
+    "MPODiscrete": Variant(prl.MPODiscrete, OF_WEIGHTED_ACTIONS),
     "QRDQN": Variant(prl.QRDQN, VALUES | {"num_quantiles": 8}),
     "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS),
     "IQN": Variant(prl.IQN, VALUES | FRACTIONS),
@@ -183,7 +182,9 @@ def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, s
     cls, settings = IN_SEGMENTS[name]
     for seed in SEEDS:
         scheme = prl.Scheme(
-            cls.create_factory(gamma=GAMMA, lr=FALLING, update_every=16, start_steps=200, test_every=0, **settings),
+            cls.create_factory(
+                gamma=GAMMA, lr=FALLING, update_every=16, start_steps=200, replay_ratio=2.0, test_every=0, **settings
+            ),
             prl.OnPolicyActor.create_factory(
                 hidden_sizes=(32,), memory="gru" if seen == "partly" else None, memory_size=16
             ),
@@ -191,7 +192,7 @@ def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, s
             envs_of(seen, ends, real=cls is prl.ACERContinuous),
             seed=seed,
         )
-        check(scheme, seen, ends, 4 * STEPS[seen])
+        check(scheme, seen, ends, 8_000)
 
 
 def test_without_a_memory_a_chain_seen_in_parts_is_not_solved() -> None:

@@ -73,7 +73,7 @@ class NumpyMPO:
 
     def normal(self, layer: Any, obs: Any) -> tuple[Any, Any]:
         mean, log_std = np.split(linear(layer, obs), 2, axis=1)
-        return np.tanh(mean), np.exp(np.clip(log_std, -20, 2))
+        return np.tanh(mean), np.exp(np.clip(log_std - 0.5, -20, 2))  # the initial standard deviation's logarithm
 
     def drawn(self, key: str, noise: Any) -> Any:
         mean, std = self.normal(self.policy_before, self.batch[key])

@@ -1,0 +1,64 @@
+"""What algorithms have in common that make a policy and a value function agree along paths."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from pytorchrl.agent.actors.outputs import Distribution
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.actor_critic.fresh_and_replayed import FreshAndReplayed
+from pytorchrl.agent.algorithms.actor_critic.paths import Paths, discounted_sums, later
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.training import Trained
+from storages.hyper_parameters import Count, Positive
+
+
+class PathConsistency(FreshAndReplayed):
+    """Moves policy and value function to consistency along paths of some steps.
+
+    Where an episode ends, a path ends before: it bootstraps with 0 after a death, and else with the value of what
+    followed. Paths of other policies are as good as those of the present one.
+
+    Args:
+        tau: what a nat of the policy's entropy is worth in reward.
+        path_length: steps of a path (d), fewer where an episode or a segment ends.
+    """
+
+    tau: Positive = 0.1
+    path_length: Count = 10
+
+    @abstractmethod
+    def policy_and_value(self, view: View) -> tuple[Distribution, Tensor]:
+        """The distribution of actions, and V (N, 1)."""
+
+    @abstractmethod
+    def losses_of(self, policy_loss: Tensor, value_loss: Tensor) -> Mapping[Trained, Tensor]:
+        """The loss of each group of parameters."""
+
+    def losses(self, rows: Rows) -> Losses:
+        """Half the squared inconsistency, by log probabilities and by values (section 5)."""
+        policy, value = self.policy_and_value(rows.now)
+        _, next_value = self.policy_and_value(rows.next)
+        log_prob = policy.log_prob(rows.action)
+        paths = Paths(rows)
+        discount, continues = paths.in_time(rows.discount), paths.continues
+        factors = discount * continues
+        bootstrapped = paths.in_time(rows.reward) + discount * (1 - continues) * paths.in_time(next_value)
+        rewards, products = discounted_sums(bootstrapped, factors, self.path_length)
+        surprise, _ = discounted_sums(paths.in_time(log_prob), factors, self.path_length)
+        surprise = paths.rows(surprise)
+        begin = paths.in_time(value)
+        gain = paths.rows(rewards + products * later(begin, self.path_length) - begin)
+        inconsistency = gain - self.tau * surprise.detach()
+        value_loss = 0.5 * rows.weighted_mean(inconsistency.square())
+        error = inconsistency.detach()
+        # The gradient of half the square, divided by tau.
+        policy_loss = -rows.weighted_mean(error * surprise)
+        metrics = {
+            "inconsistency": value_loss.detach(),
+            "value": rows.mean(value.detach()),
+            "entropy": rows.mean(policy.entropy().detach()),
+        }
+        return Losses(self.losses_of(policy_loss, value_loss), metrics, rows.per_row(error.abs()))
