@@ -21,6 +21,8 @@ def batch_of(seed: int = 0) -> dict[str, torch.Tensor]:
     generator = np.random.default_rng(seed)
     batch = sequences_of(generator.normal(size=(STEPS, PATHS, SIZE)).astype(np.float32), seed)
     acted = generator.normal(size=(STEPS, PATHS, 2 * SIZE))
+    # Near the actions taken, so that some of them have become less likely.
+    acted[..., :SIZE] = 0.5 * numpy(batch[ACT]) + 0.5 * acted[..., :SIZE]
     acted[..., SIZE:] = 0.3 * acted[..., SIZE:] - 0.2
     batch[ACTPROBS] = torch.from_numpy(acted).float()
     return batch
@@ -67,6 +69,7 @@ def test_losses_errors_and_gradients_equal_those_of_a_numpy_version(
         for one in (action, drawn[0])
     )
     ratio = np.exp(log_ratio)
+    assert min(ratio[1:, 0]) < 0.9 < 1 < max(ratio[1:, 0]), "traces are not tried on both sides"
     returns = returns_by_hand(batch, taken, value, next_value, np.minimum(1, ratio ** (1 / SIZE)))
     opc = returns_by_hand(batch, taken, value, next_value, np.ones_like(ratio))
     weights, limit = weights_of(batch), np.inf if truncation is None else truncation
