@@ -10,6 +10,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 # `import storages` is to find the package, not the benchmark beside this file.
@@ -20,25 +21,52 @@ from example_runs import ROOT, ExampleName, Result, Run, can_run, results_of
 
 import pytorchrl as prl
 
-THRESHOLDS: dict[ExampleName, float] = {
-    "ppo_cartpole": 475.0,
-    "dqn_cartpole": 450.0,
-    "iqn_cartpole": 450.0,
-    "qrdqn_cartpole": 450.0,
-    "sac_pendulum": -160.0,
-    "td3_pendulum": -160.0,
-    "trpo_cartpole": 475.0,
-    "reinforce_cartpole": 400.0,
-    "bc_cartpole": 475.0,
-    "bcq_pendulum": -300.0,
-    "gail_cartpole": 450.0,
-    "dqn_her_bitflipping": -11.5,
-    "sac_her_pointmaze": 0.9,
-    "ppo_memory_cartpole": 400.0,
-    "dqn_memory_cartpole": 400.0,
-    "sac_memory_pendulum": -300.0,
-}
-"""Mean return that every seed of an example is to reach."""
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table."""
+
+    example: ExampleName
+    threshold: float
+    """Mean return that every seed is to reach."""
+    env: str | None = None
+    """In the place of the example's own; of MuJoCo."""
+
+    @property
+    def name(self) -> str:
+        """In the table."""
+        return self.example if self.env is None else f"{self.example} --env {self.env}"
+
+    @property
+    def slug(self) -> str:
+        """In names of folders and files."""
+        return self.example if self.env is None else f"{self.example}-{self.env}"
+
+    @property
+    def can_run(self) -> bool:
+        """Whether the packages that it needs are installed."""
+        return can_run(self.example) and (self.env is None or find_spec("mujoco") is not None)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("ppo_cartpole", 475.0),
+    Entry("dqn_cartpole", 450.0),
+    Entry("iqn_cartpole", 450.0),
+    Entry("qrdqn_cartpole", 450.0),
+    Entry("sac_pendulum", -160.0),
+    Entry("td3_pendulum", -160.0),
+    Entry("trpo_cartpole", 475.0),
+    Entry("trpo_cartpole", 950.0, "InvertedPendulum-v5"),
+    Entry("reinforce_cartpole", 400.0),
+    Entry("bc_cartpole", 475.0),
+    Entry("bcq_pendulum", -300.0),
+    Entry("gail_cartpole", 450.0),
+    Entry("dqn_her_bitflipping", -11.5),
+    Entry("sac_her_pointmaze", 0.9),
+    Entry("ppo_memory_cartpole", 400.0),
+    Entry("dqn_memory_cartpole", 400.0),
+    Entry("sac_memory_pendulum", -300.0),
+)
 
 
 @dataclass
@@ -64,50 +92,57 @@ class Arguments:
 def main(arguments: Arguments) -> None:
     """Run everything, then write the table and draw the curves."""
     folder = arguments.runs or Path("runs") / f"learning-{time.strftime('%Y%m%d-%H%M%S')}"
-    examples: list[ExampleName] = [arguments.only] if arguments.only else list(THRESHOLDS)
-    for example in examples:
-        if not can_run(example):
-            print(f"{example} is left out: a package that it needs is not installed")
-    examples = [example for example in examples if can_run(example)]
-    settings = {} if arguments.target_steps is None else {"target_steps": arguments.target_steps}
-    runs = [
-        Run(example, seed, folder / f"{example}-{seed}", settings, arguments.episodes)
-        for example in examples
-        for seed in arguments.seeds
-    ]
-    results: dict[tuple[ExampleName, int], Result] = {}
+    entries = [entry for entry in ENTRIES if arguments.only in (None, entry.example)]
+    for entry in entries:
+        if not entry.can_run:
+            print(f"{entry.name} is left out: a package that it needs is not installed")
+    entries = [entry for entry in entries if entry.can_run]
+    entry_of = {_folder(entry, seed, folder): entry for entry in entries for seed in arguments.seeds}
+    runs = [_run(entry, seed, folder, arguments) for entry in entries for seed in arguments.seeds]
+    results: dict[tuple[Entry, int], Result] = {}
     for run, result in results_of(runs, arguments.processes):
-        results[run.example, run.seed] = result
-        print(_line(run, result), flush=True)
-    by_example = {example: [results[example, seed] for seed in arguments.seeds] for example in examples}
+        entry = entry_of[run.log_dir]
+        results[entry, run.seed] = result
+        print(_line(entry, run.seed, result), flush=True)
+    by_entry = {entry: [results[entry, seed] for seed in arguments.seeds] for entry in entries}
     arguments.docs.mkdir(parents=True, exist_ok=True)
-    for example in examples:
-        folders = [folder / f"{example}-{seed}" for seed in arguments.seeds]
-        prl.plot_runs(folders, arguments.docs / _curve(example))
+    for entry in entries:
+        prl.plot_runs([_folder(entry, seed, folder) for seed in arguments.seeds], arguments.docs / _curve(entry))
     page = arguments.docs / "learning.md"
-    page.write_text(_page(by_example, arguments), encoding="utf-8")
+    page.write_text(_page(by_entry, arguments), encoding="utf-8")
     print(f"Table and curves: {page}")
     print(f"Run folders:      {folder}")
 
 
-def _line(run: Run, result: Result) -> str:
-    threshold = THRESHOLDS[run.example]
+def _run(entry: Entry, seed: int, folder: Path, arguments: Arguments) -> Run:
+    settings = {} if arguments.target_steps is None else {"target_steps": arguments.target_steps}
+    if entry.env is not None:
+        settings |= {"env": entry.env}
+    return Run(entry.example, seed, _folder(entry, seed, folder), settings, arguments.episodes)
+
+
+def _folder(entry: Entry, seed: int, folder: Path) -> Path:
+    return folder / f"{entry.slug}-{seed}"
+
+
+def _line(entry: Entry, seed: int, result: Result) -> str:
+    reached = "reached" if result.mean_return >= entry.threshold else "missed"
     return (
-        f"{run.example}, seed {run.seed}: {shown(result.mean_return, run.example)} after {result.steps:,} steps in "
-        f"{result.seconds:.0f} s ({threshold:g} {'reached' if result.mean_return >= threshold else 'missed'})"
+        f"{entry.name}, seed {seed}: {_shown(result.mean_return, entry.threshold)} after {result.steps:,} steps in "
+        f"{result.seconds:.0f} s ({entry.threshold:g} {reached})"
     )
 
 
-def shown(value: float, example: ExampleName) -> str:
+def _shown(value: float, threshold: float) -> str:
     """A return with as many decimals as mean something."""
-    return f"{value:.{2 if abs(THRESHOLDS[example]) <= 1 else 1}f}"
+    return f"{value:.{2 if abs(threshold) <= 1 else 1}f}"
 
 
-def _curve(example: ExampleName) -> str:
-    return f"learning-{example.replace('_', '-')}.png"
+def _curve(entry: Entry) -> str:
+    return f"learning-{entry.slug.replace('_', '-').lower()}.png"
 
 
-def _page(by_example: dict[ExampleName, list[Result]], arguments: Arguments) -> str:
+def _page(by_entry: dict[Entry, list[Result]], arguments: Arguments) -> str:
     header = ["example", "environment", "steps", "threshold", *(f"seed {seed}" for seed in arguments.seeds)]
     header += ["mean", "reached", "seconds", "steps/s"]
     lines = [
@@ -119,12 +154,13 @@ def _page(by_example: dict[ExampleName, list[Result]], arguments: Arguments) -> 
         "",
         _row(header),
         _row(["---", "---", *["---:"] * (len(header) - 2)]),
-        *(_example_row(example, group) for example, group in by_example.items()),
+        *(_entry_row(entry, group) for entry, group in by_entry.items()),
         "",
     ]
-    for example, group in by_example.items():
-        picture = f"![Return over environment steps of {len(group)} runs of {example}]({_curve(example)})"
-        lines += [f"## `examples/{example}.py`", "", picture, ""]
+    for entry, group in by_entry.items():
+        picture = f"![Return over environment steps of {len(group)} runs of {entry.name}]({_curve(entry)})"
+        option = "" if entry.env is None else f" with `--env {entry.env}`"
+        lines += [f"## `examples/{entry.example}.py`{option}", "", picture, ""]
     return "\n".join(lines)
 
 
@@ -142,17 +178,17 @@ def _how(arguments: Arguments) -> str:
     )
 
 
-def _example_row(example: ExampleName, group: Sequence[Result]) -> str:
+def _entry_row(entry: Entry, group: Sequence[Result]) -> str:
     returns = [result.mean_return for result in group]
-    reached = sum(value >= THRESHOLDS[example] for value in returns)
+    reached = sum(value >= entry.threshold for value in returns)
     return _row(
         [
-            f"`{example}`",
+            f"`{entry.name}`",
             group[0].env,
             f"{group[0].steps:,}",
-            f"{THRESHOLDS[example]:g}",
-            *(shown(value, example) for value in returns),
-            shown(statistics.mean(returns), example),
+            f"{entry.threshold:g}",
+            *(_shown(value, entry.threshold) for value in returns),
+            _shown(statistics.mean(returns), entry.threshold),
             f"{reached} of {len(returns)}",
             f"{statistics.mean(result.seconds for result in group):.0f}",
             f"{statistics.mean(result.steps_per_second for result in group):,.0f}",

@@ -18,7 +18,7 @@ def curves_of(names: set[str]) -> str:
 def _of_examples(names: set[str]) -> Iterator[str]:
     """Pictures of ``learning.md``, which has a section for each example."""
     text = (DOCS / "learning.md").read_text(encoding="utf-8")
-    for script, picture in re.findall(r"^## `(examples/\w+\.py)`\n\n!\[.*\]\((.+)\)$", text, re.MULTILINE):
+    for script, picture in re.findall(r"^## `(examples/\w+\.py)`.*\n\n!\[.*\]\((.+)\)$", text, re.MULTILINE):
         code = (DOCS.parent / script).read_text(encoding="utf-8")
         if names & set(re.findall(r"\bprl\.(\w+)\.", code)):
             yield f"![Return over environment steps of the runs of {script}](../{picture})"
