@@ -94,7 +94,7 @@ def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hi
 @pytest.mark.parametrize(
     ("table", "classes"),
     [
-        (ALGORITHM_NAMES, (prl.DQN, prl.QRDQN, prl.MunchausenIQN, prl.PPO, prl.SAC, prl.TD3, prl.TRPO)),
+        (ALGORITHM_NAMES, (prl.DQN, prl.QRDQN, prl.MunchausenIQN, prl.PPO, prl.SAC, prl.TD3, prl.TRPO, prl.MPO)),
         (ACTOR_NAMES, (prl.OnPolicyActor, prl.OffPolicyActor)),
         (STORAGE_NAMES, (prl.PERBuffer, prl.GAEBuffer, prl.VTraceBuffer)),
     ],
