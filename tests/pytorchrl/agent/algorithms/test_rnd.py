@@ -266,7 +266,7 @@ def test_it_finds_a_goal_that_ppo_does_not_with_the_same_steps(cls: Any, reaches
         prl.VecEnv.create_factory("MountainCar-v0", num_envs=8, wrappers=["TerminalReward"]),
         seed=1,
     )
-    train(scheme, 40_000)
+    train(scheme, 50_000)
     # An episode that does not reach it lasts 200 steps, each of which costs 1.
     assert (np.max(scheme.evaluate(10).returns) > -200) == reaches
     scheme.close()
