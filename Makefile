@@ -46,7 +46,7 @@ learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, p
 learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; goes on where it was stopped
 	$(BIN)/python benchmarks/learning_values.py $(BENCH)
 
-learning-policies: $(ENV)  ## docs/policies.md: policy gradients and actor-critics beside each other; goes on where it was stopped
+learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and actor-critics beside each other; goes on where it was stopped
 	$(BIN)/python benchmarks/learning_policies.py $(BENCH)
 
 learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped

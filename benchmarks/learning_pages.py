@@ -7,4 +7,4 @@ from mujoco_compositions import MUJOCO
 from policies_compositions import POLICIES
 from values_compositions import VALUES
 
-PAGES: Mapping[str, Page] = {"mujoco": MUJOCO, "policies": POLICIES, "values": VALUES}
+PAGES: Mapping[str, Page] = {"mujoco": MUJOCO, "policy-learning": POLICIES, "values": VALUES}

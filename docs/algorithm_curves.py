@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-COMPARISONS = ("values.md", "policies.md", "mujoco.md")
+COMPARISONS = ("values.md", "policy-learning.md", "mujoco.md")
 """Pages that compare algorithms."""
 
 

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.returns import generalized_advantages
 from storages.hyper_parameters import Count, UnitInterval
+from storages.on_policy.reward_stream import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, ValueFunction
 
@@ -38,14 +39,8 @@ class GAEBuffer(VanillaOnPolicyBuffer):
         self.gae_lambda = gae_lambda
 
     def _make_returns(
-        self,
-        rewards: NDArray[np.floating],
-        values: NDArray[np.floating],
-        next_values: NDArray[np.floating],
-        ends: NDArray[np.bool_],
-        gamma: float,
-        returns: NDArray[np.floating],
-        advantages: NDArray[np.floating],
+        self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]
     ) -> None:
-        generalized_advantages(rewards, values, next_values, ends, gamma, self.gae_lambda, advantages)
+        rewards, values, next_values, ends = stream.rewards, stream.values, stream.next_values, stream.ends
+        generalized_advantages(rewards, values, next_values, ends, stream.gamma, self.gae_lambda, advantages)
         np.add(advantages, values, out=returns)

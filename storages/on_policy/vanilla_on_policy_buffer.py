@@ -1,7 +1,7 @@
 """A rollout of the current policy: filled, used for a few epochs, emptied."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from storages.core.sequences import in_time
 from storages.core.transfer import to_batch
 from storages.hyper_parameters import Count
 from storages.on_policy.answers import checked_answer
+from storages.on_policy.reward_stream import RewardStream
 from storages.storage import Curiosity, Discounting, Environments, IntrinsicValueFunction, Storage, ValueFunction
 from storages.transition import (
     ADV,
@@ -88,14 +89,14 @@ class VanillaOnPolicyBuffer(Storage):
         """
         self._refuse_if_empty()
         ring, streams = self._ring, [self._stream()]
-        if (IREW,) in ring.layout:
+        if {(IREW,), (IVAL,)} <= ring.layout.keys() and hasattr(self.algorithm, "intrinsic_gamma"):
             streams.append(self._intrinsic_stream())
         # Not before the actor has answered: what it raises must leave no returns behind that nobody made.
-        for names, stream, gamma in streams:
-            for key in names:
+        for stream in streams:
+            for key in (stream.return_key, stream.advantage_key):
                 ring.add_computed(key, (1,), np.dtype(np.float32))
-            returns, advantages = (ring.rollout(key)[..., 0] for key in names)
-            self._make_returns(*stream, gamma, returns, advantages)
+            returns, advantages = ring.rollout(stream.return_key), ring.rollout(stream.advantage_key)
+            self._make_returns(stream, returns[..., 0], advantages[..., 0])
 
     def normalize_advantages(self) -> None:
         """Give ADV a mean of 0 and a standard deviation of 1 over all transitions that batches are made of.
@@ -119,8 +120,8 @@ class VanillaOnPolicyBuffer(Storage):
     def _steps_at_once(self) -> int:
         return self.size - self._ring.live_steps
 
-    def _stream(self) -> "_StreamToSum":
-        """What returns are made of."""
+    def _stream(self) -> RewardStream:
+        """The environments' rewards."""
         broken = self._ring.broken()
         has_values = (VAL,) in self._ring.layout
         values = self._ring.rollout(VAL)[..., 0] if has_values else np.zeros(broken.shape, np.float32)
@@ -128,37 +129,31 @@ class VanillaOnPolicyBuffer(Storage):
         # No return that is learnt from leans on what followed a cut where episodes that end so are dropped.
         worthless = terminated if self.cut_episodes == "bootstrap" else np.ones_like(terminated)
         next_values = self._next_values(values, broken, worthless)
-        return (RET, ADV), (self._ring.rollout(REW)[..., 0], values, next_values, broken), self._gamma
+        return RewardStream(RET, ADV, self._ring.rollout(REW)[..., 0], values, next_values, broken, self._gamma)
 
-    def _intrinsic_stream(self) -> "_StreamToSum":
-        """What intrinsic returns are made of, which reach beyond the ends of episodes unless the algorithm cuts them.
+    def _intrinsic_stream(self) -> RewardStream:
+        """Intrinsic rewards, whose returns reach beyond the ends of episodes unless the algorithm cuts them.
 
         Burda et al., "Exploration by Random Network Distillation" (arXiv 1810.12894), section 2.3.
         """
         ring, curiosity = self._ring, cast("Curiosity", self.algorithm)
         ends = ring.broken()
         if not curiosity.intrinsic_returns_end:
-            # What was interrupted, as by a resumed run, is not gone on with by the next row, whatever the algorithm.
+            # Where a stream was interrupted without an end, as by a resumed run, the next row never continues it.
             ends &= ~ring.ended()
         values = ring.rollout(IVAL)[..., 0]
         worthless = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
         ask = cast("IntrinsicValueFunction", self.actor).intrinsic_value
         next_values = self._next_values(values, ends, worthless, ask)
-        return (IRET, IADV), (ring.rollout(IREW)[..., 0], values, next_values, ends), curiosity.intrinsic_gamma
+        rewards, gamma = ring.rollout(IREW)[..., 0], curiosity.intrinsic_gamma
+        return RewardStream(IRET, IADV, rewards, values, next_values, ends, gamma)
 
     def _make_returns(
-        self,
-        rewards: NDArray[np.floating],
-        values: NDArray[np.floating],
-        next_values: NDArray[np.floating],
-        ends: NDArray[np.bool_],
-        gamma: float,
-        returns: NDArray[np.floating],
-        advantages: NDArray[np.floating],
+        self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]
     ) -> None:
-        """Write returns and advantages of a stream of rewards, (T, E) each."""
-        discounted_returns(rewards, next_values, ends, gamma, returns)
-        np.subtract(returns, values, out=advantages)
+        """Write the returns and advantages of a stream, (T, E) each."""
+        discounted_returns(stream.rewards, stream.next_values, stream.ends, stream.gamma, returns)
+        np.subtract(returns, stream.values, out=advantages)
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None = None, num_epochs: int = 1
@@ -314,10 +309,3 @@ class VanillaOnPolicyBuffer(Storage):
 
 _TINY = 1e-8
 """Keeps equal advantages from being divided by 0."""
-_StreamToSum: TypeAlias = tuple[
-    tuple[str, str],
-    tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating], NDArray[np.bool_]],
-    float,
-]
-"""Names of returns and advantages; rewards, values, values of what followed, and where the next row does not continue
-one, (T, E) each; and the discount factor of one step."""

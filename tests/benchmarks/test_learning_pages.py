@@ -98,7 +98,7 @@ def test_the_command_trains_and_takes_what_has_finished(tmp_path: Path) -> None:
     assert (tmp_path / "docs" / "values.md").read_text() == page
 
 
-@pytest.mark.parametrize("page", ["values", "policies", "mujoco"])
+@pytest.mark.parametrize("page", ["values", "policy-learning", "mujoco"])
 def test_every_composition_of_a_page_can_be_trained(benchmark: Any, page: str) -> None:
     for task in benchmark.PAGES[page].tasks.values():
         if task.package is not None and importlib.util.find_spec(task.package) is None:
@@ -126,12 +126,12 @@ def test_a_table_says_which_threshold_each_algorithm_reaches_and_how_far_seeds_s
     benchmark: Any, tmp_path: Path
 ) -> None:
     for task, returns in (("cartpole", (480.0, 470.0, 490.0)), ("pendulum", (-200.0, -300.0, -240.0))):
-        runs = benchmark.runs_of("policies", task, tmp_path / "runs")
+        runs = benchmark.runs_of("policy-learning", task, tmp_path / "runs")
         chosen = [run for run in runs if run.algorithm in ("REINFORCE", "PPO", "DDPG", "SAC")]
         for run in chosen:
             write_result(benchmark, run, returns[run.seed - 1])
-    benchmark.make_page("policies", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
-    page = tmp_path / "docs" / "policies.md"
+    benchmark.make_page("policy-learning", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
+    page = tmp_path / "docs" / "policy-learning.md"
     endings = {name: row_of(name, page)[-2:] for name in ("REINFORCE", "PPO", "DDPG", "SAC", "A2C")}
     assert endings == {
         "REINFORCE": ["400", "yes"],

@@ -83,6 +83,7 @@ def test_a_run_of_extended_classes_trains_and_is_resumed_from_its_folder(tmp_pat
         (prl.IQN, "risk_measure_function", "here it is risk, such as risk_measures.CVaR"),
         (prl.MunchausenDQN, "munchausen_tau", "here it is temperature"),
         (prl.SAC, "action_noise", "here it is explorer"),
+        (prl.ACER, "n_times_replay", "here it is replay_ratio"),
         (prl.DQN, "gama", "did you mean 'gamma'"),
     ],
 )
@@ -94,7 +95,21 @@ def test_names_of_other_libraries_are_answered_with_ours(cls: Any, name: str, hi
 @pytest.mark.parametrize(
     ("table", "classes"),
     [
-        (ALGORITHM_NAMES, (prl.DQN, prl.QRDQN, prl.MunchausenIQN, prl.PPO, prl.SAC, prl.TD3, prl.TRPO)),
+        (
+            ALGORITHM_NAMES,
+            (
+                prl.DQN,
+                prl.QRDQN,
+                prl.MunchausenIQN,
+                prl.PPO,
+                prl.SAC,
+                prl.TD3,
+                prl.TRPO,
+                prl.MPO,
+                prl.ACER,
+                prl.PCL,
+            ),
+        ),
         (ACTOR_NAMES, (prl.OnPolicyActor, prl.OffPolicyActor)),
         (STORAGE_NAMES, (prl.PERBuffer, prl.GAEBuffer, prl.VTraceBuffer)),
     ],

@@ -26,6 +26,8 @@ class REDQ(SAC):
         ValueError: more critics are to be drawn than there are.
     """
 
+    unchangeable = SAC.unchangeable | {"num_target_critics"}
+
     num_critics: Count = 10
     num_target_critics: Count = 2
     num_mini_batch: Count = 20

@@ -28,7 +28,7 @@ class TQC(SAC):
         ValueError: no quantiles would be left.
     """
 
-    unchangeable = SAC.unchangeable | {"num_quantiles", "kappa"}
+    unchangeable = SAC.unchangeable | {"num_quantiles", "num_dropped", "kappa"}
 
     num_critics: Count = 5
     num_quantiles: Count = 25

@@ -2,13 +2,13 @@
 
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.policy_gradient.trust_region import TrustRegion
+from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
 from pytorchrl.agent.algorithms.results import Result
 from storages.hyper_parameters import Count, NonNegativeOrSchedule
 from storages.transition import RET, Batch
 
 
-class TRPO(TrustRegion):
+class TRPO(NaturalGradient):
     """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), with a value function and GAE.
 
     Args:

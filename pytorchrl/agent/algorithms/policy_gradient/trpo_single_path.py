@@ -8,11 +8,11 @@ from torch import Tensor
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.policy_gradient.trust_region import TrustRegion
+from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
 from storages.hyper_parameters import NonNegative
 
 
-class TRPOSinglePath(TrustRegion):
+class TRPOSinglePath(NaturalGradient):
     """Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), section 5.1.
 
     An action is worth the discounted sum of the rewards that came after it. Without a value function there is nothing

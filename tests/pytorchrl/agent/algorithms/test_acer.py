@@ -108,7 +108,7 @@ def test_packed_episodes_give_the_gradients_of_padded_ones() -> None:
 
 
 def one_step_gradients(
-    truncation: float | None, exact_critic: bool, batches: int, size: int = 300
+    truncation: float | None, exact_critic: bool, batches: int, size: int = 750
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of the logits, from one-step episodes of another policy: the mean of batches, and their exact expectation."""
     rewards, acting = np.array([1.0, -0.5, 0.2]), np.array([0.05, 0.15, 0.8])
@@ -142,7 +142,7 @@ def one_step_gradients(
 
 
 def test_truncation_lowers_the_variance_and_the_correction_removes_its_bias() -> None:
-    batches = 100
+    batches = 40
     bias, variance, corrected_bias, noise = {}, {}, {}, {}
     for limit in (1.0, 3.0, None):
         found, exact = one_step_gradients(limit, exact_critic=False, batches=batches)
@@ -244,8 +244,8 @@ def test_without_replays_it_learns_on_policy() -> None:
 @pytest.mark.parametrize("memory", [None, "lstm"])
 def test_a_state_saved_in_the_middle_of_the_replays_goes_on_where_it_was(memory: Any) -> None:
     scheme, other = scheme_of(memory), scheme_of(memory)
-    train(scheme, 240)
-    scheme.collect(300)
+    train(scheme, 96)
+    scheme.collect(108)
     whole, resumed = scheme.algorithm, other.algorithm
     phase = iter(scheme.storage.generate_batches(6, 3))
     for _ in range(3):
@@ -260,7 +260,7 @@ def test_a_state_saved_in_the_middle_of_the_replays_goes_on_where_it_was(memory:
         assert_equal(resumed.state_dict(), whole.state_dict())
     # The next phases draw as many replays.
     for algorithm, one in ((whole, scheme), (resumed, other)):
-        algorithm.set_progress(300, 600)
+        algorithm.set_progress(108, 600)
         list(algorithm.update_phase(one.sources))
     assert_equal(resumed.state_dict(), whole.state_dict())
     assert (RHS in ours) == (memory is not None)

@@ -1,7 +1,7 @@
 """Algorithms find the best policy of a chain of states, seen fully and partly.
 
 The chain pays in the middle and at its end, and its episodes end there or go on for ever. All combinations, with three
-seeds of three, take an hour: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles one of each algorithm.
+seeds of three, take an hour and a half: ``HYPOTHESIS_PROFILE=nightly`` runs them, other profiles one of each algorithm.
 """
 
 import itertools
@@ -26,6 +26,9 @@ BY_ITERATION = VALUES | {"polyak": 0.0, "target_update_interval": 20}
 # Values are a step here, which noise near a peak on its wrong side does not show.
 OF_REAL_ACTIONS = COMMON | {"lr": FALLING, "explorer": prl.EpsilonGreedy(EPSILON)}
 OF_WEIGHTED_ACTIONS = COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "target_update_interval": 1}
+# The policy's entropy is that of actions within [-1, 1], at most log 2.
+SOFT = COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "lr_alpha": 1e-3, "initial_alpha": 0.1, "target_entropy": 0.0}
+SEVERAL_UPDATES = SOFT | {"num_mini_batch": 2, "policy_delay": 2}
 ATOMS = {"v_min": -1.0, "v_max": 3.0}
 FRACTIONS = {"num_quantiles": 8, "num_target_quantiles": 8, "num_action_quantiles": 16}
 
@@ -36,6 +39,7 @@ class Variant:
     algorithm: dict[str, Any]
     actor: dict[str, Any] = field(default_factory=dict)
     needs_memory: bool = False
+    has_memory: bool = True
     times: int = 1
     """How much longer it trains."""
 
@@ -54,6 +58,21 @@ VARIANTS = {
     ),
     "MPO": Variant(prl.MPO, OF_WEIGHTED_ACTIONS, times=2),
     "MPODiscrete": Variant(prl.MPODiscrete, OF_WEIGHTED_ACTIONS),
+    "SAC": Variant(prl.SAC, SOFT),
+    "SACWithValue": Variant(
+        prl.SACWithValue,
+        COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "lr_value": FALLING, "reward_scale": 10.0},
+        times=2,
+    ),
+    "REDQ": Variant(prl.REDQ, SEVERAL_UPDATES | {"num_critics": 3}),
+    "DroQ": Variant(prl.DroQ, SEVERAL_UPDATES),
+    "TQC": Variant(prl.TQC, SOFT | {"num_critics": 2, "num_quantiles": 8, "num_dropped": 1}, times=2),
+    "CrossQ": Variant(
+        prl.CrossQ,
+        {key: value for key, value in SOFT.items() if key != "polyak"} | {"policy_delay": 2},
+        times=2,
+        has_memory=False,
+    ),
     "QRDQN": Variant(prl.QRDQN, VALUES | {"num_quantiles": 8}),
     "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS),
     "IQN": Variant(prl.IQN, VALUES | FRACTIONS),
@@ -89,7 +108,7 @@ Combination: TypeAlias = tuple[Seen, Ends, int, bool]
 
 def combinations_of(variant: Variant) -> list[Combination]:
     if is_nightly():
-        seen: tuple[Seen, ...] = ("partly",) if variant.needs_memory else ("fully", "partly")
+        seen: tuple[Seen, ...] = ("fully",) * (not variant.needs_memory) + ("partly",) * variant.has_memory
         return list(itertools.product(seen, get_args(Ends), (1, 3), (False, True)))
     return [("partly", "episodic", 3, True) if variant.needs_memory else ("fully", "endless", 3, True)]
 

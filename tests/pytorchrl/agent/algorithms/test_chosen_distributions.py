@@ -56,7 +56,7 @@ def test_stored_log_probabilities_are_those_of_stored_actions(head: Any, storage
 def test_every_algorithm_of_rollouts_learns_with_the_distribution_that_is_chosen(name: str, head: Any) -> None:
     scheme = scheme_of(ALGORITHMS[name], head)
     before = scheme.algorithm.get_weights()
-    train(scheme, 500 if name == "REINFORCE" else 64)
+    train(scheme, 64)
     after = scheme.algorithm.get_weights()
     learnt = [key for key in before if key.startswith("networks.policy.head")]
     assert learnt

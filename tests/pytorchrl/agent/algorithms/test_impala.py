@@ -147,7 +147,7 @@ def test_it_balances_the_pole() -> None:
     scheme = prl.Scheme(
         prl.IMPALA.create_factory(lr=prl.LinearSchedule(3e-3, 0.0), entropy_coef=0.0, test_every=0),
         prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
-        prl.VTraceBuffer.create_factory(size=16),
+        prl.VTraceBuffer.create_factory(size=5),
         prl.VecEnv.create_factory("CartPole-v1", num_envs=8),
         seed=1,
     )

@@ -89,7 +89,7 @@ def test_retraces_targets_are_those_of_its_recursion(is_packed: bool) -> None:
 def projected_by_iteration(gradient: Numbers, slope: Numbers, limit: float) -> Numbers:
     """Argmin of half the squared distance to the gradient, by ascent in the constraint's multiplier."""
     multiplier, z = 0.0, gradient
-    for _ in range(5_000):
+    for _ in range(300):
         z = gradient - multiplier * slope
         multiplier = max(0.0, multiplier + 0.1 / (slope @ slope) * (slope @ z - limit))
     return z

@@ -159,10 +159,10 @@ def test_a_state_saved_between_phases_goes_on_where_it_was(cls: Any, window: Any
         )
 
     whole, resumed = scheme(), scheme()
-    train(whole, 120)
+    train(whole, 60)
     resumed.load_state_dict(saved_and_loaded(whole.state_dict()))
     for one in (whole, resumed):
-        train(one, 240)
+        train(one, 120)
     assert_equal(resumed.state_dict(), whole.state_dict())
     for one in (whole, resumed):
         one.close()

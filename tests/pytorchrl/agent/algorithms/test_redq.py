@@ -74,5 +74,7 @@ def test_the_critics_drawn_are_saved_and_follow_from_the_seed() -> None:
 def test_more_critics_than_there_are_cannot_be_drawn() -> None:
     with pytest.raises(ValueError, match="REDQ: num_target_critics must be at most num_critics=2, got 3"):
         prl.REDQ.create_factory(num_critics=2, num_target_critics=3)
+    with pytest.raises(ValueError, match="num_target_critics"):
+        made(prl.REDQ).update_algorithm_parameter("num_target_critics", 11)
     with pytest.raises(ValueError, match="REDQ: policy_delay must be"):
         prl.REDQ.create_factory(policy_delay=0)

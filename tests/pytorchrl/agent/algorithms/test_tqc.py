@@ -83,6 +83,8 @@ def test_priorities_follow_the_losses_of_the_rows() -> None:
 def test_without_a_quantile_left_it_is_refused() -> None:
     with pytest.raises(ValueError, match="TQC: num_dropped must be less than num_quantiles=4, got 4"):
         prl.TQC.create_factory(num_quantiles=4, num_dropped=4)
+    with pytest.raises(ValueError, match="num_dropped"):
+        made(prl.TQC).update_algorithm_parameter("num_dropped", 25)
     with pytest.raises(ValueError, match="TQC: kappa must be"):
         prl.TQC.create_factory(kappa=0.0)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.policy_gradient import trust_region
+from pytorchrl.agent.algorithms.policy_gradient import natural_gradient
 from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
 from storages.transition import ADV, OBS, RET, Batch
 from tests.support.by_hand import copies, envs_with, first_adam_step, numpy
@@ -285,7 +285,9 @@ def same(one: list[Tensor], two: list[Tensor]) -> bool:
 def test_weights_are_restored_bit_for_bit_where_no_step_is_better(
     algorithm: prl.TRPO, spoil: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trust_region, "conjugate_gradient", lambda *arguments: spoil(conjugate_gradient(*arguments)))
+    monkeypatch.setattr(
+        natural_gradient, "conjugate_gradient", lambda *arguments: spoil(conjugate_gradient(*arguments))
+    )
     batch, before = rollout_batch(algorithm), weights_of(algorithm.pi)
     metrics = algorithm.update(batch).metrics
     assert same(weights_of(algorithm.pi), before)
@@ -420,6 +422,27 @@ def noise_scheme(memory: str | None = None, seed: int = 0) -> prl.Scheme:
         prl.VecEnv.create_factory(Noise, 2),
         seed=seed,
     )
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_every_transition_is_learnt_from_once_whatever_remains_of_the_division_into_batches(
+    memory: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = prl.Scheme(
+        prl.TRPO.create_factory(num_mini_batch=3, value_epochs=1, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,), memory=memory, memory_size=3),
+        prl.GAEBuffer.create_factory(size=7),
+        prl.VecEnv.create_factory(Noise, 5),
+    )
+    seen: list[Tensor] = []
+    update = scheme.algorithm.update
+    monkeypatch.setattr(scheme.algorithm, "update", lambda batch: (seen.append(batch[OBS]), update(batch))[1])
+    scheme.collect(35)
+    stored = scheme.storage.get_all_buffer_data()[OBS]
+    assert len(list(scheme.update())) == 3
+    rows = torch.cat([obs.reshape(-1, 3) for obs in seen])
+    assert len({len(obs.reshape(-1, 3)) for obs in seen}) == 2, "the batches are of two sizes"
+    assert sorted(rows.tolist()) == sorted(stored.reshape(-1, 3).tolist())
 
 
 @pytest.mark.parametrize("memory", ["gru", "lstm"])

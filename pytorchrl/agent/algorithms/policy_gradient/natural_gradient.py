@@ -18,7 +18,7 @@ from storages.transition import LOGP, Batch
 _SMALLEST_CURVATURE = 1e-12
 
 
-class TrustRegion(PolicyGradient):
+class NaturalGradient(PolicyGradient):
     """A policy that takes the natural gradient's step within a trust region, of all rows of a batch at once.
 
     Schulman et al., "Trust Region Policy Optimization" (arXiv 1502.05477), sections 5 and 6 and appendix C.
