@@ -38,7 +38,7 @@ class MPO(MaximumAPosteriori):
     distribution: DistributionHead = GaussianPolicy("state-dependent", bounded_mean=True, initial_log_std=-0.5)
     num_samples: Count = 20
     epsilon_mean: Positive = 0.1
-    epsilon_covariance: Positive = 2e-3
+    epsilon_covariance: Positive = 5e-4
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:

@@ -33,6 +33,7 @@ CHOOSING = [
 
 def network(head: Any, space: Any, **actor: Any) -> Any:
     """A policy right behind observations (N, 3), in the units of environments."""
+    torch.manual_seed(0)
     made = prl.OnPolicyActor.create_factory(hidden_sizes=(), **actor)("cpu", envs_with(space))
     policy = made.make("policy", in_units_of_environments(head))
     perturb(policy, 0, 0.7)

@@ -36,6 +36,7 @@ def batch_of(space: Any) -> dict[str, torch.Tensor]:
 
 def linear_mpo(space: Any, **hyper_parameters: Any) -> Any:
     envs = envs_with(space)
+    torch.manual_seed(0)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
     cls: Any = prl.MPODiscrete if space is CHOICES else prl.MPO
     algorithm = cls.create_factory(**SETTINGS, **hyper_parameters)("cpu", actor, envs)
@@ -182,7 +183,7 @@ def test_the_temperature_makes_weighted_actions_diverge_as_far_as_epsilon_says(s
         batch_of(space),
     )
     state = algorithm.generator.get_state()
-    for _ in range(100):
+    for _ in range(150):
         algorithm.generator.set_state(state)
         algorithm.update(batch)
     algorithm.generator.set_state(state)
