@@ -173,8 +173,9 @@ def _how(arguments: Arguments) -> str:
         "environments seeded apart from training and from the evaluations during it; of `sac_her_pointmaze`, they are "
         "the share of episodes that reach their goal. `seconds` is a run from its composition to its curve, "
         "evaluations included; `steps/s` is of training alone. Both are means over the seeds, with "
-        f"{arguments.processes} runs at a time of one thread each, and depend on the machine and on what else it was "
-        "doing; the returns depend on the machine only as far as its floating-point arithmetic does."
+        f"{arguments.processes} at a time of one thread each, and depend on the machine and on what else it was "
+        "doing; the returns depend on the machine only as far as its floating-point arithmetic does. Settings "
+        "of many examples were chosen by looking at runs of some of these seeds."
     )
 
 

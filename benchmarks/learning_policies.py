@@ -20,7 +20,7 @@ from learning_table import Arguments, make_page
 class PoliciesArguments(Arguments):
     """What to run."""
 
-    only: tuple[Literal["cartpole", "pendulum"], ...] = ("cartpole", "pendulum")
+    only: tuple[Literal["cartpole", "mountaincar", "pendulum"], ...] = ("cartpole", "mountaincar", "pendulum")
     """Tasks to run."""
 
 

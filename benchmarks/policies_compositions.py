@@ -56,6 +56,22 @@ def _pendulum(
     return Composition(compose, threshold=threshold)
 
 
+def _segments() -> Factory[Storage]:
+    """A replay of 50,000 steps of 4 environments, in segments of 20 that go on from one episode to the next."""
+    return prl.ReplayBuffer.create_factory(size=12_500, sequences=prl.Sequences(20, across_episodes=True))
+
+
+def _mountaincar(algorithm: type[prl.PPO], **settings: Any) -> Composition:
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=algorithm.create_factory(lr=1e-3, test_every=0, **settings),
+            actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64), normalize_observations=True),
+            storage_factory=prl.GAEBuffer.create_factory(size=128),
+        )
+
+    return Composition(compose, num_envs=8)
+
+
 _CARTPOLE: Mapping[str, Composition] = {
     "A2C": _cartpole(
         prl.A2C.create_factory(lr=_falling(4e-3), normalize_advantages=True, entropy_coef=0.0, test_every=0),
@@ -77,9 +93,15 @@ _CARTPOLE: Mapping[str, Composition] = {
         num_envs=4,
     ),
     "REINFORCE": _cartpole(
-        prl.REINFORCE.create_factory(lr=_falling(3e-3), episodes_per_update=4, test_every=0),
-        prl.VanillaOnPolicyBuffer.create_factory(size=2_000),
-        num_envs=1,
+        prl.REINFORCE.create_factory(lr=_falling(5e-3), test_every=0),
+        prl.VanillaOnPolicyBuffer.create_factory(size=500),
+        threshold=400.0,
+    ),
+    "ACER": _cartpole(prl.ACER.create_factory(test_every=0), _segments(), num_envs=4),
+    "PCL": _cartpole(
+        prl.PCL.create_factory(tau=0.05, lr=1e-3, max_grad_norm=None, test_every=0),
+        _segments(),
+        num_envs=4,
         threshold=400.0,
     ),
 }
@@ -110,7 +132,24 @@ POLICIES = Page(
             summary="median",
             compositions=_CARTPOLE,
             threshold=475.0,
-            settings="All have two layers of 64 units, and learning rates that fall to 0.",
+            settings=(
+                "All have two layers of 64 units, and learning rates that fall to 0, but for those of ACER and PCL, "
+                "which do not change."
+            ),
+        ),
+        "mountaincar": Task(
+            env="MountainCar-v0",
+            target_steps=60_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions={"RND": _mountaincar(prl.RND), "PPO": _mountaincar(prl.PPO)},
+            threshold=-199.0,
+            settings=(
+                "The wrapper `TerminalReward` pays for nothing but the goal while they learn; the returns are the "
+                "environment's own, -200 where the goal is not reached. Both have the settings of PPO."
+            ),
+            wrappers=(("TerminalReward", {}),),
         ),
         "pendulum": Task(
             env="Pendulum-v1",
