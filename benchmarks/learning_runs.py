@@ -162,7 +162,8 @@ def _train(run: Run) -> tuple[float, float | None] | None:
     """Return of the greedy policy, and steps per second; None where the run was stopped."""
     task = run.task
     composition = task.compositions[run.algorithm]
-    scheme = prl.Scheme(**composition.compose(), train_envs_factory=task.envs(composition.num_envs), seed=run.seed)
+    envs = task.envs(composition.num_envs, composition.wrappers)
+    scheme = prl.Scheme(**composition.compose(), train_envs_factory=envs, seed=run.seed)
     if (run.folder / "checkpoint.pt").exists():
         learner = prl.Learner.resume(run.folder, scheme=scheme)
     else:

@@ -18,6 +18,8 @@ class Composition:
     """Of training."""
     threshold: float | None = None
     """In place of the task's."""
+    wrappers: tuple[Any, ...] = ()
+    """Of rewards, beside the task's."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,10 @@ class Task:
         own = None if composition is None else composition.threshold
         return self.threshold if own is None else own
 
-    def envs(self, num_envs: int) -> Factory[prl.VecEnv]:
-        """Copies of the environment."""
+    def envs(self, num_envs: int, wrappers: tuple[Any, ...] = ()) -> Factory[prl.VecEnv]:
+        """Copies of the environment, with further wrappers."""
         return prl.VecEnv.create_factory(
-            self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=self.wrappers
+            self.env, num_envs=num_envs, env_kwargs=self.env_kwargs, wrappers=[*self.wrappers, *wrappers]
         )
 
 

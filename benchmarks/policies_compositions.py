@@ -43,6 +43,7 @@ def _pendulum(
     lr: float = 1e-3,
     shared: Mapping[str, Any] = _WITHOUT_TARGETS | {"polyak": 0.99},
     threshold: float | None = None,
+    scaled: bool = False,
     **settings: Any,
 ) -> Composition:
     def compose() -> Preset:
@@ -53,7 +54,8 @@ def _pendulum(
             storage_factory=prl.ReplayBuffer.create_factory(size=20_000),
         )
 
-    return Composition(compose, threshold=threshold)
+    wrappers = (("ScaleReward", {"factor": 0.1}),) if scaled else ()
+    return Composition(compose, threshold=threshold, wrappers=wrappers)
 
 
 def _segments() -> Factory[Storage]:
@@ -115,7 +117,8 @@ _PENDULUM: Mapping[str, Composition] = {
     "TQC": _pendulum(prl.TQC, rates=_WITH_TEMPERATURE, num_critics=2),
     "REDQ": _pendulum(prl.REDQ, rates=_WITH_TEMPERATURE, num_critics=5, **_SEVERAL_UPDATES),
     "DroQ": _pendulum(prl.DroQ, rates=_WITH_TEMPERATURE, **_SEVERAL_UPDATES),
-    "CrossQ": _pendulum(prl.CrossQ, rates=_WITH_TEMPERATURE, shared=_WITHOUT_TARGETS),
+    "CrossQ": _pendulum(prl.CrossQ, rates=_WITH_TEMPERATURE, shared=_WITHOUT_TARGETS, policy_delay=1),
+    "MPO": _pendulum(prl.MPO, rates=(), shared=_WITHOUT_TARGETS, scaled=True, mini_batch_size=64, initial_eta=0.3),
 }
 
 POLICIES = Page(
@@ -162,7 +165,8 @@ POLICIES = Page(
             settings=(
                 "All have two layers of 128 units and learn from 128 transitions after every step, at rates that fall "
                 "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98. `REDQ`, of 5 critics, and "
-                "`DroQ` learn from 4 batches after every step, the policy from one."
+                "`DroQ` learn from 4 batches after every step, the policy from one; `MPO` from 64 transitions, of rewards "
+                "times 0.1, at rates and with targets of its own."
             ),
         ),
     },
