@@ -306,7 +306,7 @@ def _their_a2c(seed: int) -> BaseAlgorithm:
 
 
 # TRPO: the policy's step is sb3-contrib's; it fits the value function in 10 passes of batches of 128, ours in as many
-# steps to the whole rollout.
+# passes of the whole rollout.
 _TRPO_ENVS, _TRPO_ROLLOUT, _TRPO_VALUE_BATCH, _TRPO_VALUE_EPOCHS = 8, 256, 128, 10
 
 
