@@ -1,4 +1,4 @@
-"""The newest steps of all environments are a batch of sequences, whatever else batches are made of."""
+"""The newest steps of all environments are a batch of sequences, for all kinds of batches that a storage draws."""
 
 from pathlib import Path
 from typing import Any

@@ -19,7 +19,7 @@ class SoftmaxPolicy(DistributionHead):
 
     Args:
         temperature: the larger, the more even the probabilities, and the smaller their gradients.
-        min_probability: of every action, whatever is learnt, so that no action is given up; less than ``1 / n``.
+        min_probability: lower bound of every action's probability, so that no action is given up; less than ``1 / n``.
         gain: of the layer's orthogonal initialisation; small, so that all actions are almost as likely at first.
     """
 
