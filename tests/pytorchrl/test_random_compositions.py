@@ -79,7 +79,7 @@ ON_POLICY: dict[str, Any] = {
     ),
     "A2C": (prl.A2C, {}, list(ACTIONS)),
     "IMPALA": (prl.IMPALA, {}, list(ACTIONS)),
-    "PPO, gSDE": (prl.PPO, {"distribution": prl.heads.GSDEPolicy(5)}, ["bounded", "unbounded"]),
+    "PPO, gSDE": (prl.PPO, {"num_mini_batch": 2, "distribution": prl.heads.GSDEPolicy(5)}, ["bounded", "unbounded"]),
     "A2C, Beta": (prl.A2C, {"distribution": prl.heads.BetaPolicy()}, ["bounded"]),
     "TRPO": (prl.TRPO, {"value_epochs": 2}, list(ACTIONS)),
     "TRPOSinglePath": (prl.TRPOSinglePath, {}, list(ACTIONS)),
