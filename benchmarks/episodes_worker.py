@@ -20,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import torch
 
-from storages import Episodes, PersistentEpisodicBuffer, Sequences
-from storages.persistent import Episode
+from storages import Episode, Episodes, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, REW
 
 WAYS: dict[str, tuple[Sequences | Episodes | None, int]] = {

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import pytorchrl as prl
 from pytorchrl.scheme import evaluate
-from storages.persistent.files import write_atomically
+from storages.persistent.log.files import write_atomically
 
 FINAL_PART = 0.1
 """Of a run; the training episodes that end in it are counted."""

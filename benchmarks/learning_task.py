@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytorchrl as prl
 from pytorchrl.agent.preset import Preset
-from storages.factory import Factory
+from storages.component.factory import Factory
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from learning_task import Composition, Page, Task
 
 import pytorchrl as prl
 from pytorchrl.agent.preset import Preset
-from storages.factory import Factory
+from storages.component.factory import Factory
 from storages.storage import Storage
 
 _WITHOUT_TARGETS: dict[str, Any] = {"gamma": 0.98, "start_steps": 1_000, "update_every": 1, "mini_batch_size": 128}

@@ -7,7 +7,7 @@ from learning_task import Composition, Page, Task
 
 import pytorchrl as prl
 from pytorchrl.agent.preset import Preset
-from storages.factory import make_factory
+from storages.component.factory import make_factory
 
 _CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
 """Learning rates fall to 0, so that policies settle."""

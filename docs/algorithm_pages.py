@@ -26,7 +26,7 @@ from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.agent.preset import Preset
 from pytorchrl.scheme.fitting import check_composition
-from storages.declared import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 
 PAGES = Path(__file__).parent / "algorithms"
 README = Path(__file__).parents[1] / "README.md"

@@ -10,9 +10,9 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal
 
 import pytorchrl as prl
-from storages.annotations import Within
-from storages.declared import hyper_parameters_of
-from storages.setting import Setting
+from storages.component.annotations import Within
+from storages.component.declared import hyper_parameters_of
+from storages.component.setting import Setting
 
 
 def rows_of(classes: Sequence[type[Any]]) -> Iterator[Sequence[str]]:

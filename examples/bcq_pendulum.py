@@ -16,7 +16,7 @@ import tyro
 
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
-from storages.persistent.datasets import open_dataset, return_of
+from storages.datasets import open_dataset, return_of
 
 
 @dataclass

@@ -14,7 +14,7 @@ from pytorchrl.experiments.inspection import CheckpointDataset, directory_of_epi
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.dataset_report import dataset_report, datasets_table
 from pytorchrl.logging.storage_report import counted
-from storages.persistent.datasets import (
+from storages.datasets import (
     FORMATS,
     About,
     Dataset,
@@ -30,7 +30,7 @@ from storages.persistent.datasets import (
     return_of,
     write_dataset,
 )
-from storages.persistent.episode import Episode
+from storages.episode import Episode
 
 Format = Annotated[
     str | None,

@@ -22,7 +22,7 @@ from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
-from storages.persistent.journalled_storage import JournalledStorage
+from storages.persistent.replay.journalled_storage import JournalledStorage
 
 
 class Learner:

@@ -4,10 +4,14 @@ Stands alone: numpy, numba, torch, zarr. Fields are named in :mod:`storages.tran
 keep is :class:`Storage`.
 """
 
-from storages.core.fields import SampleError
-from storages.core.on_device import DeviceMemoryError
-from storages.episodes import Episodes
-from storages.factory import Component, Factory, FieldComponent
+from storages.component.factory import Component, Factory, FieldComponent
+from storages.component.schedule import LinearSchedule, Schedule
+from storages.component.schedule_shapes import CosineSchedule, ExponentialSchedule, FunctionSchedule, PiecewiseSchedule
+from storages.component.setting import Setting
+from storages.core.device.device_cache import DeviceMemoryError
+from storages.core.ring.layout import SampleError
+from storages.episode import Episode
+from storages.errors import DamageError, DatasetError, PersistenceError
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
@@ -17,20 +21,18 @@ from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.on_policy.vtrace_buffer import VTraceBuffer
-from storages.persistent import DamageError, PersistenceError
-from storages.schedule import LinearSchedule, Schedule
-from storages.schedule_shapes import CosineSchedule, ExponentialSchedule, FunctionSchedule, PiecewiseSchedule
-from storages.sequences import Sequences
-from storages.setting import Setting
 from storages.storage import EmptyStorageError, Storage
+from storages.windows import Episodes, Sequences
 
 __all__ = [
     "Component",
     "CosineSchedule",
     "DamageError",
+    "DatasetError",
     "DeviceMemoryError",
     "EREBuffer",
     "EmptyStorageError",
+    "Episode",
     "Episodes",
     "ExponentialSchedule",
     "Factory",

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protoco
 import numpy as np
 import torch
 
-from storages.core.fields import Path, as_array, leaves, nest, text
-from storages.core.inlet import Slice
-from storages.core.ring import Ring
-from storages.core.transfer import to_batch
-from storages.factory import Component, Factory
-from storages.hyper_parameters import Count, MisfitError, UnitInterval, conform
-from storages.other_names import STORAGE_NAMES
-from storages.schedule import Schedule, value_at
+from storages.component.factory import Component, Factory
+from storages.component.hyper_parameters import Count, MisfitError, UnitInterval, conform
+from storages.component.other_names import STORAGE_NAMES
+from storages.component.schedule import Schedule, value_at
+from storages.core.device.transfer import to_batch
+from storages.core.ring.insertion import Slice
+from storages.core.ring.layout import Path, as_array, leaves, nest, text
+from storages.core.ring.ring import Ring
 from storages.transition import Array, Batch, Leaf, Sample
 
 T = TypeVar("T")

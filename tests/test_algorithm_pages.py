@@ -10,7 +10,7 @@ import pytorchrl as prl
 from docs import algorithm_curves, algorithm_pages
 from docs.algorithm_pages import PAGES, README, documented, exported
 from docs.algorithm_parameters import descriptions
-from storages.declared import hyper_parameters_of
+from storages.component.declared import hyper_parameters_of
 
 NAMES = list(exported(prl.Algorithm))
 PAGES_OF_ALGORITHMS = [page for page in sorted(PAGES.glob("*.md")) if page.name != "README.md"]

@@ -1,6 +1,6 @@
 """What other libraries call the hyper-parameters of algorithms and actors."""
 
-from storages.other_names import OtherNames
+from storages.component.other_names import OtherNames
 
 _BATCH = {
     "mini_batch_size": "mini_batch_size",

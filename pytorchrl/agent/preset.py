@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict
 
-from storages.factory import Factory
+from storages.component.factory import Factory
 
 
 class Preset(TypedDict):

@@ -11,8 +11,8 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from storages.hyper_parameters import Positive, Within
-from storages.setting import Setting
+from storages.component.hyper_parameters import Positive, Within
+from storages.component.setting import Setting
 
 __all__ = ["CPW", "CVaR", "Neutral", "RiskMeasure", "Wang"]
 

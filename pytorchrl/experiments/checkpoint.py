@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from storages.persistent.files import create
+from storages.persistent.log.files import create
 
 FORMAT = 4
 _MOST_SHARED = 8

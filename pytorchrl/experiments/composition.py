@@ -20,8 +20,8 @@ from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.fitting import CompositionError
 from pytorchrl.scheme.scheme import Scheme
-from storages.factory import Component, Factory, make_factory
-from storages.setting import Setting
+from storages.component.factory import Component, Factory, make_factory
+from storages.component.setting import Setting
 
 COMPOSITION = (
     "algorithm",

@@ -14,8 +14,8 @@ from pytorchrl.agent.envs.other_packages import PACKAGES
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.composition import WRITE_FILES, is_ours
 from pytorchrl.scheme.dataset_factory import DatasetFactory
-from storages.factory import Factory
-from storages.setting import Configured, plain
+from storages.component.factory import Factory
+from storages.component.setting import Configured, plain
 
 
 def resume_command(folder: Path) -> str:

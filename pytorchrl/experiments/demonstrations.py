@@ -19,9 +19,9 @@ from pytorchrl.experiments.composition import load_agent
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.logging.bars import bar
 from pytorchrl.scheme.collector import to_device
-from storages.factory import Factory
-from storages.persistent.datasets import About, Written, format_for, write_dataset
-from storages.persistent.episode import Episode
+from storages.component.factory import Factory
+from storages.datasets import About, Written, format_for, write_dataset
+from storages.episode import Episode
 from storages.transition import ACT, REW, Array
 
 Policy: TypeAlias = Callable[[Any], Any]
@@ -57,7 +57,7 @@ def collect_demonstrations(
         episodes: how many to record instead. Each environment plays its share, so that short ones are not favoured.
         seed: of the environments, and of the random numbers of an algorithm that is not deterministic.
         deterministic: whether an algorithm acts as well as it can, instead of exploring.
-        format: one of :data:`storages.persistent.datasets.FORMATS`; "minari-hdf5" where None, "npz" if the path ends
+        format: one of :data:`storages.datasets.FORMATS`; "minari-hdf5" where None, "npz" if the path ends
             so.
         about: what the data set is to say of itself; spaces, environment and algorithm are filled in where they are
             None.

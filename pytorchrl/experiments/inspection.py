@@ -13,18 +13,18 @@ from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.composition import class_named
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.fitting import CompositionError
-from storages.core.episode_starts import EpisodeStarts
-from storages.core.episodes import EpisodeIndex
-from storages.core.priorities import Priorities
-from storages.core.ring import Ring
-from storages.core.summary import Episodes as EpisodesStored
-from storages.core.summary import Field, episodes_of, fields_of
-from storages.episodes import Episodes
-from storages.persistent import DatasetError, Episode, PersistenceError, read_state
-from storages.persistent.datasets import About, Dataset
-from storages.persistent.exchange import count_episodes_in, episodes_in
-from storages.schedule import LinearSchedule
-from storages.sequences import Sequences
+from storages import DatasetError, Episode
+from storages.component.schedule import LinearSchedule
+from storages.core.ring.ring import Ring
+from storages.core.ring.summary import Episodes as EpisodesStored
+from storages.core.ring.summary import Field, episodes_of, fields_of
+from storages.core.sampling.episode_index import EpisodeIndex
+from storages.core.sampling.episode_starts import EpisodeStarts
+from storages.core.sampling.prioritized import Priorities
+from storages.datasets import About, Dataset
+from storages.datasets.fill import count_episodes_in, episodes_in
+from storages.persistent import PersistenceError, read_state
+from storages.windows import Episodes, Sequences
 
 _WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """What comes of a state that was not saved here."""

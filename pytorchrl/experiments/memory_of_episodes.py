@@ -10,7 +10,7 @@ import torch
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import to_device
-from storages.persistent.episode import Episode, Observations
+from storages.episode import Episode, Observations
 from storages.transition import RHS, RHS2
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
-from storages.persistent.files import read_text, refuse_link, write_atomically
+from storages.persistent.log.files import read_text, refuse_link, write_atomically
 
 _PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
 _MOST_KEPT = 100_000

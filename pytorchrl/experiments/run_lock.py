@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from storages.persistent.lock import InUseError, Lock, NoLocksError
+from storages.persistent.log.lock import InUseError, Lock, NoLocksError
 
 
 class RunInUseError(RuntimeError):

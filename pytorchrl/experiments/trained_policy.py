@@ -21,7 +21,7 @@ from pytorchrl.experiments.composition import made_of, misfit_named, refuse_clas
 from pytorchrl.experiments.policy_export import export_policy
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.collector import to_device
-from storages.factory import Factory
+from storages.component.factory import Factory
 
 
 class TrainedPolicy:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.metrics_file import read_metrics
-from storages.persistent.files import read_text
+from storages.persistent.log.files import read_text
 
 _SMOOTHED_PART = 10
 _MOST_SMOOTHED_RECORDS = 50

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pytorchrl.logging.storage_report import counted, episodes_tables, fields_table, told_bytes
-from storages.core.summary import ENDINGS, Episodes, Field
-from storages.persistent.datasets import Dataset, open_dataset, return_of
-from storages.persistent.datasets.writer import layout_of
-from storages.persistent.episode import Episode
-from storages.persistent.errors import PersistenceError
+from storages.core.ring.summary import ENDINGS, Episodes, Field
+from storages.datasets import Dataset, open_dataset, return_of
+from storages.datasets.dataset_writer import layout_of
+from storages.episode import Episode
+from storages.errors import PersistenceError
 
 
 def datasets_table(paths: Iterable[Path], folder: Path) -> Table:

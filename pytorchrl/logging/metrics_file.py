@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from storages.persistent.files import open_for_append, replacing
+from storages.persistent.log.files import open_for_append, replacing
 
 _Record = dict[str, float | None]
 _LONGEST_LINE_BYTES = 1 << 20

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytorchrl.logging.curves import Curve, Run, grouped, labels, mean_and_spread, read_run, title, unit
-from storages.persistent.files import replacing
+from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.logging.storage_report import counted
-from storages.persistent.files import replacing
+from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from storages.core.summary import ENDINGS, Episodes, Field
+from storages.core.ring.summary import ENDINGS, Episodes, Field
 
 if TYPE_CHECKING:
     from pytorchrl.experiments.inspection import Inspection

@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from storages.persistent.files import refuse_link, write_atomically
+from storages.persistent.log.files import refuse_link, write_atomically
 
 if TYPE_CHECKING:
     import wandb

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytorchrl.logging.wandb_writer import WandbWriter
-from storages.persistent.files import refuse_link
+from storages.persistent.log.files import refuse_link
 
 
 class MetricsWriter(Protocol):

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from pytorchrl.agent.envs.spaces import space_from_data
-from storages.core.fields import as_array, leaves, text
-from storages.factory import Factory
-from storages.persistent import fill
-from storages.persistent.datasets import Dataset, open_dataset
-from storages.persistent.episode import Episode
-from storages.persistent.errors import DatasetError
+from storages.component.factory import Factory
+from storages.core.ring.layout import as_array, leaves, text
+from storages.datasets import Dataset, fill, open_dataset
+from storages.episode import Episode
+from storages.errors import DatasetError
 from storages.storage import Storage
 from storages.transition import RHS, RHS2
 

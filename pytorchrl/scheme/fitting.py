@@ -7,7 +7,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
-from storages.factory import Factory
+from storages.component.factory import Factory
 from storages.storage import Storage
 from storages.transition import IRET
 

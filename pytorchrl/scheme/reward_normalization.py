@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pytorchrl.agent.actors.normalization import Moments, add_to_moments
-from storages.hyper_parameters import Count, MisfitError, Positive, UnitInterval, conform
+from storages.component.hyper_parameters import Count, MisfitError, Positive, UnitInterval, conform
 
 
 class RewardNormalization:

@@ -20,8 +20,8 @@ from pytorchrl.scheme.dataset_factory import DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles
 from pytorchrl.scheme.reward_normalization import RewardNormalization
-from storages.factory import Factory
-from storages.persistent import episodes_of
+from storages.component.factory import Factory
+from storages.datasets import episodes_of
 from storages.storage import Storage
 
 # Streams of random numbers that follow from the run's seed, one for each purpose.

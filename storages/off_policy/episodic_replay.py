@@ -6,22 +6,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from storages.core.fields import text
-from storages.core.priorities import Priorities
-from storages.episodes import Episodes
-from storages.hyper_parameters import Count
+from storages.component.hyper_parameters import Count
+from storages.core.ring.layout import text
+from storages.core.sampling.prioritized import Priorities
+from storages.errors import DroppedError, PersistenceError
 from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.replay_buffer import Rows
-from storages.persistent.archive_manifest import ArchiveManifest
-from storages.persistent.episode_directory import EpisodeDirectory
-from storages.persistent.errors import DroppedError, PersistenceError
-from storages.persistent.known_errors import KnownErrors
-from storages.persistent.memory_plan import MemoryPlan
-from storages.persistent.recording import Recording
-from storages.persistent.resident import Resident, Stretch
-from storages.persistent.running import Finished
-from storages.sequences import Sequences
+from storages.persistent.episodes.archive_manifest import ArchiveManifest
+from storages.persistent.episodes.cold_priorities import KnownErrors
+from storages.persistent.episodes.episode_batch import Recording
+from storages.persistent.episodes.episode_store import EpisodeDirectory
+from storages.persistent.episodes.memory_plan import MemoryPlan
+from storages.persistent.episodes.memtable import Finished
+from storages.persistent.episodes.segment_cache import Resident, Stretch
 from storages.transition import Batch
+from storages.windows import Episodes, Sequences
 
 _DRAWS_EACH = 8.0
 """How often a transition is drawn, on average, before another takes its place in memory."""

@@ -7,13 +7,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 
-from storages.core.recency import Improvement, newest_count
-from storages.episodes import Episodes
-from storages.hyper_parameters import Count, CountOrZero, InitialError, NonNegative, UnitIntervalOrSchedule, Within
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    InitialError,
+    NonNegative,
+    UnitIntervalOrSchedule,
+    Within,
+)
+from storages.core.sampling.recency import Improvement, newest_count
 from storages.off_policy.per_buffer import PERBuffer
-from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 from storages.transition import Batch
+from storages.windows import Episodes, Sequences
 
 
 class EREBuffer(PERBuffer):

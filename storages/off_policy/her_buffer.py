@@ -8,7 +8,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.relabel import (
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    InitialError,
+    NonNegative,
+    UnitInterval,
+    UnitIntervalOrSchedule,
+    Within,
+)
+from storages.core.windows.hindsight import (
     DESIRED,
     GoalReward,
     Goals,
@@ -20,23 +29,13 @@ from storages.core.relabel import (
     relabel_goals,
     steps_of,
 )
-from storages.core.sequences import Runs
-from storages.core.windows import windows_of
-from storages.episodes import Episodes
-from storages.hyper_parameters import (
-    Count,
-    CountOrZero,
-    InitialError,
-    NonNegative,
-    UnitInterval,
-    UnitIntervalOrSchedule,
-    Within,
-)
+from storages.core.windows.n_step import windows_of
+from storages.core.windows.sequence_batches import Runs
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.replay_buffer import Draw
-from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 from storages.transition import OBS, Sample
+from storages.windows import Episodes, Sequences
 
 
 class HERBuffer(EREBuffer):

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 
-from storages.core import windows
-from storages.episodes import Episodes
-from storages.hyper_parameters import Count, CountOrZero
+from storages.component.hyper_parameters import Count, CountOrZero
+from storages.core.windows import n_step as windows
 from storages.off_policy.replay_buffer import Draw, ReplayBuffer
-from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
+from storages.windows import Episodes, Sequences
 
 
 class NStepReplayBuffer(ReplayBuffer):

@@ -8,12 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.kernels.priorities import effective_sample_size, mean_of
-from storages.core.late_errors import LateUpdate
-from storages.core.priorities import Priorities, importance_weights
-from storages.core.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
-from storages.episodes import Episodes
-from storages.hyper_parameters import (
+from storages.component.hyper_parameters import (
     Count,
     CountOrZero,
     InitialError,
@@ -21,12 +16,16 @@ from storages.hyper_parameters import (
     UnitInterval,
     UnitIntervalOrSchedule,
 )
+from storages.component.schedule import Schedule
+from storages.core.kernels.priority_updates import effective_sample_size, mean_of
+from storages.core.sampling.late_errors import LateUpdate
+from storages.core.sampling.prioritized import Priorities, importance_weights
+from storages.core.sampling.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.replay_buffer import Rows
-from storages.schedule import Schedule
-from storages.sequences import Sequences
 from storages.storage import Discounting, Environments
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
+from storages.windows import Episodes, Sequences
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
 

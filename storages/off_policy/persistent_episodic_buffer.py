@@ -9,28 +9,27 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from storages.core.fields import Path as FieldPath
-from storages.core.fields import converted, leaves, nest
-from storages.core.inlet import Slice
-from storages.episodes import Episodes
-from storages.hyper_parameters import Count, InitialError, NonNegative, UnitIntervalOrSchedule
+from storages.component.hyper_parameters import Count, InitialError, NonNegative, UnitIntervalOrSchedule
+from storages.core.ring.insertion import Slice
+from storages.core.ring.layout import Path as FieldPath
+from storages.core.ring.layout import converted, leaves, nest
+from storages.episode import Episode
+from storages.errors import DamageError, PersistenceError
 from storages.off_policy.episodic_replay import EpisodicReplay
 from storages.off_policy.per_buffer import PERBuffer
-from storages.persistent.archive_manifest import ArchiveManifest
-from storages.persistent.episode import Episode
-from storages.persistent.episode_directory import EpisodeDirectory
-from storages.persistent.errors import DamageError, PersistenceError
-from storages.persistent.facts import damage_told
-from storages.persistent.going_back import nothing_on_disk
-from storages.persistent.journal import Position
-from storages.persistent.journalled_storage import close_at_exit
-from storages.persistent.known_errors import KnownErrors
-from storages.persistent.memory_plan import MemoryPlan
-from storages.persistent.recording import Recording, columns_of
-from storages.persistent.running import Running
-from storages.sequences import Sequences
+from storages.persistent.episodes.archive_manifest import ArchiveManifest
+from storages.persistent.episodes.cold_priorities import KnownErrors
+from storages.persistent.episodes.episode_batch import Recording, columns_of
+from storages.persistent.episodes.episode_store import EpisodeDirectory
+from storages.persistent.episodes.memory_plan import MemoryPlan
+from storages.persistent.episodes.memtable import Running
+from storages.persistent.episodes.rollback_marker import nothing_on_disk
+from storages.persistent.log.json_file import damage_told
+from storages.persistent.replay.journalled_storage import close_at_exit
+from storages.persistent.replay.write_ahead_log import Position
 from storages.storage import Discounting, EmptyStorageError, Environments
 from storages.transition import OBS, OBS2, RHS, RHS2, Array, Leaf, Sample
+from storages.windows import Episodes, Sequences
 
 _STEPS_RUNNING = 1024
 """That there is room for at first."""

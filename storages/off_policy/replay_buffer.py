@@ -9,24 +9,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core import samplers, windows
-from storages.core.ahead import Ahead
-from storages.core.episode_starts import EpisodeStarts
-from storages.core.episodes import EpisodeIndex
-from storages.core.fields import Path as Leaf
-from storages.core.inlet import Slice
-from storages.core.kernels.priorities import mean_of
-from storages.core.on_device import DeviceMemoryError, OnDevice
-from storages.core.packed_episodes import Packing, packing_of, put_together_packed
-from storages.core.relabel import Goals
-from storages.core.sequences import Layout, Runs, episodes_laid_out, keys_of_steps, laid_out, put_together
-from storages.core.transfer import Sent, Transfer
-from storages.episodes import Episodes
-from storages.hyper_parameters import Count, CountOrZero
-from storages.persistent.journalled_storage import JournalledStorage
-from storages.sequences import Sequences
+from storages.component.hyper_parameters import Count, CountOrZero
+from storages.core.device.device_cache import DeviceMemoryError, OnDevice
+from storages.core.device.prefetch import Ahead
+from storages.core.device.transfer import Sent, Transfer
+from storages.core.kernels.priority_updates import mean_of
+from storages.core.ring.insertion import Slice
+from storages.core.ring.layout import Path as Leaf
+from storages.core.sampling import uniform as samplers
+from storages.core.sampling.episode_index import EpisodeIndex
+from storages.core.sampling.episode_starts import EpisodeStarts
+from storages.core.windows import n_step as windows
+from storages.core.windows.hindsight import Goals
+from storages.core.windows.packed import Packing, packing_of, put_together_packed
+from storages.core.windows.sequence_batches import (
+    Layout,
+    Runs,
+    episodes_laid_out,
+    keys_of_steps,
+    laid_out,
+    put_together,
+)
+from storages.persistent.replay.journalled_storage import JournalledStorage
 from storages.storage import Discounting, Environments
 from storages.transition import INDICES, WEIGHTS, Array, Batch, Sample
+from storages.windows import Episodes, Sequences
 
 
 class Rows(NamedTuple):

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.component.hyper_parameters import Count, UnitInterval
 from storages.core.kernels.returns import generalized_advantages
-from storages.hyper_parameters import Count, UnitInterval
 from storages.on_policy.reward_stream import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, ValueFunction

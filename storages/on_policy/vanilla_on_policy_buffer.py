@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core import samplers
-from storages.core.fields import SampleError
+from storages.component.hyper_parameters import Count
+from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import discounted_returns
-from storages.core.sequences import in_time
-from storages.core.transfer import to_batch
-from storages.hyper_parameters import Count
+from storages.core.ring.layout import SampleError
+from storages.core.sampling import uniform as samplers
+from storages.core.windows.sequence_batches import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.reward_stream import RewardStream
 from storages.storage import Curiosity, Discounting, Environments, IntrinsicValueFunction, Storage, ValueFunction

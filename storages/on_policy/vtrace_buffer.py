@@ -4,11 +4,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.fields import SampleError
+from storages.component.hyper_parameters import Count, Positive, UnitInterval
+from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import vtrace
-from storages.core.sequences import in_time
-from storages.core.transfer import to_batch
-from storages.hyper_parameters import Count, Positive, UnitInterval
+from storages.core.ring.layout import SampleError
+from storages.core.windows.sequence_batches import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, PolicyEvaluation

@@ -26,27 +26,19 @@ episodes that have ended are put together to volumes, which are written to the a
 checksums of all their chunks. Several processes may read what one writes, and a directory may go on from what another
 one holds.
 
-Data sets go in and out as episodes (:class:`Episode`): :mod:`storages.persistent.datasets` reads and writes them,
-:func:`fill` gives them to a storage, :func:`episodes_of` takes them from one.
+Data sets go in and out as episodes (:class:`storages.episode.Episode`): see :mod:`storages.datasets`.
 """
 
-from storages.persistent.episode import Episode
-from storages.persistent.errors import DamageError, DatasetError, PersistenceError
-from storages.persistent.exchange import Filled, episodes_of, fill
-from storages.persistent.journal import Position
-from storages.persistent.reading import read_state
-from storages.persistent.salvage import Repair, repair
+from storages.errors import DamageError, PersistenceError
+from storages.persistent.repair.repair_replay import Repair, repair
+from storages.persistent.replay.reading import read_state
+from storages.persistent.replay.write_ahead_log import Position
 
 __all__ = [
     "DamageError",
-    "DatasetError",
-    "Episode",
-    "Filled",
     "PersistenceError",
     "Position",
     "Repair",
-    "episodes_of",
-    "fill",
     "read_state",
     "repair",
 ]

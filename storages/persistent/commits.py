@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storages.persistent import blocks
-from storages.persistent.blocks import Found
-from storages.persistent.episode_directory import RUNNING
-from storages.persistent.journal import STEPS_SUFFIX
-from storages.persistent.segments import Segments
+from storages.persistent.episodes.episode_store import RUNNING
+from storages.persistent.log import records as blocks
+from storages.persistent.log.log_segments import Segments
+from storages.persistent.log.records import Found
+from storages.persistent.replay.write_ahead_log import STEPS_SUFFIX
 
 
 def has_commits(directory: str | Path) -> bool:

@@ -12,8 +12,8 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.data_commands import COMMANDS
 from pytorchrl.experiments import collect_demonstrations
-from storages.persistent import Episode, episodes_of, fill
-from storages.persistent.datasets import FORMATS, open_dataset, return_of, write_dataset
+from storages import Episode
+from storages.datasets import FORMATS, episodes_of, fill, open_dataset, return_of, write_dataset
 from storages.transition import ACT, REW
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter

@@ -7,9 +7,9 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.agent.other_names import ACTOR_NAMES, ALGORITHM_NAMES
-from storages.declared import hyper_parameters_of
-from storages.hyper_parameters import UnitInterval
-from storages.other_names import STORAGE_NAMES
+from storages.component.declared import hyper_parameters_of
+from storages.component.hyper_parameters import UnitInterval
+from storages.component.other_names import STORAGE_NAMES
 
 
 class MyDQN(prl.DQN):

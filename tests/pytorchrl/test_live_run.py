@@ -15,7 +15,7 @@ import pytorchrl as prl
 from pytorchrl.__main__ import inspect, main, plot
 from pytorchrl.experiments import run_lock
 from pytorchrl.experiments.run_lock import RunInUseError
-from storages.persistent.lock import Lock, NoLocksError
+from storages.persistent.log.lock import Lock, NoLocksError
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pytorchrl as prl
-from storages.persistent.datasets import write_dataset
-from storages.persistent.episode import Episode
+from storages.datasets import write_dataset
+from storages.episode import Episode
 from storages.transition import ACT, REW
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples

@@ -12,7 +12,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import VecEnv
-from storages.factory import Component, FieldComponent
+from storages.component.factory import Component, FieldComponent
 from tests.support import own_parts
 
 BASES = (FieldComponent, prl.Storage, VecEnv)
@@ -58,8 +58,8 @@ def script() -> str:
 OWN = """
 from typing import ClassVar
 
-from storages.factory import FieldComponent
-from storages.hyper_parameters import NonNegativeOrSchedule, UnitInterval
+from storages.component.factory import FieldComponent
+from storages.component.hyper_parameters import NonNegativeOrSchedule, UnitInterval
 
 class Own(prl.PERBuffer):
     def insert_transition(self, sample: object) -> None: ...

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from storages import EmptyStorageError, ReplayBuffer, SampleError
-from storages.core.frames import FrameColumn
+from storages.core.ring.frames import FrameColumn
 from storages.transition import ACT, DONE, DONE2, IREW, OBS, OBS2, REW, RHS2, TRUNC2
 from tests.support.model import ALGORITHM, Stream, contents, environments, map_leaves, replay_buffer
 

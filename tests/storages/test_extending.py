@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from storages import GAEBuffer, PERBuffer, ReplayBuffer, Sequences
-from storages.factory import Component, hyper_parameters_of
-from storages.hyper_parameters import Count, UnitInterval
+from storages.component.factory import Component, hyper_parameters_of
+from storages.component.hyper_parameters import Count, UnitInterval
 from storages.transition import REW
 from tests.support.model import Stream
 

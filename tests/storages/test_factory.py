@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from storages import Component, Factory, GAEBuffer, LinearSchedule, ReplayBuffer, VanillaOnPolicyBuffer
-from storages.factory import hyper_parameters_of
-from storages.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
+from storages.component.factory import hyper_parameters_of
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
 
 
 class Example(Component):

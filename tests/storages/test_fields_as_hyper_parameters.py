@@ -15,10 +15,17 @@ import pytest
 from torch import nn
 
 from storages import Factory, GAEBuffer, LinearSchedule, PERBuffer, ReplayBuffer, Storage
-from storages.factory import Component, FieldComponent
-from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, Positive, UnitInterval, Within
-from storages.other_names import OtherNames
-from storages.setting import Setting
+from storages.component.factory import Component, FieldComponent
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+    Within,
+)
+from storages.component.other_names import OtherNames
+from storages.component.setting import Setting
 from storages.transition import REW
 from tests.support.model import Stream
 

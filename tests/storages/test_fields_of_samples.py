@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from storages import GAEBuffer, NStepReplayBuffer, PersistentEpisodicBuffer, ReplayBuffer, SampleError, Sequences
-from storages.persistent import Episode
+from storages import (
+    Episode,
+    GAEBuffer,
+    NStepReplayBuffer,
+    PersistentEpisodicBuffer,
+    ReplayBuffer,
+    SampleError,
+    Sequences,
+)
 from storages.transition import (
     ACT,
     BATCH_FIELDS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from storages import Factory, LinearSchedule, ReplayBuffer, Schedule
-from storages.hyper_parameters import (
+from storages.component.hyper_parameters import (
     Count,
     CountOrZero,
     MisfitError,

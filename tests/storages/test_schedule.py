@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from storages import LinearSchedule, Schedule
-from storages.schedule import value_at
+from storages.component.schedule import value_at
 
 
 def test_a_linear_schedule_is_a_line_and_then_flat() -> None:

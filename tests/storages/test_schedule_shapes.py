@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import CosineSchedule, ExponentialSchedule, FunctionSchedule, PiecewiseSchedule, Schedule
-from storages.hyper_parameters import MisfitError, Within, conform
+from storages.component.hyper_parameters import MisfitError, Within, conform
 from tests.support.profiles import examples
 
 STEPS = (0, 25, 50, 75, 100, 200)

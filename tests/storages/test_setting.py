@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from storages import Component, Episodes, Factory, LinearSchedule, ReplayBuffer, Schedule, Sequences, Storage
-from storages.hyper_parameters import Count, Positive, UnitIntervalOrSchedule, Within
-from storages.setting import Setting
+from storages.component.hyper_parameters import Count, Positive, UnitIntervalOrSchedule, Within
+from storages.component.setting import Setting
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from storages.persistent.episode import Episode
+from storages.episode import Episode
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2
 from tests.support.episodic import EpisodesModel, Transition
 from tests.support.histories import EpisodicHistory

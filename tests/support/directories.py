@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
-from storages.episodes import Episodes
-from storages.persistent import blocks, journal
+from storages.persistent.log import records as blocks
+from storages.persistent.replay import write_ahead_log as journal
 from storages.transition import ERRORS, MASK
+from storages.windows import Episodes
 from tests.support.model import ALGORITHM, Stream, contents, environments, equal
 
 SIZE = 12

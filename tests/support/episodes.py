@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from storages.persistent import Episode
+from storages import Episode
 from storages.transition import ACT, LOGP, REW
 
 KINDS = ("vector", "double", "image", "discrete", "bits", "dict")

@@ -16,7 +16,10 @@ from unittest import mock
 import numpy as np
 import torch
 
-from storages.persistent import PersistenceError, archive, journal, running
+from storages.persistent import PersistenceError
+from storages.persistent.episodes import archive
+from storages.persistent.episodes import memtable as running
+from storages.persistent.replay import write_ahead_log as journal
 from storages.transition import ERRORS, INDICES
 from tests.support.directories import made
 from tests.support.episodic import EpisodesModel, buffer

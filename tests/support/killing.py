@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from storages import EREBuffer
-from storages.persistent import journal
+from storages.persistent.replay import write_ahead_log as journal
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
 from tests.support.forked import Told, live_until_killed
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from storages import Storage
-from storages.core.transfer import Fetched, Transfer
+from storages.core.device.transfer import Fetched, Transfer
 
 
 class Arrival:

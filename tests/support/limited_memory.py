@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from storages import Episodes, PersistentEpisodicBuffer, Sequences
-from storages.persistent import Episode
+from storages import Episode, Episodes, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, MASK, OBS, OBS2, REW
 from tests.support.model import ALGORITHM
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 import pytorchrl as prl
-from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import LOGP, RET, REW, VAL
 
 

@@ -22,8 +22,8 @@ from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator
 from pytorchrl.agent.other_names import ACTOR_NAMES
-from storages.factory import FieldComponent
-from storages.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
+from storages.component.factory import FieldComponent
+from storages.component.hyper_parameters import Count, CountOrZero, Positive, UnitInterval
 from storages.transition import ACT, DONE, OBS, RHS
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.initialisation import Initialisation
 from pytorchrl.agent.actors.mlp import Activation
-from storages.hyper_parameters import Count
+from storages.component.hyper_parameters import Count
 
 
 class OnPolicyActor(Actor):

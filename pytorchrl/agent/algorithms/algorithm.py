@@ -23,9 +23,9 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration, Explorer, best_action
 from pytorchrl.agent.optimizers import Adam, Optimizer
 from pytorchrl.agent.other_names import ALGORITHM_NAMES
-from storages.factory import FieldComponent
-from storages.hyper_parameters import Count, CountOrZero, UnitInterval
-from storages.schedule import Schedule, value_at
+from storages.component.factory import FieldComponent
+from storages.component.hyper_parameters import Count, CountOrZero, UnitInterval
+from storages.component.schedule import Schedule, value_at
 from storages.storage import Storage
 from storages.transition import Batch
 

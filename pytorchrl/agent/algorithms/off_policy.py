@@ -8,7 +8,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.update_plan import EveryTransitions, UpdatePlan
 from pytorchrl.agent.explorers import Explorer, UniformUntil
-from storages.hyper_parameters import Count, CountOrZero
+from storages.component.hyper_parameters import Count, CountOrZero
 from storages.storage import Storage
 from storages.transition import Batch
 

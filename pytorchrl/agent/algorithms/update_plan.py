@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from storages.hyper_parameters import Count, CountOrZero
-from storages.setting import Setting
+from storages.component.hyper_parameters import Count, CountOrZero
+from storages.component.setting import Setting
 
 
 class Collected(NamedTuple):

@@ -9,7 +9,7 @@ import gymnasium as gym
 from pytorchrl.agent.envs.atari import Atari
 from pytorchrl.agent.envs.other_packages import find_registered, require
 from pytorchrl.agent.envs.vec_env import VecEnv
-from storages.factory import Factory
+from storages.component.factory import Factory
 
 _ENTRY_POINT = "ale_py.env:AtariEnv"
 

@@ -17,8 +17,8 @@ from pytorchrl.agent.envs.making import check_id, check_wrapper, make_env
 from pytorchrl.agent.envs.replayable import SEEDED, Replayable
 from pytorchrl.agent.envs.spaces import EnvActions, check_action_space, check_observation_space, with_trailing_axis
 from pytorchrl.agent.envs.worker_signals import worker_signals
-from storages.factory import Component, Factory, make_factory
-from storages.hyper_parameters import Count
+from storages.component.factory import Component, Factory, make_factory
+from storages.component.hyper_parameters import Count
 
 
 class VecStep(NamedTuple):

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from storages.schedule import Schedule, value_at
-from storages.setting import Setting
+from storages.component.schedule import Schedule, value_at
+from storages.component.setting import Setting
 
 
 class ActionSet(Protocol):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, has, misfit
-from storages.hyper_parameters import NonNegative, UnitIntervalOrSchedule
+from storages.component.hyper_parameters import NonNegative, UnitIntervalOrSchedule
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, best_action, misfit
-from storages.hyper_parameters import NonNegativeOrSchedule, Positive
+from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 
 @dataclass(frozen=True)

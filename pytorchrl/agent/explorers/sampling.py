@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, has, misfit
-from storages.hyper_parameters import Count, NonNegativeOrSchedule
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 
 
 @dataclass(frozen=True)

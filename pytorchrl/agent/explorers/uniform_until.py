@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer
-from storages.hyper_parameters import CountOrZero
+from storages.component.hyper_parameters import CountOrZero
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.flat_stepper import FlatStepper
 from pytorchrl.agent.optimizers.optimizer import Optimizer
-from storages.hyper_parameters import NonNegative, Positive, UnitInterval
+from storages.component.hyper_parameters import NonNegative, Positive, UnitInterval
 
 
 @dataclass(frozen=True)

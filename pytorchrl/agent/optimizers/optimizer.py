@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
-from storages.setting import Setting
+from storages.component.setting import Setting
 
 
 class Stepper(Protocol):

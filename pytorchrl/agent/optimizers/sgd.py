@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from pytorchrl.agent.optimizers.elementwise import ElementwiseOptimizer
-from storages.hyper_parameters import NonNegative, UnitInterval
+from storages.component.hyper_parameters import NonNegative, UnitInterval
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.optimizer import Optimizer, check_name
-from storages.hyper_parameters import Count
+from storages.component.hyper_parameters import Count
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Copying transitions out of a ring, whatever their dtypes.
 
 Transition ``n`` lies in row ``n % rows``, and what the same environment did next ``num_envs`` rows further, round the
-ring. What followed it stands aside where that row begins something else: see :mod:`storages.core.aside`.
+ring. What followed it stands aside where that row begins something else: see
+:mod:`storages.core.ring.final_observations`.
 
 Rows chosen at random lie where no cache holds them, so a kernel asks for all that it will read before it reads it:
-see :mod:`storages.core.kernels.prefetch`.
+see :mod:`storages.core.kernels.memory_prefetch`.
 """
 
 import numpy as np

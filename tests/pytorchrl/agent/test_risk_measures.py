@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import pytorchrl as prl
 from pytorchrl.agent.risk_measures import CPW, CVaR, Neutral, RiskMeasure, Wang
-from storages.setting import plain
+from storages.component.setting import plain
 from tests.support.profiles import examples
 
 few = settings(max_examples=examples(60), deadline=None)

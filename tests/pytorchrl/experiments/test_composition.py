@@ -12,8 +12,8 @@ import torch
 import pytorchrl as prl
 from pytorchrl.experiments.composition import differences, scheme_from_config
 from pytorchrl.experiments.continuation import classes_of_the_script, parts_of_the_script
-from storages.hyper_parameters import Within
-from storages.setting import Setting
+from storages.component.hyper_parameters import Within
+from storages.component.setting import Setting
 from tests.support.compositions import SCHEMES, dqn_scheme
 from tests.support.toys import Counter
 

@@ -14,8 +14,8 @@ import pytorchrl as prl
 from pytorchrl.agent.envs.spaces import space_as_data
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments import CheckpointError, collect_demonstrations, with_memory
-from storages.persistent import DatasetError, fill
-from storages.persistent.datasets import About, open_dataset
+from storages import DatasetError
+from storages.datasets import About, fill, open_dataset
 from storages.transition import ACT, REW, RHS, RHS2
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme

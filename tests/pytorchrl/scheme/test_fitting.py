@@ -8,7 +8,7 @@ import pytorchrl as prl
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.scheme.fitting import check_composition, check_roles
-from storages.factory import Factory
+from storages.component.factory import Factory
 
 ENVS = prl.VecEnv.create_factory("CartPole-v1")
 OFF, ON = prl.OffPolicyActor.create_factory(), prl.OnPolicyActor.create_factory()

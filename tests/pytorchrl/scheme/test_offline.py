@@ -13,8 +13,8 @@ import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.experiments.inspection import inspect_storage
 from pytorchrl.logging.curves import grouped, read_run
-from storages.persistent import DatasetError, fill
-from storages.persistent.datasets import open_dataset
+from storages import DatasetError
+from storages.datasets import fill, open_dataset
 from storages.transition import ACT, OBS, REW
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import balance, cloning, contents_of, recorded

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages.core.part import BEFORE, ROWS, Name, Part, fill, spans
-from storages.core.ring import Ring
+from storages.core.ring.ring import Ring
+from storages.core.ring.snapshot import BEFORE, ROWS, Name, Part, fill, spans
 from tests.support.model import KINDS, STACKED_FRAMES, Stream, all_leaves, through_a_file
 from tests.support.profiles import examples
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from storages.core import samplers
+from storages.core.sampling import uniform as samplers
 
 
 def test_uniform_draws_reach_both_ends_and_nothing_beyond() -> None:

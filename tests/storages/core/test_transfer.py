@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from storages.core.transfer import in_one_piece, taken_apart, to_batch
+from storages.core.device.transfer import in_one_piece, taken_apart, to_batch
 from tests.support.model import all_leaves
 
 RANDOM = np.random.default_rng(0)

@@ -11,8 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import Episodes, PERBuffer, PersistentEpisodicBuffer, Sequences
-from storages.persistent import Episode
+from storages import Episode, Episodes, PERBuffer, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, ERRORS, INDICES, MASK, REW
 from tests.support.model import ALGORITHM, Stream, through_a_file
 from tests.support.profiles import examples

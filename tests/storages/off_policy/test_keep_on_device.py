@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
-from storages.core import on_device
+from storages.core.device import device_cache as on_device
 from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2, WEIGHTS
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, equal, through_a_file
 from tests.support.profiles import examples

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, EREBuffer, HERBuffer, PERBuffer, Sequences, Storage
-from storages.core.late_errors import LateErrors, LateUpdate
-from storages.core.transfer import Transfer
+from storages.core.device.transfer import Transfer
+from storages.core.sampling.late_errors import LateErrors, LateUpdate
 from storages.transition import ERRORS, INDICES, MASK, REW
 from tests.support.comparison import assert_equal
 from tests.support.episodic import buffer

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from storages import Episodes, EREBuffer, HERBuffer, Sequences, Storage
-from storages.core.on_device import DeviceMemoryError, free_bytes
+from storages.core.device.device_cache import DeviceMemoryError, free_bytes
 from storages.transition import ERRORS, INDICES, MASK, OBS, REW, WEIGHTS
 from tests.support.comparison import assert_equal
 from tests.support.late_transfer import with_late_errors

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import VanillaOnPolicyBuffer
-from storages.core.fields import SampleError
+from storages.core.ring.layout import SampleError
 from storages.transition import ADV, MASK, OBS, RET, RHS, RHS2, VAL
 from tests.support.profiles import examples
 from tests.support.rollouts import GAMMA, buffer, step

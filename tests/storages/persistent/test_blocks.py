@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages.core.part import Name
-from storages.persistent import blocks
-from storages.persistent.blocks import Block, Flaw, Found
-from storages.persistent.errors import DamageError
-from storages.persistent.segments import BEGINNING, Place, Segments
+from storages.core.ring.snapshot import Name
+from storages.errors import DamageError
+from storages.persistent.log import records as blocks
+from storages.persistent.log.log_segments import BEGINNING, Place, Segments
+from storages.persistent.log.records import Block, Flaw, Found
 
 FACTS = {"counters": {"generator": 2**127 + 1, "largest": 0.1, "name": "é"}, "none": None}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storages.persistent.blocks import Found, read
+from storages.persistent.log.records import Found, read
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import Stream
 

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
-from storages.persistent import PersistenceError, blocks, journal, segments, writer
-from storages.persistent.journal import Journal
-from storages.persistent.segments import Segments
+from storages.persistent import PersistenceError
+from storages.persistent.log import log_segments as segments
+from storages.persistent.log import records as blocks
+from storages.persistent.log import writer
+from storages.persistent.log.log_segments import Segments
+from storages.persistent.replay import write_ahead_log as journal
+from storages.persistent.replay.write_ahead_log import Journal
 from tests.support.directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
 from tests.support.model import contents
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages.core.part import Name
-from storages.persistent import DamageError, PersistenceError, blocks, read_state, repair
-from storages.persistent.blocks import Block
-from storages.persistent.facts import checked_facts, write_facts
+from storages.core.ring.snapshot import Name
+from storages.persistent import DamageError, PersistenceError, read_state, repair
+from storages.persistent.log import records as blocks
+from storages.persistent.log.json_file import checked_facts, write_facts
+from storages.persistent.log.records import Block
 from storages.transition import REW
 from tests.storages.persistent.test_repair import filled, rows_of
 from tests.support.directories import Pair, made

@@ -12,9 +12,10 @@ import numcodecs
 import numpy as np
 import pytest
 
-from storages.core.part import Name
-from storages.persistent import PersistenceError, blocks, repair
-from storages.persistent.blocks import Block
+from storages.core.ring.snapshot import Name
+from storages.persistent import PersistenceError, repair
+from storages.persistent.log import records as blocks
+from storages.persistent.log.records import Block
 from tests.support.episodic import buffer
 from tests.support.model import Stream
 

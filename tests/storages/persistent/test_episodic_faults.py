@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from storages import ReplayBuffer, SampleError
-from storages.persistent import DamageError, PersistenceError, going_back, repair
-from storages.persistent.archive import Archive
+from storages.persistent import DamageError, PersistenceError, repair
+from storages.persistent.episodes import rollback_marker as going_back
+from storages.persistent.episodes.archive import Archive
 from tests.support import killing_episodic
 from tests.support.episodic import EpisodesModel, buffer, updated
 from tests.support.model import Stream, contents
@@ -188,7 +189,7 @@ def test_other_observations_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from storages.persistent import archive
+    from storages.persistent.episodes import archive
 
     storage, stream, model = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0)), EpisodesModel(40)
     write, said = archive._write, set[bool]()

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import SampleError
-from storages.persistent import DatasetError, Episode, Filled, episodes_of, fill
+from storages import DatasetError, Episode, SampleError
+from storages.datasets import Filled, episodes_of, fill
 from storages.transition import ACT, DONE, DONE2, LOGP, OBS, OBS2, REW, RHS, RHS2, TRUNC2
 from tests.support.directories import WAYS, made
 from tests.support.episodes import assert_same, assert_same_leaves, episode, some

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from storages.persistent import PersistenceError, blocks, segments
+from storages.persistent import PersistenceError
+from storages.persistent.log import log_segments as segments
+from storages.persistent.log import records as blocks
 from tests.support.directories import Pair, small_segments
 from tests.support.model import contents
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from storages import ReplayBuffer, SampleError
-from storages.persistent import DamageError, PersistenceError, blocks
+from storages.persistent import DamageError, PersistenceError
+from storages.persistent.log import records as blocks
 from tests.support.directories import SIZE, Pair, files_no_longer_than, longest_file_bytes, made, small_segments
 from tests.support.model import Stream, contents, environments
 

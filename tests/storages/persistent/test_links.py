@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from storages.persistent import PersistenceError
-from storages.persistent.files import open_for_append, unfinished, write_atomically
+from storages.persistent.log.files import open_for_append, unfinished, write_atomically
 from tests.support.directories import Pair, made
 from tests.support.episodic import buffer
 from tests.support.model import Stream, environments

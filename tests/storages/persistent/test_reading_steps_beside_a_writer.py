@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from storages.persistent import DamageError, blocks, read_state, reading
+from storages.persistent import DamageError, read_state
+from storages.persistent.log import records as blocks
+from storages.persistent.replay import reading
 from tests.support.directories import Pair, small_segments
 from tests.support.model import contents
 

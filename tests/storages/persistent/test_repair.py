@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from storages import ReplayBuffer
-from storages.persistent import DamageError, PersistenceError, blocks, repair
+from storages.persistent import DamageError, PersistenceError, repair
+from storages.persistent.log import records as blocks
 from storages.transition import DONE2, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.directories import WAYS, Pair, made, small_segments
 from tests.support.model import ALGORITHM, KINDS, Stream, assert_row_equal, contents, environments, map_leaves

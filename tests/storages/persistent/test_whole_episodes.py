@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages import Episodes, PersistentEpisodicBuffer
-from storages.persistent import episodes_of
+from storages.datasets import episodes_of
 from storages.transition import ACT, DONE, DONE2, EPISODE, ERRORS, INDICES, MASK, OBS, OBS2, REW, TRUNC2
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import ALGORITHM, Stream

@@ -13,8 +13,8 @@ from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.composition import load_agent
 from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
 from pytorchrl.logging.metrics_file import read_metrics
+from storages.datasets import open_dataset, write_dataset
 from storages.persistent import read_state, repair
-from storages.persistent.datasets import open_dataset, write_dataset
 from tests.support.compositions import dqn_scheme
 from tests.support.directories import Pair, made
 from tests.support.episodes import some

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from storages.core.part import Name
-from storages.persistent import blocks
-from storages.persistent.blocks import Block, Found, checksum_of
+from storages.core.ring.snapshot import Name
+from storages.persistent.log import records as blocks
+from storages.persistent.log.records import Block, Found, checksum_of
 from tests.support.crafted.case import Base, Case, flipped, halved
 
 _Change = Callable[[Path, Base], None]

@@ -11,7 +11,7 @@ from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bou
 from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.outputs import Beta
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
-from storages.hyper_parameters import Positive
+from storages.component.hyper_parameters import Positive
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, dis
 from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.outputs import Categorical, mellowmax_logits
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
-from storages.hyper_parameters import Positive, UnitInterval
+from storages.component.hyper_parameters import Positive, UnitInterval
 
 
 @dataclass(frozen=True)

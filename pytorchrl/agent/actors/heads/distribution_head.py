@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.actor import Actor, Head
 from pytorchrl.agent.actors.outputs import Scaled, ScaledStateDependentNoise
 from pytorchrl.agent.actors.quick_module import QuickModule
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
-from storages.setting import Setting
+from storages.component.setting import Setting
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bou
 from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, SquashedGaussian
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
-from storages.hyper_parameters import Positive
+from storages.component.hyper_parameters import Positive
 
 Covariance: TypeAlias = Literal["diagonal", "spherical", "fixed", "state-dependent"]
 

@@ -18,7 +18,7 @@ from pytorchrl.agent.actors.outputs import (
     MultiCategorical,
 )
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
-from storages.hyper_parameters import Positive
+from storages.component.hyper_parameters import Positive
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pytorchrl.agent.algorithms.actor_critic.trust_region import within_trust_re
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
-from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
+from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
 from storages.transition import ACTPROBS
 
 _TINY = torch.finfo(torch.float32).tiny

@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms.actor_critic.paths import Paths
 from pytorchrl.agent.algorithms.actor_critic.retrace import retrace
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import Count
+from storages.component.hyper_parameters import Count
 from storages.transition import ACTPROBS
 
 

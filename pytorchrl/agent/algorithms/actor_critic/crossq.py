@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.actor_critic.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule
+from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule
 
 
 class CrossQ(SAC):

@@ -7,7 +7,7 @@ from pytorchrl.agent.actors.heads import DeterministicPolicy
 from pytorchrl.agent.algorithms.actor_critic.policy_and_critics import PolicyAndCritics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, GaussianNoise
-from storages.hyper_parameters import NonNegativeOrSchedule
+from storages.component.hyper_parameters import NonNegativeOrSchedule
 
 
 class DDPG(PolicyAndCritics):

@@ -2,7 +2,7 @@
 
 from pytorchrl.agent.actors.mlp import Layers
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
-from storages.hyper_parameters import Count, UnitInterval
+from storages.component.hyper_parameters import Count, UnitInterval
 
 
 class DroQ(REDQ):

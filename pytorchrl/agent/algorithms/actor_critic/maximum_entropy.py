@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.training import Trained
-from storages.hyper_parameters import NonNegativeOrSchedule, Positive
+from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 
 class MaximumEntropy(OffPolicyAlgorithm):

@@ -14,7 +14,7 @@ from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.critics import smallest
 from pytorchrl.agent.algorithms.actor_critic.maximum_a_posteriori import Candidates, MaximumAPosteriori
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import Count, Positive
+from storages.component.hyper_parameters import Count, Positive
 
 
 class MPO(MaximumAPosteriori):

@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum
 from pytorchrl.agent.algorithms.actor_critic.maximum_a_posteriori import Candidates, MaximumAPosteriori
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import Positive
+from storages.component.hyper_parameters import Positive
 
 
 class MPODiscrete(MaximumAPosteriori):

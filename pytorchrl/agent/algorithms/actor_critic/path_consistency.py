@@ -12,7 +12,7 @@ from pytorchrl.agent.algorithms.actor_critic.paths import Paths, discounted_sums
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
-from storages.hyper_parameters import Count, Positive
+from storages.component.hyper_parameters import Count, Positive
 
 
 class PathConsistency(FreshAndReplayed):

@@ -9,7 +9,7 @@ from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.path_consistency import PathConsistency
 from pytorchrl.agent.algorithms.training import Trained
-from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule
+from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
 
 
 class PCL(PathConsistency):

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pytorchrl.agent.algorithms.actor_critic.svg0 import SVG0
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import NonNegativeOrSchedule
+from storages.component.hyper_parameters import NonNegativeOrSchedule
 
 
 class PGT(SVG0):

@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
-from storages.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, UnitInterval
+from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, UnitInterval
 
 
 class PolicyAndCritics(OffPolicyAlgorithm):

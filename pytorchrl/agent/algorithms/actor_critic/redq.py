@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import average
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from storages.hyper_parameters import Count
+from storages.component.hyper_parameters import Count
 
 
 class REDQ(SAC):

@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.outputs import ActionValues, Categorical, ScalarValu
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected, elementwise_minimum
 from pytorchrl.agent.algorithms.actor_critic.soft_actor_critic import SoftActorCritic
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import UnitIntervalOrSchedule
+from storages.component.hyper_parameters import UnitIntervalOrSchedule
 
 
 class SACDiscrete(SoftActorCritic):

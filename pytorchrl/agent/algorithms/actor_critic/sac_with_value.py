@@ -9,7 +9,7 @@ from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
-from storages.hyper_parameters import NonNegativeOrSchedule, Positive
+from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive
 
 
 class SACWithValue(SAC):

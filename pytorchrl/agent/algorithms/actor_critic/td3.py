@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pytorchrl.agent.algorithms.actor_critic.ddpg import DDPG
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import Count, NonNegative
+from storages.component.hyper_parameters import Count, NonNegative
 
 
 class TD3(DDPG):

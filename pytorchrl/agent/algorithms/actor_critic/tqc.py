@@ -11,7 +11,7 @@ from pytorchrl.agent.actors.outputs import QuantileValue, Value
 from pytorchrl.agent.algorithms.actor_critic.critics import average
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import Count, CountOrZero, Positive
+from storages.component.hyper_parameters import Count, CountOrZero, Positive
 
 
 class TQC(SAC):

@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.path_consistency import PathConsistency
 from pytorchrl.agent.algorithms.training import Trained
 from pytorchrl.agent.explorers import Exploration
-from storages.hyper_parameters import NonNegative
+from storages.component.hyper_parameters import NonNegative
 
 _FIRST_SHARE = 0.01
 

@@ -11,7 +11,7 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Sample
-from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule
+from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
 
 
 class BehaviourCloning(OffPolicyAlgorithm):

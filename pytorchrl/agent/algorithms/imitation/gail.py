@@ -12,7 +12,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.trpo import TRPO
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule
 from storages.storage import Storage
 from storages.transition import REW, Batch
 

@@ -13,7 +13,14 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
-from storages.hyper_parameters import Count, CountOrZero, NonNegative, NonNegativeOrSchedule, Positive, UnitInterval
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+)
 
 
 class BCQ(OffPolicyAlgorithm):

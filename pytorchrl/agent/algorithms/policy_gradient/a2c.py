@@ -4,7 +4,7 @@ from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAn
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Optimizer, RMSprop
-from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule
+from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
 
 
 class A2C(PolicyAndValue):

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
-from storages.hyper_parameters import NonNegativeOrSchedule
+from storages.component.hyper_parameters import NonNegativeOrSchedule
 
 
 class IMPALA(A2C):

@@ -12,7 +12,7 @@ from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGra
 from pytorchrl.agent.algorithms.results import Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import FlatParameters
-from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval
 from storages.transition import LOGP, Batch
 
 _SMALLEST_CURVATURE = 1e-12

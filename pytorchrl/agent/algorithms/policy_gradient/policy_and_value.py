@@ -5,7 +5,7 @@ from torch import Tensor
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive
+from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive
 from storages.transition import RET
 
 

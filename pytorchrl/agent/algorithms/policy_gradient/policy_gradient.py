@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
 from pytorchrl.agent.explorers import Exploration, Explorer, drawing_from
-from storages.hyper_parameters import Count
+from storages.component.hyper_parameters import Count
 from storages.on_policy import VanillaOnPolicyBuffer
 from storages.storage import Storage
 from storages.transition import ADV, LOGP, VAL, Batch

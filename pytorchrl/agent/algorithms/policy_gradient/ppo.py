@@ -10,7 +10,7 @@ from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAn
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer
-from storages.hyper_parameters import Count, NonNegativeOrSchedule, Positive, Within
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, Positive, Within
 from storages.storage import Storage
 from storages.transition import LOGP, RET, VAL
 

@@ -8,7 +8,7 @@ from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAn
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, UpdatePlan
-from storages.hyper_parameters import Count, NonNegativeOrSchedule
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 from storages.transition import RET
 
 

@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms.policy_gradient.novelty import Novelty
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
-from storages.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval, Within
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval, Within
 from storages.storage import Storage
 from storages.transition import ADV, IADV, IRET, IREW, IVAL, Batch
 

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
 from pytorchrl.agent.algorithms.results import Result
-from storages.hyper_parameters import Count, NonNegativeOrSchedule
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 from storages.transition import RET, Batch
 
 

@@ -9,7 +9,7 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
-from storages.hyper_parameters import NonNegative
+from storages.component.hyper_parameters import NonNegative
 
 
 class TRPOSinglePath(NaturalGradient):

@@ -6,7 +6,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import Count, UnitInterval
+from storages.component.hyper_parameters import Count, UnitInterval
 
 
 class AL(DQN):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import CategoricalReturns
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import Within
+from storages.component.hyper_parameters import Within
 
 
 class CategoricalDQN(DQN):

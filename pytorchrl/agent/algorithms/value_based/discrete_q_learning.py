@@ -4,8 +4,8 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
-from storages.hyper_parameters import Positive, UnitIntervalOrSchedule
-from storages.schedule import LinearSchedule
+from storages.component.hyper_parameters import Positive, UnitIntervalOrSchedule
+from storages.component.schedule import LinearSchedule
 
 
 class DiscreteQLearning(QLearning):

@@ -8,7 +8,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import ActionValues, ScalarValue, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import Count, Positive, UnitInterval
+from storages.component.hyper_parameters import Count, Positive, UnitInterval
 
 
 class DPP(DQN):

@@ -9,10 +9,10 @@ from pytorchrl.agent.algorithms.value_based.discrete_q_learning import DiscreteQ
 from pytorchrl.agent.algorithms.value_based.replayed_q_learning import ReplayedQLearning
 from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.agent.preset import Preset
-from storages.factory import make_factory
-from storages.hyper_parameters import Count
+from storages.component.factory import make_factory
+from storages.component.hyper_parameters import Count
+from storages.component.schedule_shapes import PiecewiseSchedule
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.schedule_shapes import PiecewiseSchedule
 
 _NATURE = {
     "lr": 2.5e-4,

@@ -14,10 +14,10 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.agent.optimizers import Adam
 from pytorchrl.agent.preset import Preset
 from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
-from storages.factory import make_factory
-from storages.hyper_parameters import Count, Positive
+from storages.component.factory import make_factory
+from storages.component.hyper_parameters import Count, Positive
+from storages.component.schedule_shapes import PiecewiseSchedule
 from storages.off_policy.replay_buffer import ReplayBuffer
-from storages.schedule_shapes import PiecewiseSchedule
 
 _PAPER = {
     "quantile_layers": (512,),

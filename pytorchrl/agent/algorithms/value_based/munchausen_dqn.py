@@ -7,7 +7,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import ActionValues, Value
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import Positive, UnitInterval, Within
+from storages.component.hyper_parameters import Positive, UnitInterval, Within
 
 
 class MunchausenDQN(DQN):

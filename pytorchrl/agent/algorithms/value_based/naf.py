@@ -4,7 +4,7 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Quadratic
 from pytorchrl.agent.algorithms.value_based.replayed_q_learning import ReplayedQLearning
 from pytorchrl.agent.explorers import Explorer, GaussianNoise
-from storages.hyper_parameters import CountOrZero, NonNegativeOrSchedule
+from storages.component.hyper_parameters import CountOrZero, NonNegativeOrSchedule
 
 
 class NAF(ReplayedQLearning):

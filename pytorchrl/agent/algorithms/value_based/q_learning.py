@@ -12,7 +12,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration
-from storages.hyper_parameters import NonNegativeOrSchedule, Positive, UnitInterval
+from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive, UnitInterval
 
 
 class QLearning(Algorithm):

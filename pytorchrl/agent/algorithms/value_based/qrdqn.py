@@ -5,7 +5,7 @@ from typing import ClassVar
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import QuantileReturns
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import Count, Positive
+from storages.component.hyper_parameters import Count, Positive
 
 
 class QRDQN(DQN):

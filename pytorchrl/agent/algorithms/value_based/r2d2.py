@@ -6,11 +6,11 @@ from pytorchrl.agent.algorithms.value_based.dqn import DQN
 from pytorchrl.agent.explorers import ApeXEpsilonGreedy, Explorer
 from pytorchrl.agent.optimizers import Adam
 from pytorchrl.agent.preset import Preset
-from storages.factory import make_factory
-from storages.hyper_parameters import NonNegative
+from storages.component.factory import make_factory
+from storages.component.hyper_parameters import NonNegative
+from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
-from storages.schedule import LinearSchedule
-from storages.sequences import Sequences
+from storages.windows import Sequences
 
 _RATE = LinearSchedule(1e-3, 0.0)
 _SMALL = {"gamma": 0.99, "lr": _RATE, "update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}

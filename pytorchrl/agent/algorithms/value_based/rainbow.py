@@ -8,9 +8,9 @@ from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQ
 from pytorchrl.agent.explorers import Explorer, Greedy
 from pytorchrl.agent.optimizers import Adam
 from pytorchrl.agent.preset import Preset
-from storages.factory import Factory, make_factory
+from storages.component.factory import Factory, make_factory
+from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
-from storages.schedule import LinearSchedule
 
 _SMALL = {
     "lr": LinearSchedule(5e-4, 0.0),

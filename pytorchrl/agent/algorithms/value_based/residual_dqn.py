@@ -7,7 +7,7 @@ from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.value_based.dqn import DQN
-from storages.hyper_parameters import UnitInterval
+from storages.component.hyper_parameters import UnitInterval
 
 
 class ResidualDQN(DQN):

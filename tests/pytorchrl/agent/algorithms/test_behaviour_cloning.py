@@ -9,8 +9,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.persistent.datasets import About, write_dataset
-from storages.persistent.episode import Episode
+from storages.datasets import About, write_dataset
+from storages.episode import Episode
 from storages.transition import ACT, INDICES, MASK, OBS, REW, RHS, WEIGHTS, Batch
 from tests.support.by_hand import (
     copies,

@@ -12,7 +12,7 @@ from pytorchrl.agent.algorithms.algorithm import Losses
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
 from pytorchrl.agent.optimizers import RMSprop
-from storages.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
 from tests.support.by_hand import envs_with, replayed
 from tests.support.comparison import assert_equal
 from tests.support.toys import continuous

@@ -17,7 +17,7 @@ import pytorchrl as prl
 from pytorchrl.agent.envs import FlatObservation, Flattening, InvalidEnvironmentError, UnsupportedSpaceError
 from pytorchrl.agent.envs.flat_observation import is_nested
 from pytorchrl.agent.envs.spaces import space_as_data
-from storages.persistent.datasets.spaces import leaves_of as leaves_of_data
+from storages.datasets.spaces import leaves_of as leaves_of_data
 from storages.transition import OBS, OBS2
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples

@@ -7,7 +7,7 @@ import numpy as np
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import VecStep, one_copy
 from pytorchrl.experiments.continuation import parts_of_the_script
-from storages.hyper_parameters import Count
+from storages.component.hyper_parameters import Count
 
 
 class Shifted(prl.VecEnv):

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from storages import GAEBuffer, PERBuffer, ReplayBuffer
-from storages.core import inlet
 from storages.core.kernels import array_layout, insert, memory
+from storages.core.ring import insertion as inlet
 from storages.transition import VAL
 from tests.support.comparison import assert_equal
 from tests.support.model import ALGORITHM, KINDS, Stream, environments, replay_buffer

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages.persistent import DatasetError, Episode, fill
-from storages.persistent.datasets import FlatNames, open_dataset
+from storages import DatasetError, Episode
+from storages.datasets import FlatNames, fill, open_dataset
 from storages.transition import ACT, REW
 
 h5py = pytest.importorskip("h5py")

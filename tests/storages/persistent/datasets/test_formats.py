@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storages.persistent import DamageError, DatasetError, Episode, episodes_of, fill
-from storages.persistent.datasets import (
+from storages import DatasetError, Episode
+from storages.datasets import (
     D4RL,
     FORMATS,
     STABLE_BASELINES3,
@@ -18,6 +18,8 @@ from storages.persistent.datasets import (
     Space,
     about_merged,
     chosen,
+    episodes_of,
+    fill,
     find_datasets,
     format_for,
     merged,
@@ -25,6 +27,7 @@ from storages.persistent.datasets import (
     return_of,
     write_dataset,
 )
+from storages.persistent import DamageError
 from storages.transition import REW
 from tests.support.directories import made, small_segments
 from tests.support.episodes import assert_same, episode, some

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages.persistent import DatasetError, Episode
-from storages.persistent.datasets import FORMATS, About, open_dataset, write_dataset
+from storages import DatasetError, Episode
+from storages.datasets import FORMATS, About, open_dataset, write_dataset
 from storages.transition import ACT, LOGP, REW
 from tests.support.episodes import KINDS, assert_same, episode, some
 

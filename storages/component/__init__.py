@@ -1,0 +1,1 @@
+"""A class and its hyper-parameters: declared once, checked, bound now, called later."""

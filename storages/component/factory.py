@@ -1,0 +1,207 @@
+"""Factories: a class and its hyper-parameters, bound now, called later.
+
+Every part that a user composes is a :class:`Component`. ``SomeClass.create_factory(...)`` checks the hyper-parameters
+where the user wrote them and returns a :class:`Factory`, which makes the part once what it needs exists (a device, an
+actor, environments).
+"""
+
+import difflib
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, dataclass_transform
+
+from storages.component.annotations import MisfitError, conform
+from storages.component.declared import defaults_of, fields_of, hyper_parameters_of
+from storages.component.other_names import OtherNames, hint_for
+from storages.component.setting import Configured, text_of
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+P = ParamSpec("P")
+
+
+class Component:
+    """A part that can be composed: a class whose hyper-parameters are bound before it is made.
+
+    A class declares the hyper-parameters that it adds in one place, in one of two ways:
+
+    - As attributes, annotated and with a default: ``lr: NonNegativeOrSchedule = 1e-3``. Names that begin with an
+      underscore, annotations without a value and a ``ClassVar`` are none. The factory sets them on the object before
+      ``__init__`` runs, which takes the ``context`` alone. Subclasses have them too, and may give another default.
+    - In the signature of ``__init__``, which takes the context first. A subclass whose ``__init__`` passes ``**kwargs``
+      on has those of the class that it extends, too. Attributes of a class whose own ``__init__`` names
+      hyper-parameters add none.
+
+    A subclass of a class of the second way may use the first.
+    """
+
+    context: ClassVar[tuple[str, ...]] = ()
+    """Parameters of ``__init__`` that the caller of the factory supplies, in order; they are no hyper-parameters."""
+    unchangeable: ClassVar[frozenset[str]] = frozenset()
+    """Hyper-parameters that :meth:`_update_parameter` refuses, because what was made from them cannot follow."""
+
+    other_names: ClassVar[OtherNames] = {}
+    """What other libraries call hyper-parameters, for the error that refuses such a name."""
+
+    @classmethod
+    def create_factory(cls: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Factory[T]":
+        """Bind the hyper-parameters, and return a factory that makes the part.
+
+        Raises:
+            TypeError: a hyper-parameter is missing, or unknown (the message names the nearest one).
+            ValueError: a value is of a wrong type or outside its range.
+        """
+        return make_factory(cls, args, kwargs)  # type: ignore[arg-type]
+
+    @classmethod
+    def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
+        """Refuse arguments of ``create_factory`` as they were given, where their annotation's message is no help.
+
+        Raises:
+            ValueError: the message names the value and the way out.
+        """
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse what no single annotation can: values that exclude each other, names that lead nowhere.
+
+        Args:
+            hyper_parameters: those of the class and, with their defaults, those of the classes it extends that it does
+                not have. One without a default, which the class gives itself, is missing.
+
+        Raises:
+            ValueError: the message names the value and the way out.
+        """
+
+    def _update_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter of a part that is in use, if it exists and may change."""
+        declared = hyper_parameters_of(type(self))
+        if name not in declared:
+            raise ValueError(f"{_unknown(type(self), name, declared)}")
+        if name in self.unchangeable:
+            raise ValueError(f"{type(self).__name__}: {name} is fixed once the object is made; make a new one")
+        setattr(self, name, _conform_named(type(self), name, value, declared[name]))
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class FieldComponent(Component):
+    """A component all of whose hyper-parameters are annotated attributes, so that type checkers know them.
+
+    They take each annotation in the body of a subclass for a hyper-parameter, unless it is a ``ClassVar``; other
+    attributes are annotated where ``__init__`` sets them. Type checkers do not see the hyper-parameters of a subclass
+    that defines ``__init__``.
+    """
+
+
+if not TYPE_CHECKING:
+
+    class _CreateFactory(classmethod):
+        """A class method that shows the hyper-parameters of the class that it is called on."""
+
+        def __get__(self, instance, owner=None):
+            def create_factory(cls, /, *args, **kwargs):
+                return self.__func__(cls, *args, **kwargs)
+
+            owner = type(instance) if owner is None else owner
+            create_factory.__module__, create_factory.__qualname__ = (
+                owner.__module__,
+                f"{owner.__name__}.create_factory",
+            )
+            create_factory.__doc__ = f"{inspect.getdoc(self.__func__)}\n\n{owner.__name__}: {inspect.getdoc(owner)}"
+            cls = inspect.Parameter("cls", inspect.Parameter.POSITIONAL_ONLY)
+            parameters = (cls, *hyper_parameters_of(owner).values())
+            create_factory.__signature__ = inspect.Signature(parameters, return_annotation=Factory[owner])
+            return types.MethodType(create_factory, owner)
+
+    Component.create_factory = _CreateFactory(vars(Component)["create_factory"].__func__)
+
+
+class Factory(Configured, Generic[T_co]):
+    """A callable, picklable and comparable pair of a class and its hyper-parameters."""
+
+    def __init__(self, cls: type[T_co], hyper_parameters: Mapping[str, Any]) -> None:
+        self._cls = cls
+        self._hyper_parameters = dict(hyper_parameters)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> T_co:
+        """Make the part; the arguments are what the class names as its ``context``."""
+        fields = fields_of(self._cls)
+        if not fields:
+            return self._cls(*args, **kwargs, **self._hyper_parameters)
+        made = self._cls.__new__(self._cls)
+        # Not by setattr, which torch's modules extend, and which needs their __init__ to have run.
+        vars(made).update({name: self._hyper_parameters[name] for name in fields})
+        others = {name: value for name, value in self._hyper_parameters.items() if name not in fields}
+        made.__init__(*args, **kwargs, **others)  # type: ignore[misc]
+        return made
+
+    @property
+    def cls(self) -> type[T_co]:
+        """The class that a call makes."""
+        return self._cls
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return self._cls.__name__
+
+    @property
+    def hyper_parameters(self) -> dict[str, Any]:
+        """All of them, those left at their defaults included."""
+        return dict(self._hyper_parameters)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Factory):
+            return NotImplemented
+        return self._cls is other._cls and self._hyper_parameters == other._hyper_parameters
+
+    def __hash__(self) -> int:
+        return hash((self._cls, tuple(self._hyper_parameters)))
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={text_of(value)}" for name, value in self._hyper_parameters.items())
+        return f"{self.name}.create_factory({arguments})"
+
+
+def make_factory(cls: type[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Factory[Any]:
+    """The factory that ``cls.create_factory(*args, **kwargs)`` returns, for a class that is known at run time alone."""
+    hyper_parameters = _bind(cls, args, kwargs)
+    cls.check_hyper_parameters(defaults_of(cls) | hyper_parameters)
+    return Factory(cls, hyper_parameters)
+
+
+def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    declared = hyper_parameters_of(cls)
+    for name in kwargs:
+        if name not in declared:
+            raise TypeError(_unknown(cls, name, declared))
+    signature = inspect.Signature(list(declared.values()))
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__name__}{signature_text(declared)}") from None
+    cls.check_arguments(bound.arguments)
+    bound.apply_defaults()
+    return {name: _conform_named(cls, name, value, declared[name]) for name, value in bound.arguments.items()}
+
+
+def _conform_named(cls: type[Component], name: str, value: Any, parameter: inspect.Parameter) -> Any:
+    try:
+        return conform(value, parameter.annotation)
+    except MisfitError as misfit:
+        raise ValueError(f"{cls.__name__}: {name} {misfit}") from None
+
+
+def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
+    hint = hint_for(name, declared, cls.other_names)
+    near = difflib.get_close_matches(name, declared, n=1, cutoff=0.5)
+    if near and not hint:
+        hint = f"did you mean {near[0]!r}? "
+    return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}There are {', '.join(declared)}"
+
+
+def signature_text(declared: Mapping[str, inspect.Parameter]) -> str:
+    """``(size, n_step=1)``: names and defaults, without the annotations."""
+    shown = (n if p.default is p.empty else f"{n}={text_of(p.default)}" for n, p in declared.items())
+    return f"({', '.join(shown)})"

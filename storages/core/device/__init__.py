@@ -1,0 +1,1 @@
+"""Batches on the device where the algorithm computes: transfer, prefetching, cache."""

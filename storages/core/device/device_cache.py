@@ -1,0 +1,295 @@
+"""Observations and hidden states on the device where the algorithm computes, so that batches of them are made there.
+
+What is big of a transition is what the actor saw. Of that, the device has a table for each leaf; a batch brings only
+where in the tables its rows are, and the rest of the transition, which is small. What was inserted since the last batch
+is copied into the tables before the next. The ring keeps everything all the same: it is what is saved and sliced.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.device.transfer import Transfer, in_one_piece, taken_apart, torch_dtype
+from storages.core.kernels.indices import following_places, stack_places
+from storages.core.ring.column import Column
+from storages.core.ring.final_observations import Aside
+from storages.core.ring.frames import FRAMES, FrameColumn
+from storages.core.ring.layout import Path, nest, text
+from storages.core.ring.ring import Ring
+from storages.transition import BURN_IN, LEAD_OUT, Array, Batch
+
+_LARGEST_PIECE_BYTES = 2**26
+_ROWS_TO_A_PLACE_ASIDE = 64
+"""Room for so many ends of episodes is made from the beginning; with more, the tables are made anew."""
+
+
+class DeviceMemoryError(RuntimeError):
+    """A storage does not fit into the memory of its device."""
+
+
+class OnDevice:
+    """Tables of what a ring's transitions began with and led to.
+
+    Args:
+        ring: whose columns are known.
+        transfer: the way to the device.
+        on_host: leaves that are gathered as ever, because they are changed before they come to the device.
+
+    Raises:
+        DeviceMemoryError: the tables do not fit.
+    """
+
+    def __init__(self, ring: Ring, transfer: Transfer, on_host: frozenset[Path] = frozenset()) -> None:
+        self._ring, self._transfer = ring, transfer
+        self._columns: dict[Path, Column] = {
+            path: column for path, column in ring.columns.chained() if path not in on_host
+        }
+        successors = {column.successor: path for path, column in self._columns.items()}
+        self._path_of: dict[Path, Path] = {path: path for path in self._columns}
+        """The column that a leaf is read from: its own, or that of what it follows."""
+        self._path_of |= {successor: path for successor, path in successors.items() if successor is not None}
+        self._gathered: dict[frozenset[str] | None, tuple[frozenset[Path], list[Path]]] = {}
+        self._tables: dict[Path, _Table] = {}
+        self._steps = _NO_STEPS
+        """How many steps had been inserted at the last call of :meth:`bring_up`."""
+        with transfer.stream():
+            self._make_tables()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the device's memory."""
+        return sum(table.values.nbytes for table in self._tables.values())
+
+    def gather(
+        self,
+        transitions: NDArray[np.int64],
+        keys: set[str] | None = None,
+        last: NDArray[np.int64] | None = None,
+    ) -> dict[str, Any]:
+        """As :meth:`storages.core.ring.ring.Ring.gather`, but of a leaf that the device has, only where it is.
+
+        That is (B,) int64, or (B, depth) of a stack of frames, for :meth:`look_up`; it may be cut and reshaped as the
+        values themselves.
+        """
+        first = np.ascontiguousarray(transitions)
+        last = first if last is None else np.ascontiguousarray(last)
+        from_ring, from_tables = self._wanted(keys)
+        fields = self._ring.gather_leaves(first, last, from_ring)
+        rows = self._ring.rows_of(first)
+        following = np.empty_like(last)
+        aside = self._ring.columns.aside
+        following_places(last, self._ring.envs, self._ring.aside_numbers, aside.places - 1, following)
+        found: dict[Path, Array] = {}
+        for path in from_tables:
+            own = self._path_of[path]
+            column, begins = self._columns[own], path == own
+            if isinstance(column, FrameColumn):
+                found[path] = self._frames(own, column, first if begins else last, None if begins else following)
+            else:
+                found[path] = rows if begins else following
+        for key, value in nest(found).items():
+            if isinstance(value, dict):
+                fields.setdefault(key, {}).update(value)
+            else:
+                fields[key] = value
+        return fields
+
+    def look_up(self, batch: Batch) -> Batch:
+        """The batch with values in the place of where they are."""
+        return {
+            key: self.look_up(value)
+            if key in (BURN_IN, LEAD_OUT)
+            else {name: self._values((key, name), leaf) for name, leaf in value.items()}
+            if isinstance(value, dict)
+            else self._values((key,), value)
+            for key, value in batch.items()
+        }
+
+    def bring_up(self) -> None:
+        """Copy what was inserted since the last call; before anything is gathered."""
+        with self._transfer.stream():
+            self._bring_up()
+
+    def _bring_up(self) -> None:
+        if not self._tables or any(table.is_too_small for table in self._tables.values()):
+            self._make_tables()
+        for table in self._tables.values():
+            table.bring_up_aside(self._to_device)
+        ring = self._ring
+        if self._steps == ring.steps:
+            return
+        # What the newest step had led to lay in a row that may have begun with something else since.
+        begin = max(self._steps, ring.first, ring.steps + 1 - ring.rows)
+        for first, end in self._pieces(begin, ring.steps + 1):
+            slots = slice(first % ring.rows, first % ring.rows + end - first)
+            new = self._to_device({text(path): table.column.data[slots] for path, table in self._tables.items()})
+            for path, table in self._tables.items():
+                rows = new[text(path)].flatten(0, 1).view(table.values.dtype)
+                table.values[slots.start * ring.envs : slots.stop * ring.envs] = rows
+        self._steps = ring.steps
+
+    def _frames(
+        self, path: Path, column: FrameColumn, transitions: NDArray[np.int64], following: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        places = np.empty((len(transitions), column.depth), np.int64)
+        stack_places(
+            transitions,
+            0 if following is None else 1,
+            self._ring.envs,
+            column.before.reshape(-1, 1),
+            column.padding.numbers.reshape(-1, 1),
+            column.padding.places - 1,
+            self._tables[path].padding_begin,
+            places,
+        )
+        if following is not None:
+            places[:, -1] = following
+        return places
+
+    def _values(self, path: Path, leaf: torch.Tensor) -> torch.Tensor:
+        if path not in self._path_of:
+            return leaf
+        return self._tables[self._path_of[path]].rows(leaf)
+
+    def _wanted(self, keys: set[str] | None) -> tuple[frozenset[Path], list[Path]]:
+        """Leaves of some fields that come from the ring, and those that come from the tables."""
+        asked = None if keys is None else frozenset(keys)
+        if asked not in self._gathered:
+            paths = [path for path in self._ring.layout if asked is None or path[0] in asked]
+            self._gathered[asked] = (
+                frozenset(path for path in paths if path not in self._path_of),
+                [path for path in paths if path in self._path_of],
+            )
+        return self._gathered[asked]
+
+    def _make_tables(self) -> None:
+        # The old ones, if any, make room first: what is in them comes from the ring again.
+        self._tables = {}
+        self._steps = _NO_STEPS
+        aside = self._ring.columns.aside
+        tables = {path: _Table(column, aside, text(path)) for path, column in self._columns.items()}
+        needed, free = sum(table.nbytes for table in tables.values()), free_bytes(self._transfer.device)
+        if free is not None and needed > free:
+            raise DeviceMemoryError(
+                f"{self._ring.owner}: keep_on_device needs {needed:,} bytes for observations and hidden states on "
+                f"{self._transfer.device}, of which {free:,} are free; make size smaller, or keep_on_device False"
+            )
+        for table in tables.values():
+            table.allocate(self._transfer.device)
+        self._tables = tables
+
+    def _pieces(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Rows [begin, end) in pieces that do not go round the ring, none of them very big."""
+        row_bytes = sum(column.width for column in self._columns.values()) * self._ring.envs
+        most = max(1, _LARGEST_PIECE_BYTES // max(1, row_bytes))
+        while begin < end:
+            until = min(end, begin + most, begin - begin % self._ring.rows + self._ring.rows)
+            yield begin, until
+            begin = until
+
+    def _to_device(self, arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+        device = self._transfer.device
+        return taken_apart(in_one_piece(arrays, pin_memory=device.type == "cuda").to(device))
+
+
+class _Table:
+    """The values of a leaf: of all rows, zeros, and what stands aside.
+
+    Args:
+        column: of the leaf.
+        aside: what episodes ended with.
+        name: of the column there.
+    """
+
+    def __init__(self, column: Column, aside: Aside, name: str) -> None:
+        self.column = column
+        steps, envs, *shape = column.data.shape
+        self._shape, self._rows = shape, steps * envs
+        few = max(1, self._rows // _ROWS_TO_A_PLACE_ASIDE)
+        self._queues = [_Queue(aside, name, self._rows + 1, max(aside.places, few), 1)]
+        if isinstance(column, FrameColumn):
+            frames = column.depth - 1
+            self._queues.append(
+                _Queue(column.padding, FRAMES, self._queues[0].end, max(column.padding.places, few), frames)
+            )
+        self.padding_begin = self._queues[-1].begin
+        self._dtype = torch_dtype(column.data.dtype)
+        self.values = torch.empty(0)
+        """(rows, ...): as integers with a sign where torch can only keep, but not index, what has none."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it needs."""
+        return self._queues[-1].end * self.column.width
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether more stands aside than there is room for."""
+        return any(queue.aside.places > queue.room for queue in self._queues)
+
+    def allocate(self, device: torch.device) -> None:
+        """Take the memory."""
+        shape, dtype = (self._queues[-1].end, *self._shape), _SIGNED.get(self._dtype, self._dtype)
+        self.values = torch.empty(shape, dtype=dtype, device=device)
+        self.values[self._rows].zero_()
+
+    def bring_up_aside(self, to_device: Any) -> None:
+        """Copy what was put aside since the last call."""
+        for queue in self._queues:
+            places, new = queue.take_new()
+            if len(places):
+                values = new.view(self.column.data.dtype).reshape(len(places), *self._shape)
+                arrived = to_device({"places": places, "values": values})
+                self.values.index_copy_(0, arrived["places"], arrived["values"].view(self.values.dtype))
+
+    def rows(self, places: torch.Tensor) -> torch.Tensor:
+        """(..., *shape): the values of some rows (...)."""
+        found = self.values.index_select(0, places.flatten()).view(self._dtype)
+        return found.view(*places.shape, *self._shape)
+
+
+class _Queue:
+    """What stands aside, in a part of a table.
+
+    Args:
+        aside: what is to be there.
+        name: which of its values.
+        begin: the part's first row in the table.
+        room: places that fit.
+        rows_each: rows of the table that a place takes.
+    """
+
+    def __init__(self, aside: Aside, name: str, begin: int, room: int, rows_each: int) -> None:
+        self.aside, self.begin, self.room = aside, begin, room
+        self.end = begin + room * rows_each
+        self._name, self._rows_each = name, rows_each
+        self._places, self._first_missing = 0, 0
+
+    def take_new(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Rows of the table (N,), and what is to be there, as bytes."""
+        aside = self.aside
+        if (aside.places, aside.following) == (self._places, self._first_missing):
+            return _NO_ROWS, _NO_VALUES
+        # With another number of places, everything is in another.
+        first = self._first_missing if self._places == aside.places else 0
+        numbers = np.arange(max(first, aside.oldest), aside.following)
+        self._places, self._first_missing = aside.places, aside.following
+        places = numbers % aside.places
+        rows = self.begin + (places[:, None] * self._rows_each + np.arange(self._rows_each)).ravel()
+        return rows, aside.values(self._name)[places]
+
+
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+_NO_STEPS = -1
+_NO_ROWS, _NO_VALUES = np.empty((0,), np.int64), np.empty((0, 0), np.uint8)
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Bytes of a CUDA device's memory that tensors may still take; None for other devices, which say no such thing."""
+    if device.type != "cuda":
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

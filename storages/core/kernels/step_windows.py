@@ -1,0 +1,165 @@
+"""What lies around a row: how far a window of steps reaches before its episode ends, and what was paid in it.
+
+Rows are those of :mod:`storages.core.kernels.gather`: what an environment did next lies ``num_envs`` rows further,
+round the ring.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.compilation import inlined_kernel, kernel
+from storages.core.kernels.memory import address_of, prefetch_at
+from storages.core.kernels.memory_prefetch import prefetch
+
+_MOST_PREFETCHED_STEPS = 8
+_LARGEST, _CACHE_LINE_BYTES = 1024, 64
+
+
+@kernel
+def follow(
+    first: NDArray[np.int64],
+    longest: int,
+    end: int,
+    num_envs: int,
+    aside_numbers: NDArray[np.int32],
+    gamma: float,
+    rewards: NDArray[Any],
+    followed: NDArray[np.int64],
+    discounts: NDArray[np.float32],
+    sums: NDArray[np.floating],
+) -> None:
+    """Follow each transition's environment for ``longest`` steps, no further than an end or the newest step.
+
+    Args:
+        first: (B,) int64, numbers of the transitions that windows begin with.
+        longest: steps in a window that nothing ends before.
+        end: number of the next transition to be inserted.
+        num_envs: how many environments a step has.
+        aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
+        gamma: discount factor of one step.
+        rewards: (rows, 1), the reward in each row.
+        followed: (3, B) int64, written: the rows where windows begin, the steps in each window, and the numbers of the
+            transitions that windows end with.
+        discounts: (B, 1) float32, written: ``gamma**length``.
+        sums: (B, 1), written: ``sum_i gamma**i * r_i`` over each window, kept in float64 on the way.
+    """
+    num_rows = aside_numbers.shape[0]
+    rows, lengths, last = followed[0], followed[1], followed[2]
+    for i in range(first.shape[0]):
+        rows[i] = first[i] % num_rows
+        _prefetch_window(aside_numbers, rows[i], longest, num_envs)
+    for i in range(first.shape[0]):
+        row = rows[i]
+        # So many steps are there at all.
+        most = longest if first[i] + (longest - 1) * num_envs < end else (end - 1 - first[i]) // num_envs + 1
+        length, discount, total = 1, gamma, 1.0 * rewards[row, 0]
+        while length < most and aside_numbers[row, 0] < 0:
+            row = _following(row, num_envs, num_rows)
+            length += 1
+            total += discount * rewards[row, 0]
+            discount *= gamma
+        lengths[i], last[i], discounts[i, 0] = length, first[i] + (length - 1) * num_envs, discount
+        sums[i, 0] = total
+
+
+@kernel
+def next_steps(
+    last: NDArray[np.int64],
+    end: int,
+    num_envs: int,
+    aside_numbers: NDArray[np.int32],
+    following: NDArray[np.int64],
+    continued: NDArray[np.float32],
+) -> None:
+    """Find the transition that continues each one.
+
+    Args:
+        last: (B,) int64, numbers of transitions.
+        end: number of the next transition to be inserted.
+        num_envs: how many environments a step has.
+        aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
+        following: (B,) int64, written: numbers of the transitions that continue them, their own where none does.
+        continued: (B, 1), written: 1 where one does.
+    """
+    for i in range(last.shape[0]):
+        goes_on = last[i] + num_envs < end and aside_numbers[last[i] % aside_numbers.shape[0], 0] < 0
+        following[i] = last[i] + num_envs if goes_on else last[i]
+        continued[i, 0] = 1.0 if goes_on else 0.0
+
+
+@kernel
+def discounts_of(terminated: NDArray[np.float32], discount: float) -> NDArray[np.float32]:
+    """(B, 1): a discount, 0 where the environment terminated (B, 1), which is 1.0 there."""
+    discounts = np.empty_like(terminated)
+    for i in range(terminated.shape[0]):
+        discounts[i, 0] = discount if terminated[i, 0] == 0 else 0.0
+    return discounts
+
+
+@kernel
+def cut_discounts(terminated: NDArray[np.float32], discounts: NDArray[np.float32]) -> None:
+    """Make discounts (B, 1) 0 where the environment terminated (B, 1), which is 1.0 there."""
+    for i in range(terminated.shape[0]):
+        if terminated[i, 0] != 0:
+            discounts[i, 0] = 0
+
+
+@kernel
+def discounted_sums(
+    rows: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    rewards: NDArray[Any],
+    gamma: float,
+    num_envs: int,
+    sums: NDArray[np.floating],
+) -> None:
+    """Write ``sum_i gamma**i * r_i`` over each window into ``sums``, kept in float64 on the way.
+
+    Args:
+        rows: (B,) int64, where windows begin.
+        lengths: (B,) int64, steps in each window.
+        rewards: (rows, 1), the reward in each row.
+        gamma: discount factor of one step.
+        num_envs: how many environments a step has.
+        sums: (B, 1), written.
+    """
+    longest = 0
+    for i in range(rows.shape[0]):
+        longest = max(longest, lengths[i])
+    _prefetch_windows(rewards, rows, longest, num_envs)
+    for i in range(rows.shape[0]):
+        row, total, discount = rows[i], 0.0, 1.0
+        for _ in range(lengths[i]):
+            total += discount * rewards[row, 0]
+            discount *= gamma
+            row = _following(row, num_envs, rewards.shape[0])
+        sums[i, 0] = total
+
+
+@kernel
+def _prefetch_window(aside_numbers: NDArray[np.int32], row: int, steps: int, num_envs: int) -> None:
+    """Ask for what a window will be followed by, and for the records that a batch is made of: its first, the next."""
+    num_rows, record_bytes = aside_numbers.shape[0], aside_numbers.strides[0]
+    address = address_of(aside_numbers)
+    for step in range(min(steps, _MOST_PREFETCHED_STEPS) + 1):
+        whole = step == 0 or step == steps
+        for offset in range(0, min(record_bytes, _LARGEST) if whole else 1, _CACHE_LINE_BYTES):
+            prefetch_at(address + row * record_bytes - offset)
+        row = _following(row, num_envs, num_rows)
+
+
+@kernel
+def _prefetch_windows(column: NDArray[Any], rows: NDArray[np.int64], longest: int, num_envs: int) -> None:
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for _ in range(min(longest, _MOST_PREFETCHED_STEPS)):
+            prefetch(column, row, 0)
+            row = _following(row, num_envs, column.shape[0])
+
+
+@inlined_kernel
+def _following(row: int, num_envs: int, rows: int) -> int:
+    following = row + num_envs
+    return following if following < rows else following - rows

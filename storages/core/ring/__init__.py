@@ -1,0 +1,1 @@
+"""The ring buffer: columns of transitions, in which each observation is stored once."""

@@ -1,0 +1,205 @@
+"""Observations that are stacks of the last frames: each frame is stored once, and stacks are put together when asked.
+
+An observation of ``depth`` frames shares all but its newest with the one before it in its stream (an episode, or what
+is stored of one). So a row holds its newest frame, and how many rows before it belong to its stream. What the first
+stack of a stream is filled up with is told by one number: its first frame again, zeros, or any other frames, which
+stand aside. Nothing is lost: what comes out is what went in, to the bit.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
+from storages.core.kernels.stacks import compare_stacks, store_newest
+from storages.core.ring.column import Column, bytes_of
+from storages.core.ring.final_observations import Aside
+from storages.core.ring.layout import LeafLayout, Path
+from storages.core.ring.snapshot import BEFORE, NEWEST, PADDING, PADDING_FRAMES, ROWS, Part, Pieces, fill, slots, spans
+from storages.transition import Array
+
+FRAMES = "frames"
+"""Name of the frames that streams begin with, where they stand aside."""
+
+
+class FrameColumn(Column):
+    """A leaf whose values are stacks of the last frames, the newest last.
+
+    Args:
+        layout: shape (depth, *frame) and dtype of a stack.
+        rows: steps that fit, ``depth`` more than are live at a time.
+        num_envs: environments in a step.
+        successor: the leaf of what followed.
+    """
+
+    def __init__(self, layout: LeafLayout, rows: int, num_envs: int, successor: Path | None) -> None:
+        depth, *frame = layout.shape
+        super().__init__(layout, np.zeros((rows, num_envs, *frame), layout.dtype), successor, own=True)
+        self.depth = depth
+        self._before = np.zeros((rows, num_envs), np.uint8)
+        self._padding = Aside(np.empty((rows, num_envs), np.int32))
+        self._padding.add(FRAMES, (self.depth - 1) * self.width)
+        self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
+
+    @property
+    def before(self) -> NDArray[np.uint8]:
+        """(rows, E): how many rows before each belong to its stream, at most ``depth - 1``; to be read, not written."""
+        return self._before
+
+    @property
+    def padding(self) -> Aside:
+        """The frames, ``depth - 1`` each, that streams begin with where they are others than the first one or zeros."""
+        return self._padding
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        aside = self._padding.nbytes + self._padding.numbers.nbytes
+        return super().nbytes + self._before.nbytes + aside + self._newest.nbytes
+
+    def compare(self, begins: int, follows: int, differs: NDArray[np.bool_]) -> int:
+        """See whether a step can be stored.
+
+        Args:
+            begins: where the stacks (E, depth, *frame) lie that it begins with, in one piece.
+            follows: where those lie that it led to.
+            differs: (E,), written: where it begins with something else, to the bit, than what the step before led to.
+
+        Returns:
+            The first environment where what follows is not what it begins with moved on by one frame, or -1.
+        """
+        return compare_stacks(begins, follows, bytes_of(self._newest), self.depth, differs)
+
+    def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
+        """(E,): where a step begins with something else than what the step before led to; None for nowhere."""
+        if self._newest.tobytes() == begins.tobytes():
+            return None
+        different: NDArray[np.bool_] = (bytes_of(self._newest) != bytes_of(begins)).any(axis=1)
+        return different
+
+    def insert(self, slot: int, following: int, begins: Array, follows: int, starts: NDArray[np.bool_]) -> None:
+        """Store a step; where a stream starts, all its frames, else its newest.
+
+        Args:
+            slot: the step's row.
+            following: the row after it.
+            begins: (E, depth, *frame), what the step saw.
+            follows: where the stacks (E, depth, *frame) lie that it led to, in one piece.
+            starts: (E,), where the step does not continue the one before it.
+        """
+        rows, envs = self._before.shape
+        self._padding.free(following)
+        store_newest(
+            follows,
+            self.depth,
+            slot * envs,
+            following * envs,
+            (slot - 1) % rows * envs,
+            starts,
+            self.data.reshape(rows * envs, -1).view(np.uint8),
+            self._before.reshape(-1),
+            bytes_of(self._newest),
+        )
+        if starts.any():
+            self._start(slot, begins, np.flatnonzero(starts))
+
+    def _start(self, slot: int, begins: Array, envs: NDArray[np.int64]) -> None:
+        stacks = bytes_of(begins[envs]).reshape(len(envs), self.depth, -1)
+        older, newest = stacks[:, :-1], stacks[:, -1:]
+        repeated, zero = (older == newest).all(axis=(1, 2)), ~older.any(axis=(1, 2))
+        self.data[slot, envs] = begins[envs, -1]
+        self._padding.numbers[slot, envs] = np.where(repeated, REPEAT, ZERO)
+        others = ~repeated & ~zero
+        if others.any():
+            places = self._padding.reserve(slot, envs[others])
+            self._padding.values(FRAMES)[places] = older[others].reshape(len(places), -1)
+
+    def gather(
+        self, first: NDArray[np.int64], last: NDArray[np.int64], aside: Aside, name: str, own: bool, following: bool
+    ) -> tuple[Array, Array]:
+        """Put stacks together.
+
+        Args:
+            first: (B,), transitions.
+            last: (B,), those of which is wanted what followed.
+            aside: what stands aside of the ring's columns.
+            name: of this column there.
+            own: whether the stacks of ``first`` are wanted.
+            following: whether those of what followed ``last`` are.
+
+        Returns:
+            Both, (B, depth, *frame), or (0, depth, *frame) where they are not wanted.
+        """
+        stacks, followers = (
+            np.empty((len(first) if wanted else 0, *self.layout.shape), self.layout.dtype)
+            for wanted in (own, following)
+        )
+        rows = self.data.shape[0] * self.data.shape[1]
+        gather_stacks(
+            self.data.reshape(rows, -1).view(np.uint8),
+            self.depth,
+            aside.values(name),
+            aside.numbers.reshape(rows, 1),
+            self._before.reshape(rows, 1),
+            self._padding.numbers.reshape(rows, 1),
+            self._padding.values(FRAMES),
+            self.data.shape[1],
+            first,
+            last,
+            bytes_of(stacks),
+            bytes_of(followers),
+        )
+        return stacks, followers
+
+    def reset(self) -> None:
+        """Nothing is stored any more."""
+        self._padding.clear()
+
+    def drop(self, slots: NDArray[np.int64]) -> None:
+        """What lies in the oldest rows does not count any more."""
+        self._padding.free_all(slots)
+
+    def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+        """What some rows hold, as tensors and plain data."""
+        numbers, aside = self._padding.saved(rows)
+        return super().saved(rows) | {
+            "before": torch.from_numpy(self._before[rows]),
+            "padding": torch.from_numpy(numbers),
+            "padding_frames": torch.from_numpy(aside[FRAMES]),
+            "newest": torch.from_numpy(self._newest.copy()),
+        }
+
+    def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
+        """Be what was saved."""
+        super().restore(rows, saved)
+        self._before[rows] = saved["before"].numpy()
+        self._padding.append(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
+        self._newest = saved["newest"].numpy().copy()
+
+    def part(self, first: int, end: int) -> dict[str, Pieces]:
+        """Rows [first, end), as views, and what the last of them led to."""
+        rows = len(self.data)
+        numbers, frames = self._padding.saved(slots(first, end, rows))
+        places = list(spans(first, end, rows))
+        return {
+            ROWS: tuple(self.data[place] for place in places) or (self.data[:0],),
+            BEFORE: tuple(self._before[place] for place in places) or (self._before[:0],),
+            PADDING: (numbers,),
+            PADDING_FRAMES: (frames[FRAMES],),
+            NEWEST: (self._newest.copy(),),
+        }
+
+    def put(self, path: Path, part: Part) -> None:
+        """Take up a part's rows of the leaf at ``path``."""
+        rows, first, end = len(self.data), part.first, part.steps
+        places = list(spans(first, end, rows))
+        self._padding.free_all(slots(first + 1, end + 1, rows))
+        fill(self.data, places, part.array(ROWS, path))
+        fill(self._before, places, part.array(BEFORE, path))
+        frames = {FRAMES: part.array(PADDING_FRAMES, path)}
+        self._padding.append(slots(first, end, rows), part.array(PADDING, path), frames)
+        self._newest[...] = part.array(NEWEST, path)
+        self.data[end % rows] = self._newest[:, -1]

@@ -1,0 +1,103 @@
+"""What a ring refuses to keep, told by leaf, environment and step before anything is stored."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from storages.core.kernels.finite import all_finite
+from storages.core.ring.column import bytes_of
+from storages.core.ring.frames import FrameColumn
+from storages.core.ring.insertion import must_be_finite
+from storages.core.ring.layout import Layout, Path, SampleError, text
+from storages.transition import OBS, Array
+
+_NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
+
+
+def refuse_nonfinite(arrays: Mapping[Path, Array], step: int, owner: str) -> None:
+    """Of a step (E, ...).
+
+    Raises:
+        SampleError: an observation, an action, a reward or a value holds NaN or infinity.
+    """
+    for path, array in arrays.items():
+        if must_be_finite(path, array.dtype) and not _finite(array):
+            position = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(array)))
+            raise SampleError(
+                f"{owner}: {text(path)} of environment {position[0]} is {array[position]} at step "
+                f"{step} (position {position[1:]}); nothing of this step was stored. "
+                f"allow_nonfinite=True would keep it"
+            )
+
+
+def refuse_nonfinite_replacement(path: Path, values: Array, start: int, owner: str) -> None:
+    """Of values (steps, E, ...) that are to replace those of a leaf from the ``start``-th oldest step on.
+
+    Raises:
+        SampleError: they are observations, actions, rewards or values and hold NaN or infinity.
+    """
+    if must_be_finite(path, values.dtype) and not _finite(values):
+        step, *position = (int(axis[0]) for axis in np.nonzero(~np.isfinite(values)))
+        raise SampleError(
+            f"{owner}: {text(path)} of environment {position[0]} is {values[(step, *position)]} at step "
+            f"{start + step}; nothing was replaced. allow_nonfinite=True would keep it"
+        )
+
+
+def refuse_what_is_no_stack(
+    arrays: Mapping[Path, Array], stacked: Mapping[Path, FrameColumn], step: int, owner: str
+) -> None:
+    """Of a step (E, ...) and the columns of leaves that are stacks of frames.
+
+    Raises:
+        SampleError: what followed is not what was seen, moved on by a frame.
+    """
+    for path, column in stacked.items():
+        assert column.successor is not None
+        differs = (bytes_of(arrays[path][:, 1:]) != bytes_of(arrays[column.successor][:, :-1])).any(axis=1)
+        if differs.any():
+            raise SampleError(
+                f"{owner}: {text(column.successor)} of environment {np.flatnonzero(differs)[0]} at step "
+                f"{step} is not {text(path)} moved on by one of its {column.depth} frames; nothing of this "
+                f"step was stored. {_NO_STACKS}"
+            )
+
+
+def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> dict[Path, int]:
+    """How many frames each leaf of the observation is a stack of, of those that are stacks.
+
+    Args:
+        layout: of a transition.
+        frames: a number for all leaves of the observation, or one for some by name; 0 for no stacks.
+        owner: the storage's name.
+
+    Raises:
+        SampleError: there is no such leaf, or it does not have so many frames as its first axis.
+    """
+    if not frames:
+        return {}
+    observations = [path for path in layout if path[0] == OBS]
+    if isinstance(frames, Mapping):
+        depths: dict[Path, int] = {(OBS, name): depth for name, depth in frames.items()}
+    else:
+        depths = dict.fromkeys(observations, frames)
+    depths = {path: depth for path, depth in depths.items() if depth}
+    for path, depth in depths.items():
+        if path not in layout:
+            raise SampleError(
+                f"{owner}: {text(path)} is to be a stack of {depth} frames, but the observation has only "
+                f"{', '.join(map(text, observations))}"
+            )
+        if layout[path].shape[:1] != (depth,):
+            raise SampleError(
+                f"{owner}: {text(path)} is to be a stack of {depth} frames, but its shape is "
+                f"{layout[path].shape}; {_NO_STACKS}"
+            )
+    # A stack of one frame is a whole observation.
+    return {path: depth for path, depth in depths.items() if depth > 1}
+
+
+def _finite(array: Array) -> bool:
+    if array.dtype not in (np.float32, np.float64):
+        return bool(np.isfinite(array).all())
+    return bool(all_finite(np.ascontiguousarray(array).ravel()))

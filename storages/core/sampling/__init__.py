@@ -1,0 +1,1 @@
+"""Which rows a batch is made of: uniform, prioritized, recent, or whole episodes."""

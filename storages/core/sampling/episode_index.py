@@ -1,0 +1,60 @@
+"""The episodes that a ring holds: where the one of a transition begins and ends."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.episode_rows import OPEN, add_part, add_steps
+from storages.core.ring.ring import Ring
+
+
+class EpisodeIndex:
+    """Kept beside a ring whose number of environments is known; what it holds already is taken up.
+
+    An episode reaches from its oldest live step to its end, to where its stream broke off, or to the newest step.
+
+    Args:
+        ring: what holds the transitions.
+        begun: (E,) int64, see :attr:`begun`; the oldest step where None.
+    """
+
+    def __init__(self, ring: Ring, begun: NDArray[np.int64] | None = None) -> None:
+        self._ring = ring
+        self.first = np.zeros((ring.rows, ring.envs), np.int64)
+        """(rows, E): the step in which the episode of a row began, be it live or not."""
+        self.last = np.full((ring.rows, ring.envs), OPEN, np.int64)
+        """(rows, E): the step which it ended or broke off with, OPEN while it goes on."""
+        if begun is None:
+            begun = np.full((ring.envs,), ring.oldest)
+        add_steps(self._aside_numbers, ring.oldest, ring.steps, begun, self.first, self.last)
+
+    def put(self, begin: int) -> None:
+        """Take up the steps from one on, which were put into the ring behind what it still holds."""
+        add_part(self._aside_numbers, begin, self._ring.steps, self._ring.oldest, self.first, self.last)
+
+    def first_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): the oldest live transition of the episode of each."""
+        steps, envs = np.divmod(transitions, self._ring.envs)
+        first = np.maximum(self.first[steps % self._ring.rows, envs], self._ring.oldest)
+        numbers: NDArray[np.int64] = first * self._ring.envs + envs
+        return numbers
+
+    def last_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): the last transition of the episode of each, the newest where it goes on."""
+        steps, envs = np.divmod(transitions, self._ring.envs)
+        last = self.last[steps % self._ring.rows, envs]
+        return np.where(last == OPEN, self._ring.steps - 1, last) * self._ring.envs + envs
+
+    @property
+    def begun(self) -> NDArray[np.int64]:
+        """(E,): the steps in which the episodes that hold the oldest live step began."""
+        begun: NDArray[np.int64] = self.first[self._ring.oldest % self._ring.rows].copy()
+        return begun
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self.first.nbytes + self.last.nbytes
+
+    @property
+    def _aside_numbers(self) -> NDArray[np.int32]:
+        return self._ring.aside_numbers.reshape(self._ring.rows, self._ring.envs)

@@ -1,0 +1,155 @@
+"""Choosing among episodes: where those begin that may be drawn, without a look at the rows in between."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels import episode_rows as kernel
+from storages.core.ring.ring import Ring
+from storages.core.sampling.episode_index import EpisodeIndex
+from storages.transition import DONE, DONE2, TRUNC2, Array
+from storages.windows import Episodes
+
+_FEWEST_PLACES = 64
+
+
+class EpisodeStarts:
+    """Kept beside a ring and the index of its episodes; what they hold already is taken up.
+
+    Args:
+        ring: what holds the transitions; its layout must be known.
+        index: of the ring's episodes, told of a step before this.
+        episodes: which ones are drawn.
+    """
+
+    def __init__(self, ring: Ring, index: EpisodeIndex, episodes: Episodes) -> None:
+        self._ring, self._index = ring, index
+        self._whole = episodes.whole
+        self._longest = kernel.ENDLESS if episodes.longest is None else episodes.longest
+        self._flags = self._flags_of(ring)
+        self._added, self._moved = np.empty(ring.envs, np.int64), np.empty(ring.envs, np.int64)
+        self._num_added, self._num_moved = 0, 0
+        # Behind those that may be drawn there is room for more, before them that of those that are gone.
+        self._starts = np.empty(max(_FEWEST_PLACES, ring.live_transitions), np.int64)
+        self._bounds = np.zeros(2, np.int64)
+        self._add_all(ring.oldest)
+        self._make_room(ring.envs)
+
+    def inserted(self) -> None:
+        """Take up the step that was just inserted."""
+        ring, places = self._ring, (self._starts, self._bounds)
+        step = (ring.steps - 1, ring.oldest, self._index.first)
+        if self._whole:
+            self._num_added = kernel.add_whole(*step, *self._flags, self._longest, *places, self._added)
+        else:
+            self._num_added, self._num_moved = kernel.add_parts(*step, self._longest, *places, self._added, self._moved)
+        if self._bounds[1] + ring.envs > len(self._starts):
+            self._make_room(ring.envs)
+
+    def put(self, begin: int) -> None:
+        """Take up the steps from one on, which were put into the ring, and forget those that it dropped.
+
+        Both must be whole episodes; the index must have been told.
+        """
+        ring = self._ring
+        if begin == ring.oldest:
+            self._bounds[:] = 0
+        self._bounds[0] += np.searchsorted(self.numbers, ring.start)
+        steps = np.arange(begin, ring.steps)
+        since = steps[:, None] - self._index.first[steps % ring.rows]
+        self._make_room(int(np.count_nonzero(since % self._longest == 0)))
+        self._add_all(begin)
+
+    # What may be drawn
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """(N,): the transitions that episodes begin with, in rising order; a view."""
+        return self._starts[self._bounds[0] : self._bounds[1]]
+
+    @property
+    def added(self) -> NDArray[np.int64]:
+        """Those that the newest step added; a view."""
+        return self._added[: self._num_added]
+
+    @property
+    def moved(self) -> NDArray[np.int64]:
+        """Those that were a step earlier before the newest, which was overwritten; a view."""
+        return self._moved[: self._num_moved]
+
+    def uniform(self, generator: np.random.Generator, first: int, batch_size: int) -> NDArray[np.int64]:
+        """(B,): starts of episodes that begin with transition ``first`` or later, each as likely as any other.
+
+        The newest one where all begin earlier; what is stored of the running ones where none may be drawn yet.
+        """
+        numbers, ring = self.numbers, self._ring
+        if not len(numbers):
+            newest = ring.end - ring.envs + generator.integers(0, ring.envs, batch_size, np.int64)
+            return self._starts_of(newest)
+        earliest = np.searchsorted(numbers, self.where_to_begin(first))
+        return numbers[generator.integers(earliest, len(numbers), batch_size, np.int64)]
+
+    def where_to_begin(self, first: int) -> int:
+        """``first``, or the newest start where it is earlier."""
+        return min(first, int(self._starts[self._bounds[1] - 1])) if len(self.numbers) else first
+
+    def among(self, transitions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(B,): whether each is one of the starts."""
+        numbers = self.numbers
+        if not len(numbers):
+            return np.zeros(len(transitions), np.bool_)
+        places = np.minimum(np.searchsorted(numbers, transitions), len(numbers) - 1)
+        found: NDArray[np.bool_] = numbers[places] == transitions
+        return found
+
+    def lengths(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): steps that are stored of the episodes that begin with some transitions."""
+        ring = self._ring
+        steps, envs = np.divmod(starts, ring.envs)
+        left = self._longest - (steps - self._index.first[steps % ring.rows, envs]) % self._longest
+        lengths: NDArray[np.int64] = np.minimum((self._index.last_of(starts) - starts) // ring.envs + 1, left)
+        return lengths
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._starts.nbytes
+
+    # Inside
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Views of columns: a copy's are of the columns of the copied ring.
+        return {name: value for name, value in self.__dict__.items() if name != "_flags"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._flags = self._flags_of(self._ring)
+
+    @staticmethod
+    def _flags_of(ring: Ring) -> tuple[Array, Array, Array]:
+        """(rows, E) each: whether an episode begins with a step, terminates with it, or is truncated with it."""
+        begins, terminated, truncated = (ring.column(key)[..., 0] for key in (DONE, DONE2, TRUNC2))
+        return begins, terminated, truncated
+
+    def _starts_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): the oldest live transition of the piece of each."""
+        ring = self._ring
+        steps, envs = np.divmod(transitions, ring.envs)
+        begins = steps - (steps - self._index.first[steps % ring.rows, envs]) % self._longest
+        starts: NDArray[np.int64] = np.maximum(begins, ring.oldest) * ring.envs + envs
+        return starts
+
+    def _add_all(self, begin: int) -> None:
+        ring, places = self._ring, (self._starts, self._bounds)
+        steps = (begin, ring.steps, ring.oldest, self._index.first)
+        if self._whole:
+            kernel.add_all_whole(*steps, *self._flags, self._longest, *places, self._added)
+        else:
+            kernel.add_all_parts(*steps, self._longest, *places, self._added, self._moved)
+
+    def _make_room(self, more: int) -> None:
+        numbers = self.numbers
+        self._starts = np.empty(max(_FEWEST_PLACES, 2 * (len(numbers) + more)), np.int64)
+        self._starts[: len(numbers)] = numbers
+        self._bounds[:] = 0, len(numbers)

@@ -1,0 +1,377 @@
+"""Choosing rows by priority: how wrong the algorithm was about each transition when it saw it last.
+
+Schaul et al., "Prioritized Experience Replay" (arXiv 1511.05952), the proportional variant.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.component.hyper_parameters import InitialError
+from storages.core.kernels.priority_updates import store_errors
+from storages.core.kernels.sum_tree import SumTree
+from storages.core.ring.ring import Ring
+from storages.core.sampling.episode_starts import EpisodeStarts
+from storages.core.sampling.late_errors import LateErrors
+
+_LARGEST_BEFORE_ANY = 1.0
+_FIRST = 1_000_000.0
+_MOST_WAITING = 1_000
+_NONE = np.empty(0, np.int64)
+
+
+class Chosen(NamedTuple):
+    """Rows chosen by priority."""
+
+    transitions: NDArray[np.int64]
+    """(B,): their numbers."""
+    priorities: NDArray[np.float64]
+    """(B,): their priorities."""
+
+
+class Priorities:
+    """An error for each live transition of a ring, and a sum tree of ``(|error| + epsilon)**alpha``.
+
+    Args:
+        ring: whose transitions these are; its number of environments must be known.
+        epsilon: added to every error.
+        alpha: exponent.
+        stride: only steps whose number is a multiple of it have a priority; the others are not drawn.
+        starts: of episodes, where only these have a priority, each at its first transition.
+        default_error: error of transitions that no update has met yet; at most the largest error of any update, once
+            there is one. "largest" stands for that one, "first" for a million, which nothing bounds.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        epsilon: float,
+        alpha: float,
+        stride: int = 1,
+        starts: EpisodeStarts | None = None,
+        default_error: InitialError = "largest",
+    ) -> None:
+        self._ring = ring
+        self._stride = stride
+        self._starts = starts
+        # One row more than is live: the next step comes in before the oldest is gone.
+        self._leaves = (ring.size + 1) * ring.envs
+        self._tree = SumTree(self._leaves)
+        self._errors = np.zeros(self._leaves, np.float32)
+        self._waiting, self._most_waiting = 0, min(_MOST_WAITING, max(1, ring.size // 2))
+        """How many of the newest steps the tree has not learnt of."""
+        self.epsilon, self.alpha = epsilon, alpha
+        self.largest_error = _LARGEST_BEFORE_ANY
+        """The largest error that any update gave, 1 before the first that is not 0."""
+        self.knows_errors = False
+        """Whether any update gave an error that is not 0."""
+        self._default_error = default_error
+        self._initial_error, self._initial_mass = np.nan, 0.0
+        self._set_initial_error()
+        self._changed: NDArray[np.bool_] | None = None
+        """(leaves,): whose errors changed since they were last asked for; None as long as nobody asks."""
+        self._any_changed = False
+        self.late = LateErrors()
+        """Of updates on a device that the host does not wait for."""
+
+    # What the storage tells
+
+    def inserted(self, steps: int) -> None:
+        """Give the transitions of the newest steps, half of what the ring holds at most, the initial error.
+
+        The row that the next step will lie in holds none any more. The tree learns of many steps at once, as soon as it
+        is asked for anything.
+        """
+        if self._starts is not None:
+            assert steps == 1
+            self._insert_among(self._starts, np.float32(self._initial_error))
+        else:
+            self._waiting += steps
+            if self._waiting >= self._most_waiting:
+                self._catch_up()
+        if self.late.updates:
+            self.settle()
+
+    def _catch_up(self) -> None:
+        """Let the tree learn of the steps that it has not learnt of."""
+        waiting, self._waiting = self._waiting, 0
+        if not waiting:
+            return
+        end, envs, stride = self._ring.steps, self._ring.envs, self._stride
+        at_once = waiting if stride == 1 else 1
+        for step in range(end - waiting, end, at_once):
+            first, count = step * envs % self._leaves, at_once * envs
+            self._errors[first : first + count] = self._initial_error
+            if first + count > self._leaves:
+                self._errors[: first + count - self._leaves] = self._initial_error
+            self._tree.set_stretch(first, count, 0.0 if step % stride else self._initial_mass, envs)
+
+    def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
+        """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
+        self._catch_up()
+        transitions = np.arange(first, first + len(errors))
+        rows = transitions % self._leaves
+        masses = self.priority(errors)
+        if self._starts is None:
+            masses[transitions // self._ring.envs % self._stride != 0] = 0
+        else:
+            masses[~self._starts.among(transitions)] = 0
+        self._errors[rows] = errors
+        self._tree.set(np.arange(*gone) % self._leaves, 0.0)
+        self._tree.set(rows, masses)
+
+    def errors_of(self, first: int, end: int) -> NDArray[np.float32]:
+        """Of the transitions [first, end), which must be live."""
+        self._catch_up()
+        return self._errors[np.arange(first, end) % self._leaves]
+
+    def update(self, transitions: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
+        """Give transitions the errors (B,) of an update; those that were overwritten since are left out.
+
+        Raises:
+            ValueError: there are more or fewer errors than transitions, or an error is not finite as float32. Nothing
+                was changed.
+        """
+        if errors.shape != transitions.shape:
+            # Compiled code does not look whether an index is inside.
+            raise ValueError(
+                f"{self._ring.owner}: as many errors as transitions are needed, got {errors.shape} of "
+                f"{transitions.shape}; no priority was changed"
+            )
+        self._catch_up()
+        if self._starts is not None:
+            drawn = self._starts.among(transitions)
+            transitions, errors = transitions[drawn], errors[drawn]
+        rows, magnitudes = np.empty(len(errors), np.int64), np.empty(len(errors), np.float64)
+        live, largest = store_errors(
+            transitions, errors, self._ring.start, self._ring.end, self._errors, rows, magnitudes
+        )
+        if live < 0:
+            beyond = ", beyond what float32 holds" if np.isfinite(errors[live]) else ""
+            raise ValueError(
+                f"{self._ring.owner}: error {live + len(errors)} of the update is {errors[live]}{beyond}; no priority "
+                f"was changed. The update has diverged"
+            )
+        self._tree.set(rows[:live], self._power(magnitudes[:live]))
+        if self._changed is not None:
+            self._changed[rows[:live]] = self._any_changed = True
+        if largest > 0 and not self.knows_errors:
+            self._know(largest)
+        elif largest > self.largest_error:
+            self.largest_error = largest
+            self._set_initial_error()
+
+    def begin_draw(self) -> None:
+        """Let the late errors count that the draw before has passed over.
+
+        Raises:
+            ValueError: one is not finite.
+        """
+        self.late.begin_draw(self.update)
+
+    def settle(self) -> None:
+        """Let all late errors count, before something else happens to priorities."""
+        self.late.settle(self.update)
+
+    def _know(self, largest: float) -> None:
+        """Bound the errors of transitions that no update has met by the first ones that are known, and not 0."""
+        self.largest_error, self.knows_errors = largest, True
+        self._set_initial_error()
+        if self._default_error != "first":
+            np.minimum(self._errors, np.float32(largest), out=self._errors)
+        self._changed = None
+        self.rescale(self.epsilon, self.alpha)
+
+    def bounded(self, errors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Errors, some of transitions that no update has met: these are at most the largest of any update."""
+        if self._default_error == "first" or not self.knows_errors:
+            return errors
+        return np.minimum(errors, np.float32(self.largest_error))
+
+    def fill(self) -> None:
+        """Give all live transitions the initial error."""
+        self._waiting = 0
+        self._errors.fill(self._initial_error)
+        self._changed = None
+        self.rescale(self.epsilon, self.alpha)
+
+    def reset(self) -> None:
+        """Forget all transitions."""
+        self._waiting = 0
+        self._tree.clear()
+
+    def rescale(self, epsilon: float, alpha: float) -> None:
+        """Make all priorities anew with another ``epsilon`` and ``alpha``."""
+        self._catch_up()
+        self.epsilon, self.alpha = epsilon, alpha
+        self._set_initial_error()
+        live = self.drawn % self._leaves
+        masses = np.zeros(self._leaves)
+        masses[live] = self.priority(self._errors[live])
+        self._tree.fill(masses)
+
+    # What the storage asks
+
+    @property
+    def initial_error(self) -> float:
+        """The error of a transition that no update has met yet."""
+        return self._initial_error
+
+    @property
+    def default_error(self) -> InitialError:
+        """The hyper-parameter; a change holds for transitions that come later."""
+        return self._default_error
+
+    @default_error.setter
+    def default_error(self, default_error: InitialError) -> None:
+        self._catch_up()
+        self._default_error = default_error
+        self._set_initial_error()
+
+    @property
+    def drawn(self) -> NDArray[np.int64]:
+        """(N,): numbers of the live transitions that have a priority, in rising order."""
+        if self._starts is not None:
+            return self._starts.numbers
+        transitions = np.arange(self._ring.start, self._ring.end)
+        return transitions if self._stride == 1 else transitions[transitions // self._ring.envs % self._stride == 0]
+
+    def choose(
+        self, generator: np.random.Generator, first: int, end: int, batch_size: int, *, stratified: bool
+    ) -> Chosen | None:
+        """``batch_size`` of the transitions [first, end), each with a probability in proportion to its priority.
+
+        None where none of them has any: all errors were zero, and so is epsilon, or no episode is whole yet.
+        """
+        self._catch_up()
+        if (first, end) == (self._ring.start, self._ring.end):
+            # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
+            end = first + self._leaves
+        mass = self._tree.total
+        if mass > 0 and end - first < self._leaves:
+            mass = self._tree.mass(first, end)
+        if mass <= 0:
+            return None
+        return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified))
+
+    def priority(self, errors: NDArray[np.float32]) -> NDArray[np.float64]:
+        """``(|error| + epsilon)**alpha`` of each.
+
+        Of errors as they are kept, and always of an array, so that a loaded tree is the saved one to the last bit.
+        """
+        return self._power(np.abs(errors).astype(np.float64))
+
+    def _power(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """In place."""
+        if self.epsilon:
+            magnitudes += self.epsilon
+        return np.power(magnitudes, self.alpha, out=magnitudes)
+
+    @property
+    def smallest(self) -> float:
+        """The smallest priority that is not zero."""
+        self._catch_up()
+        return self._tree.minimum
+
+    @property
+    def largest(self) -> float:
+        """The largest priority."""
+        self._catch_up()
+        return self._tree.maximum
+
+    @property
+    def mean(self) -> float:
+        """Over all live transitions, or all episodes; 0 where no episode is whole yet."""
+        self._catch_up()
+        number = self._ring.live_transitions if self._starts is None else len(self._starts.numbers)
+        return self._tree.total / max(1, number)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._tree.nbytes + self._errors.nbytes
+
+    # To and from disk
+
+    def state_dict(self) -> dict[str, Any]:
+        """The errors of all live transitions, oldest first; priorities follow from them."""
+        return {"errors": torch.from_numpy(self.errors(self._ring.oldest).ravel())} | self.summary()
+
+    def summary(self) -> dict[str, float]:
+        """What is to be kept beside the errors, as plain data."""
+        return {"largest_error": self.largest_error, "knows_errors": self.knows_errors, "alpha": self.alpha}
+
+    def errors(self, first: int) -> NDArray[np.float32]:
+        """(steps, E): the errors of all transitions from step ``first`` on."""
+        self._catch_up()
+        envs = self._ring.envs
+        live = np.arange(first * envs, self._ring.end) % self._leaves
+        return self._errors[live].reshape(-1, envs)
+
+    def changes(self, everything: bool) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32]]:
+        """What updates have changed since the last call.
+
+        Args:
+            everything: ask for the errors of all live transitions instead.
+
+        Returns:
+            How many transitions after the oldest live one each changed one is, and its error; None instead of the
+            numbers where the errors are those of all live transitions: of the first call, at the latest.
+        """
+        self._catch_up()
+        start, changed = self._ring.start, self._changed
+        if changed is None or everything:
+            self._changed, self._any_changed = np.zeros(self._leaves, np.bool_), False
+            return None, self.errors(self._ring.oldest).ravel()
+        leaves = np.flatnonzero(changed) if self._any_changed else _NONE
+        changed[leaves], self._any_changed = False, False
+        offsets = (leaves - start) % self._leaves
+        live = offsets < self._ring.live_transitions
+        return offsets[live].astype(np.uint32), self._errors[leaves[live]]
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned, the ring already being restored; NaN is the initial error."""
+        self._waiting = 0
+        self.largest_error, self.knows_errors = state["largest_error"], state["knows_errors"]
+        self._set_initial_error()
+        errors = state["errors"].numpy()
+        live = np.arange(self._ring.start, self._ring.end) % self._leaves
+        self._errors[live] = self.bounded(np.where(np.isnan(errors), np.float32(self._initial_error), errors))
+        self.rescale(self.epsilon, self.alpha)
+
+    # Inside
+
+    def _set_initial_error(self) -> None:
+        default = self._default_error
+        if default == "first":
+            self._initial_error = _FIRST
+        elif default == "largest":
+            self._initial_error = self.largest_error
+        else:
+            self._initial_error = min(float(default), self.largest_error) if self.knows_errors else float(default)
+        self._initial_mass = float(self.priority(np.array([self._initial_error], np.float32))[0])
+
+    def _insert_among(self, starts: EpisodeStarts, error: np.float32) -> None:
+        """As :meth:`inserted`, where only starts of episodes have a priority: of its rows there are none at first."""
+        envs = self._ring.envs
+        rows = (np.arange(2 * envs) + (self._ring.steps - 1) * envs) % self._leaves
+        self._errors[rows[:envs]] = error
+        # What is left of an episode whose first step is gone keeps its error.
+        self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
+        self._errors[starts.added % self._leaves] = error
+        drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
+        if self._changed is not None:
+            self._changed[drawn] = self._any_changed = True
+        self._tree.set(np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn])))
+
+
+def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:
+    """(B, 1): ``(N P)**-beta`` over the largest weight, that of ``smallest``; section 3.4 of the paper.
+
+    ``N`` and the sum of all priorities are in both and cancel.
+    """
+    weights: NDArray[np.float32] = (priorities / smallest).astype(np.float32) ** np.float32(-beta)
+    return weights[:, None]

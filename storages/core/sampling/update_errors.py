@@ -1,0 +1,84 @@
+"""The errors that an update reports, checked against the batch that they are of."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from storages.core.kernels.sequence_steps import packed_sequence_errors, sequence_errors
+from storages.transition import ERRORS
+
+_AS_STORED = (torch.float32, torch.float64)
+
+
+def errors_of_update(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> NDArray[np.floating]:
+    """The errors in an update's ``info``, (B,), (T, B) of sequences or (N,) of packed episodes.
+
+    Args:
+        info: has ERRORS, a tensor or an array with a trailing axis of one, of any real dtype.
+        expected: shape that the errors must have, one for each row of the batch.
+        owner: the storage's name.
+
+    Raises:
+        ValueError: there are no errors, or they are not one real number for each row of the batch.
+    """
+    errors = info.get(ERRORS)
+    if type(errors) is torch.Tensor and errors.dtype is torch.float32:
+        as_stored: NDArray[np.floating] = errors.numpy(force=True)
+        if as_stored.shape == expected:
+            return as_stored[..., 0]
+    array: NDArray[np.floating] = tensor_of_errors(info, expected, owner).numpy(force=True)[..., 0]
+    return array
+
+
+def errors_of_sequences(errors: NDArray[Any], steps: NDArray[Any], count: int, eta: float) -> NDArray[np.floating]:
+    """The error (B,) of each sequence or episode, between the largest and the mean of its steps' errors.
+
+    Args:
+        errors: (T, B), or (N,) of packed episodes.
+        steps: their mask (T, B, 1), or which episode each step is of, (N, 1).
+        count: B.
+        eta: share of the largest.
+    """
+    if steps.ndim == 2:
+        return packed_sequence_errors(errors, steps[:, 0], count, eta)
+    return sequence_errors(errors, steps[..., 0], eta)
+
+
+def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> torch.Tensor:
+    """As :func:`errors_of_update`, with the trailing axis, on the device where the errors are."""
+    if ERRORS not in info:
+        raise ValueError(
+            f"{owner}: the update's info has no {ERRORS!r}, which priorities follow; use ReplayBuffer or "
+            f"NStepReplayBuffer with this algorithm, or alpha=0"
+        )
+    errors = _as_tensor(info[ERRORS], expected, owner)
+    if tuple(errors.shape) != expected:
+        raise ValueError(
+            f"{owner}: {ERRORS} must have shape {expected}, one error for each row of the batch, got "
+            f"{tuple(errors.shape)}{_way_out(tuple(errors.shape), expected)}; no priority was changed"
+        )
+    if errors.dtype not in _AS_STORED:
+        if errors.is_complex():
+            raise ValueError(f"{owner}: {ERRORS} must be real numbers, got {errors.dtype}; no priority was changed")
+        # NumPy has no bfloat16, compiled code no half precision.
+        errors = errors.float()
+    return errors
+
+
+def _as_tensor(errors: Any, expected: tuple[int, ...], owner: str) -> torch.Tensor:
+    if isinstance(errors, torch.Tensor):
+        return errors
+    if isinstance(errors, np.ndarray) and errors.dtype.kind in "biuf":
+        return torch.from_numpy(errors.astype(np.float64 if errors.itemsize > 4 else np.float32, order="C"))
+    got = f"an array of {errors.dtype}" if isinstance(errors, np.ndarray) else type(errors).__name__
+    raise ValueError(
+        f"{owner}: {ERRORS} must be a tensor or an array of numbers of shape {expected}, got {got}; no priority was "
+        f"changed"
+    )
+
+
+def _way_out(shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    return " (errors.unsqueeze(-1) adds the last axis)" if (*shape, 1) == expected else ""

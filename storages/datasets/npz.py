@@ -1,0 +1,242 @@
+"""Files of numpy's arrays, ``.npz``: our own, in which each observation is once, and flat ones of others.
+
+Ours hold ``Observation`` (or ``Observation/<name>`` for each part) of all episodes one after the other, a row more for
+each than it has steps, the fields of steps under the names of :mod:`storages.transition`, and of each episode
+``Length``, ``Terminated`` and ``Truncated``; ``About`` and ``Facts`` are JSON. Arrays of objects are never read.
+"""
+
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.ring.layout import leaves
+from storages.datasets.budget import MemoryBudget
+from storages.datasets.dataset import BROKEN, About, Dataset
+from storages.datasets.dataset_writer import Writer
+from storages.datasets.flat import Ends, FlatDataset, FlatNames, names_in
+from storages.episode import Episode, Observations
+from storages.errors import DatasetError, PersistenceError
+from storages.transition import ACT, OBS, REW, Array
+
+_LENGTH, _TERMINATED, _TRUNCATED, _ABOUT, _FACTS = "Length", "Terminated", "Truncated", "About", "Facts"
+
+
+def opened(path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -> Dataset:
+    """A data set in such a file.
+
+    Args:
+        path: the file.
+        names: what flat arrays are called; found out where None.
+        ends: how episodes of flat arrays ended where the file does not say.
+
+    Raises:
+        DatasetError: it is no such file, or has arrays whose meaning is not known.
+    """
+    arrays = _Arrays(path)
+    if names is None and _LENGTH in arrays:
+        return NpzDataset(path, arrays)
+    names = names or names_in(arrays)
+    if names is None:
+        raise DatasetError(
+            f"{path} has arrays that are called {', '.join(arrays)}; tell what they are: "
+            f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
+        )
+    return FlatNpzDataset(path, arrays, names, ends)
+
+
+class FlatNpzDataset(FlatDataset):
+    """Flat arrays in such a file, such as stable-baselines3's."""
+
+    format: ClassVar[str] = "npz of flat arrays"
+
+
+class NpzDataset(Dataset):
+    """Our own; all of it is read at once.
+
+    Args:
+        path: the file.
+        arrays: what is in it.
+    """
+
+    format: ClassVar[str] = "npz"
+
+    def __init__(self, path: Path, arrays: Mapping[str, Array]) -> None:
+        try:
+            about = json.loads(arrays[_ABOUT].tobytes())
+            lists = {key: tuple(value) for key, value in about.items() if isinstance(value, list)}
+            super().__init__(path, About(**(about | lists)))
+            self._lengths = arrays[_LENGTH].astype(np.int64)
+            if self._lengths.ndim != 1 or not all(length > 0 for length in self._lengths.tolist()):
+                raise ValueError(f"{_LENGTH} must be a number from 1 for each episode")
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise DatasetError(f"{path} is damaged: {error!r}") from error
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        """Episodes."""
+        return len(self._lengths)
+
+    @property
+    def steps(self) -> int:
+        """Transitions of all episodes."""
+        return sum(self._lengths.tolist())
+
+    def _episodes(self) -> Iterator[Episode]:
+        arrays = {name: self._arrays[name] for name in self._arrays}
+        try:
+            terminated, truncated = arrays.pop(_TERMINATED), arrays.pop(_TRUNCATED)
+            facts = json.loads(arrays.pop(_FACTS).tobytes())
+        except (KeyError, ValueError) as error:
+            raise DatasetError(f"{self.path} is damaged: {error!r}") from error
+        fields = {name: array for name, array in arrays.items() if name not in (_LENGTH, _ABOUT)}
+        ends = np.cumsum(self._lengths)
+        self._check(fields, len(facts), len(terminated), len(truncated))
+        for number, (end, length) in enumerate(zip(ends, self._lengths, strict=True)):
+            taken = {
+                name: array[end - length + number : end + number + 1]
+                if _is_observation(name)
+                else array[end - length : end]
+                for name, array in fields.items()
+            }
+            yield Episode(
+                _observations({name: array for name, array in taken.items() if _is_observation(name)}),
+                {name: array for name, array in taken.items() if not _is_observation(name)},
+                terminated=bool(terminated[number]),
+                truncated=bool(truncated[number]),
+                facts=facts[number],
+            )
+
+    def _check(self, fields: Mapping[str, Array], *of_episodes: int) -> None:
+        lengths = {name: len(array) - len(self) * _is_observation(name) for name, array in fields.items()}
+        if not {ACT, REW} <= fields.keys():
+            raise DatasetError(f"{self.path} lacks {ACT} or {REW}; it has {', '.join(fields)}")
+        if set(lengths.values()) != {self.steps} or set(of_episodes) != {len(self)}:
+            raise DatasetError(
+                f"{self.path} is damaged: it speaks of {len(self)} episodes of {self.steps} steps, and its arrays are "
+                f"of {lengths}"
+            )
+
+
+class NpzWriter(Writer):
+    """Writes ours, at once when it is finished.
+
+    Args:
+        path: the file.
+        about: what it is to say of itself.
+    """
+
+    def __init__(self, path: Path, about: About) -> None:
+        super().__init__(path, about)
+        self._pieces: dict[str, list[Array]] = {}
+        self._of_episodes: list[tuple[int, bool, bool]] = []
+        self._facts: list[Mapping[str, Any]] = []
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _add(self, episode: Episode) -> None:
+        for path, leaf in leaves({OBS: episode.observations, **episode.fields}):
+            self._pieces.setdefault("/".join(path), []).append(np.array(leaf))
+        self._of_episodes.append((len(episode), episode.terminated, episode.truncated))
+        self._facts.append({key: value for key, value in episode.facts.items() if _is_plain(value)})
+
+    def _finish(self) -> None:
+        arrays = {name: np.concatenate(pieces) for name, pieces in self._pieces.items()}
+        lengths, terminated, truncated = map(np.array, zip(*self._of_episodes, strict=True))
+        arrays |= {_LENGTH: lengths, _TERMINATED: terminated, _TRUNCATED: truncated}
+        arrays |= {_ABOUT: _json(asdict(self.about)), _FACTS: _json(self._facts)}
+        # numpy's savez would take names for those of its parameters.
+        with zipfile.ZipFile(self.path, "w") as archive:
+            for name, array in arrays.items():
+                # Of no date, so that the same episodes make the same file.
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, array, allow_pickle=False)
+
+
+class _Arrays(Mapping[str, Array]):
+    """The arrays of a file, each read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._budget = path, MemoryBudget(path)
+        self._read: dict[str, Array] = {}
+        try:
+            with zipfile.ZipFile(path) as archive:
+                self._names = [name[: -len(".npy")] for name in archive.namelist() if name.endswith(".npy")]
+        except BROKEN as error:
+            raise DatasetError(f"{path} cannot be read as a file of numpy's arrays: {error}") from error
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._read:
+            self._read[name] = self._array(name)
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def _array(self, name: str) -> Array:
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                return self._checked(archive, name)
+        except PersistenceError:
+            raise
+        except BROKEN as error:
+            raise DatasetError(
+                f"{self._path}: {name} cannot be read, or holds objects, which can run code and are not read: {error}"
+            ) from error
+
+    def _checked(self, archive: zipfile.ZipFile, name: str) -> Array:
+        info = archive.getinfo(f"{name}.npy")
+        with archive.open(info) as entry:
+            shape, dtype = _header(entry)
+            begin = entry.tell()
+        if dtype.hasobject:
+            raise ValueError(f"it is {dtype}")
+        if dtype.kind not in "biuf":
+            raise DatasetError(f"{self._path}: {name} is {dtype}; nothing but numbers is read")
+        nbytes = math.prod(shape) * dtype.itemsize
+        if info.file_size != begin + nbytes:
+            raise DatasetError(
+                f"{self._path} is damaged: {name} is said to be {dtype}{shape}, which are {nbytes:,} bytes, and there "
+                f"are {info.file_size - begin:,}"
+            )
+        self._budget.take(nbytes, name)
+        with archive.open(info) as entry:
+            array: Array = np.lib.format.read_array(entry, allow_pickle=False)
+            # Its checksum is looked at where it ends.
+            entry.read(1)
+        return array
+
+
+def _header(entry: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(entry)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(entry)
+    return shape, dtype
+
+
+def _is_observation(name: str) -> bool:
+    return name == OBS or name.startswith(f"{OBS}/")
+
+
+def _observations(arrays: Mapping[str, Array]) -> Observations:
+    return arrays[OBS] if OBS in arrays else {name.removeprefix(f"{OBS}/"): array for name, array in arrays.items()}
+
+
+def _json(plain: Any) -> NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(plain).encode(), np.uint8)
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)

@@ -1,0 +1,78 @@
+"""Data sets made of others: merged, or with fewer episodes."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from storages.datasets.dataset import About, Dataset
+from storages.datasets.dataset_writer import layout_of
+from storages.datasets.spaces import united
+from storages.episode import Episode
+from storages.errors import DatasetError
+from storages.transition import REW
+
+
+def return_of(episode: Episode) -> float:
+    """The sum of its rewards."""
+    return float(episode.fields[REW].sum(dtype=float))
+
+
+def chosen(
+    returns: Iterable[float], *, min_return: float | None = None, max_episodes: int | None = None
+) -> frozenset[int]:
+    """Which episodes are kept, by their numbers.
+
+    Args:
+        returns: of all of them.
+        min_return: those that returned less are not.
+        max_episodes: of more, those that returned most are; the first of equal ones.
+    """
+    good = [(value, -number) for number, value in enumerate(returns) if min_return is None or value >= min_return]
+    kept = good if max_episodes is None else heapq.nlargest(max_episodes, good)
+    return frozenset(-number for _, number in kept)
+
+
+def about_merged(datasets: Sequence[Dataset]) -> About:
+    """What data sets say together, and whether they go together at all.
+
+    Raises:
+        DatasetError: their fields or spaces differ; the text names two that do.
+    """
+    first, *others = datasets
+    about, layout = replace(first.about, dataset_id=None, further={}), _layout(first)
+    for dataset in others:
+        where = f"{first.path} and {dataset.path}"
+        if (other := _layout(dataset)) != layout:
+            differing = [
+                f"{name} {layout.get(name, 'nothing')} beside {other.get(name, 'nothing')}"
+                for name in dict.fromkeys([*layout, *other])
+                if layout.get(name) != other.get(name)
+            ]
+            raise DatasetError(f"{where} do not go together: {'; '.join(differing)}")
+        about = replace(
+            about,
+            observation_space=united(about.observation_space, dataset.about.observation_space, where),
+            action_space=united(about.action_space, dataset.about.action_space, where),
+            env_spec=about.env_spec if about.env_spec == dataset.about.env_spec else None,
+            algorithm_name=about.algorithm_name if about.algorithm_name == dataset.about.algorithm_name else None,
+            author=tuple(dict.fromkeys([*about.author, *dataset.about.author])),
+            author_email=tuple(dict.fromkeys([*about.author_email, *dataset.about.author_email])),
+            description=about.description if about.description == dataset.about.description else None,
+        )
+    ids = [of.about.dataset_id or of.path.stem for of in datasets]
+    return replace(about, combined_datasets=tuple(ids))
+
+
+def merged(datasets: Iterable[Dataset]) -> Iterator[Episode]:
+    """The episodes of all of them, one data set after the other; "source" in the facts of each says which."""
+    for dataset in datasets:
+        for episode in dataset:
+            yield replace(episode, facts={**episode.facts, "source": str(dataset.path)})
+
+
+def _layout(dataset: Dataset) -> dict[str, str]:
+    """Shapes and dtypes by name, in words."""
+    first = next(iter(dataset), None)
+    if first is None:
+        raise DatasetError(f"{dataset.path} is empty; leave it out")
+    return {name: f"{leaf.dtype}{leaf.shape}" for name, leaf in layout_of(first).items()}

@@ -1,0 +1,162 @@
+"""What an archive of episodes holds, in a file that people can read: ``episodes.json``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from storages.core.ring.layout import Layout, LeafLayout
+from storages.core.ring.layout import Path as Leaf
+from storages.errors import PersistenceError
+from storages.persistent.episodes.chunks import Chunks, metadata, with_rows
+from storages.persistent.log.directories import make_directory
+from storages.persistent.log.files import unfinished
+from storages.persistent.log.json_file import checked_facts, count_of, damage_told, layout_of, write_facts, write_json
+from storages.persistent.log.records import FORMAT
+from storages.transition import SUCCESSORS
+
+NAME = "episodes.json"
+GROUP = "episodes"
+_WHAT = "whole episodes, kept by pytorchrl's storages"
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """The archive whose episodes come before an archive's own.
+
+    Args:
+        directory: where it is.
+        record: number of its last record that counts.
+        checksum: of that record.
+    """
+
+    directory: str
+    record: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class ArchiveManifest:
+    """What all volumes of an archive have in common.
+
+    Args:
+        layout: shapes and dtypes of a transition's leaves.
+        stacked: how many frames each leaf is a stack of, of those that are stacks.
+        volume_rows: rows that volumes begin at multiples of.
+        ancestor: what comes before its own volumes.
+        zarr: what zarr is told, by names of files.
+    """
+
+    layout: Layout
+    stacked: dict[Leaf, int]
+    volume_rows: int
+    ancestor: Ancestor | None
+    zarr: dict[str, dict[str, Any]]
+
+    @classmethod
+    def made(
+        cls, layout: Layout, stacked: Mapping[Leaf, int], volume_rows: int, ancestor: Ancestor | None = None
+    ) -> Self:
+        """Of a new archive."""
+        return cls(layout, dict(stacked), volume_rows, ancestor, metadata(columns_of(layout, stacked, volume_rows)))
+
+    @property
+    def columns(self) -> list[Chunks]:
+        """How each leaf lies on disk."""
+        return columns_of(self.layout, self.stacked, self.volume_rows)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """The one of a directory; None where there is none.
+
+        Raises:
+            PersistenceError: it is of another format, or the directory holds something else.
+            DamageError: it is not what was written.
+        """
+        path = directory / NAME
+        if not path.exists():
+            known = {"lock", "running", GROUP, unfinished(path).name}
+            others = sorted({entry.name for entry in directory.iterdir()} - known) if directory.is_dir() else []
+            if others:
+                raise PersistenceError(
+                    f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
+                    f"{NAME}; name a directory that is empty or not there yet"
+                )
+            return None
+        with damage_told(path):
+            return cls.from_facts(checked_facts(path))
+
+    def write(self, directory: Path, durable: bool) -> None:
+        """Put it into a directory, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_facts(directory / NAME, self.facts(), durable)
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data."""
+        ancestor = self.ancestor
+        return {
+            "what": _WHAT,
+            "format": FORMAT,
+            "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
+            "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
+            "volume_rows": self.volume_rows,
+            "ancestor": ancestor and [ancestor.directory, ancestor.record, ancestor.checksum],
+            "zarr": self.zarr,
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`facts`."""
+        zarr = {name: dict(said) for name, said in facts["zarr"].items()}
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in zarr):
+            raise ValueError(f"{sorted(zarr)} lie outside")
+        return cls(
+            layout_of(facts),
+            {tuple(path): depth for path, depth in facts["stacked_frames"]},
+            count_of(facts, "volume_rows"),
+            Ancestor(*facts["ancestor"]) if facts["ancestor"] else None,
+            zarr,
+        )
+
+    # What zarr is told
+
+    def tell_zarr(self, directory: Path, rows: int, durable: bool) -> None:
+        """Write what zarr has to know, of so many rows, where it is not there already.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        for name, said in self.zarr.items():
+            path, facts = directory / GROUP / name, with_rows(said, rows)
+            if _read(path) != facts:
+                make_directory(path.parent, durable)
+                write_json(path, facts, durable)
+
+    def flaws_of_zarr(self, directory: Path) -> list[str]:
+        """What zarr is told that is not so, in words; the rows apart, which may be fewer than there are."""
+        return [
+            f"{directory / GROUP / name} is damaged"
+            for name, said in self.zarr.items()
+            if (found := _read(directory / GROUP / name)) is None or with_rows(found, 0) != with_rows(said, 0)
+        ]
+
+
+def columns_of(layout: Layout, stacked: Mapping[Leaf, int], volume_rows: int) -> list[Chunks]:
+    """How the leaves of a transition lie on disk: those that are no other's next, stacks by their newest frames."""
+    return [
+        Chunks.of(path, LeafLayout(leaf.shape[1:], leaf.dtype) if path in stacked else leaf, volume_rows)
+        for path, leaf in layout.items()
+        if path[0] not in SUCCESSORS
+    ]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) and isinstance(facts.get("shape", [0]), list) else None

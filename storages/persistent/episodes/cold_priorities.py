@@ -1,0 +1,123 @@
+"""Errors of transitions that may not be in memory, so that their priorities are what they were when they come back."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.ring.snapshot import ERRORS, Name
+from storages.errors import DamageError
+from storages.persistent.log import records as blocks
+from storages.persistent.log.files import replacing
+from storages.persistent.log.records import Block, Flaw, Found
+
+NAME = "errors"
+
+
+class KnownErrors:
+    """An error for each transition of an archive, NaN where none is known: four bytes each.
+
+    Args:
+        first: number of the first transition.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
+        self._errors: NDArray[np.float32] = np.zeros(0, np.float32)
+        self.checksum = 0
+        """Of what was written or read last."""
+
+    def put(self, first: int, errors: NDArray[np.float32]) -> None:
+        """Note those of some transitions, the first of which has this number."""
+        begin = max(first, self._first)
+        end = first + len(errors)
+        if end > begin:
+            self._reach(end)
+            self._errors[begin - self._first : end - self._first] = errors[begin - first :]
+
+    def get(self, first: int, count: int) -> NDArray[np.float32]:
+        """(count,): those of the transitions from one on."""
+        errors = np.full(count, np.nan, np.float32)
+        begin, end = max(first, self._first), min(first + count, self._first + len(self._errors))
+        if end > begin:
+            errors[begin - first : end - first] = self._errors[begin - self._first : end - self._first]
+        return errors
+
+    def drop_before(self, first: int) -> None:
+        """Forget those of older transitions, once these are many."""
+        gone = first - self._first
+        if gone > len(self._errors) // 2:
+            self._errors, self._first = self._errors[gone:].copy(), first
+
+    def drop_from(self, number: int) -> None:
+        """Forget those of this transition and later ones."""
+        self._errors = self._errors[: max(0, number - self._first)]
+
+    def _reach(self, end: int) -> None:
+        missing = end - self._first - len(self._errors)
+        if missing > 0:
+            more = max(missing, len(self._errors) // 2)
+            self._errors = np.concatenate([self._errors, np.full(more, np.nan, np.float32)])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self._errors.nbytes
+
+    # To and from disk
+
+    def write(self, directory: Path, end: int, durable: bool) -> None:
+        """Keep what is known of the transitions before one in a file, instead of what it held.
+
+        Raises:
+            OSError: it could not be written; the file is what it was.
+        """
+        with replacing(directory / NAME, durable=durable) as file:
+            errors = self.get(self._first, end - self._first)
+            _, checksum = blocks.write(file.fileno(), Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
+        self.checksum = checksum
+
+    @classmethod
+    def read(cls, directory: Path, checksum: int | None = None) -> "KnownErrors":
+        """What a directory holds; nothing where it has no such file, or a power cut has left a part of it.
+
+        Args:
+            directory: which.
+            checksum: of the file when the directory was closed; None where it was not closed, or had no such file.
+
+        Raises:
+            DamageError: it is not what was written.
+        """
+        path = directory / NAME
+        try:
+            found = list(blocks.read(path))
+        except FileNotFoundError:
+            found = []
+        if not found and checksum is None:
+            return cls()
+        match found:
+            case [Found(block, written)] if Name(ERRORS) in block.arrays and checksum in (None, written):
+                known = cls(block.first)
+                known.put(block.first, block.arrays[Name(ERRORS)][0])
+                known.checksum = written
+                return known
+        if checksum is None and _is_torn(path, found[0]):
+            warnings.warn(
+                f"{path} is incomplete, as a power cut leaves it; transitions have the error of those that no update "
+                f"has met",
+                stacklevel=2,
+            )
+            return cls()
+        how = "damaged" if found else "missing" if not path.exists() else "empty"
+        if all(isinstance(one, Found) for one in found) and found:
+            how = "not the one that was written last"
+        raise DamageError(
+            f"{path} is {how}, from which priorities follow. storages.persistent.repair({str(directory)!r}) drops it "
+            f"and keeps all episodes"
+        )
+
+
+def _is_torn(path: Path, found: Found | Flaw) -> bool:
+    """Whether nothing else is wrong than that not all was written, or zeros were."""
+    return isinstance(found, Flaw) and (found.cut or not any(path.read_bytes()))

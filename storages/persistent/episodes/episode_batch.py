@@ -1,0 +1,314 @@
+"""Whole episodes one after the other, as they lie on disk: rows, in which each observation is there once.
+
+An episode of ``L`` steps has ``L + 1`` rows, the last for what the last step led to; what has no successor is zero
+there. Of stacked frames a row holds the newest one. What the first stack is filled up with is told by a number, or, if
+it is neither its first frame again nor zeros, lies in as many rows before the first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.gather import REPEAT, ZERO
+from storages.core.ring.column import bytes_of
+from storages.core.ring.layout import Layout, Path, nest
+from storages.core.ring.ring import Ring
+from storages.core.ring.snapshot import (
+    ASIDE,
+    BEFORE,
+    ENDED,
+    FOLLOWING,
+    NEWEST,
+    PADDING,
+    PADDING_FRAMES,
+    ROWS,
+    TAKEN,
+    Name,
+    Part,
+    Pieces,
+)
+from storages.episode import Episode
+from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SCALARS, SUCCESSORS, TRUNC2, Array
+
+LEADING = 0
+"""The first stack is filled up with frames that lie in the rows before the first."""
+_OF_THE_EPISODE = frozenset({OBS, DONE, DONE2, TRUNC2})
+"""What an :class:`Episode` says otherwise than as a field."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Episodes one after the other.
+
+    Args:
+        columns: (rows, ...), by leaf.
+        lengths: (episodes,), steps of each.
+        leading: (episodes,), rows of each before its first.
+        paddings: (episodes,) int32, by leaf that is a stack of frames: ``REPEAT``, ``ZERO`` or :data:`LEADING`.
+        facts: of each episode, plain data.
+    """
+
+    columns: dict[Path, Array]
+    lengths: NDArray[np.int64]
+    leading: NDArray[np.int64]
+    paddings: dict[Path, NDArray[np.int32]]
+    facts: tuple[Mapping[str, Any], ...]
+
+    def __len__(self) -> int:
+        """Episodes."""
+        return len(self.lengths)
+
+    @property
+    def rows(self) -> int:
+        """How many there are of all episodes."""
+        return int(self.rows_each.sum())
+
+    @property
+    def rows_each(self) -> NDArray[np.int64]:
+        """(episodes,)."""
+        each: NDArray[np.int64] = self.leading + self.lengths + 1
+        return each
+
+    @property
+    def steps(self) -> int:
+        """Transitions."""
+        return int(self.lengths.sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    def select(self, first: int, end: int) -> Self:
+        """The episodes [first, end), as views."""
+        bounds = np.concatenate([[0], np.cumsum(self.rows_each)])
+        rows, chosen = slice(bounds[first], bounds[end]), slice(first, end)
+        return replace(
+            self,
+            columns={path: column[rows] for path, column in self.columns.items()},
+            lengths=self.lengths[chosen],
+            leading=self.leading[chosen],
+            paddings={path: padding[chosen] for path, padding in self.paddings.items()},
+            facts=self.facts[chosen],
+        )
+
+    def since(self, first: int, live: int) -> tuple[int, Self]:
+        """Without the episodes before transition ``live``, as views, if the first transition has the number ``first``.
+
+        Returns:
+            The number of the first transition of what is left, and that.
+        """
+        if first >= live:
+            return first, self
+        gone = int(np.searchsorted(np.cumsum(self.lengths), live - first, side="right"))
+        return first + int(self.lengths[:gone].sum()), self.select(gone, len(self))
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """(episodes,): whether each begins with its first step, and ended in either way."""
+        after = np.cumsum(self.rows_each)
+        flags = {key: self.columns[(key,)][:, 0] for key in (DONE, DONE2, TRUNC2)}
+        whole: NDArray[np.bool_] = flags[DONE][after - self.lengths - 1] & (
+            flags[DONE2][after - 2] | flags[TRUNC2][after - 2]
+        )
+        return whole
+
+    # From and to a ring
+
+    @classmethod
+    def of(cls, ring: Ring, env: int, first: int, end: int) -> Self:
+        """What an environment did in the rows [first, end) of a ring, as one episode."""
+        stacks = {path: ring.gather_leaf(path, np.array([first * ring.envs + env]))[0] for path in ring.stacked}
+        columns = ring.stretch(env, first, end)
+        return cls._with_stacks(columns, end - first, stacks, {})
+
+    @classmethod
+    def _with_stacks(
+        cls,
+        columns: dict[Path, Array],
+        length: int,
+        stacks: Mapping[Path, Array],
+        facts: Mapping[str, Any],
+    ) -> Self:
+        """One episode, whose first observation is given in full where it is a stack."""
+        paddings = {path: _padding(stack) for path, stack in stacks.items()}
+        leading = max((len(stacks[path]) - 1 for path, padding in paddings.items() if padding == LEADING), default=0)
+        if leading:
+            columns = {path: _with_leading(column, leading, stacks.get(path)) for path, column in columns.items()}
+        return cls(
+            columns,
+            np.array([length]),
+            np.array([leading]),
+            {path: np.array([padding], np.int32) for path, padding in paddings.items()},
+            (facts,),
+        )
+
+    def part(self, layout: Layout, first: int, since: int) -> Part:
+        """The episodes as rows of a ring of one environment.
+
+        Args:
+            layout: of the transitions.
+            first: number that the first row gets.
+            since: number of the oldest row that counts.
+        """
+        bounds = np.cumsum(self.rows_each)
+        last, starts = bounds - 1, bounds - self.lengths - 1
+        is_step = np.ones(self.rows, np.bool_)
+        is_step[last] = False
+        for start, leading in zip(starts[self.leading > 0], self.leading[self.leading > 0], strict=True):
+            is_step[start - leading : start] = False
+        steps = self.steps
+        ends = np.cumsum(self.lengths)
+        taken = np.zeros((steps, 1), np.bool_)
+        taken[ends - 1] = True
+        arrays: dict[Name, Pieces] = {Name(TAKEN): (taken,), Name(ENDED): (np.ones(1, np.bool_),)}
+        position = np.arange(steps) - np.repeat(ends - self.lengths, self.lengths)
+        for path, column in self.columns.items():
+            arrays[Name(ROWS, path)] = (column[is_step][:, None],)
+            chained = (_SUCCESSOR.get(path[0], ""), *path[1:]) in layout
+            if path in self.paddings:
+                arrays |= self._stacked(path, layout[path].shape[0], position, starts, last)
+            elif chained:
+                arrays[Name(FOLLOWING, path)] = (column[-1:],)
+            if chained:
+                arrays[Name(ASIDE, path)] = (bytes_of(column[last]),)
+        return Part(first, first + steps, False, since, arrays)
+
+    def _stacked(
+        self,
+        path: Path,
+        depth: int,
+        position: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        last: NDArray[np.int64],
+    ) -> dict[Name, Pieces]:
+        column, kinds = self.columns[path], self.paddings[path]
+        others = np.flatnonzero(kinds == LEADING)
+        given = kinds.copy()
+        given[others] = np.arange(len(others))
+        padding = np.full((len(position), 1), REPEAT, np.int32)
+        padding[position == 0, 0] = given
+        frames = column[(starts[others, None] + np.arange(1 - depth, 0)).ravel()]
+        width = bytes_of(column[:1]).shape[1]
+        newest = self.stacks(path, len(self) - 1, depth)[-1:]
+        return {
+            Name(BEFORE, path): (np.minimum(position, depth - 1).astype(np.uint8)[:, None],),
+            Name(PADDING, path): (padding,),
+            Name(PADDING_FRAMES, path): (bytes_of(frames).reshape(len(others), (depth - 1) * width),),
+            Name(NEWEST, path): (newest,),
+        }
+
+    # To and from episodes
+
+    @classmethod
+    def of_episode(cls, columns: Mapping[Path, Array], depths: Mapping[Path, int], facts: Mapping[str, Any]) -> Self:
+        """One episode, whose observations (L + 1, *obs) are given in full where they are stacks of so many frames."""
+        length = len(columns[(DONE,)])
+        stacks = {path: columns[path][0] for path in depths}
+        rows = {path: column[:, -1] if path in depths else column for path, column in columns.items()}
+        rows = {path: column if len(column) > length else _lengthened(column) for path, column in rows.items()}
+        return cls._with_stacks(rows, length, stacks, facts)
+
+    def episodes(self, layout: Layout) -> Iterator[Episode]:
+        """Each of them, as views where that is possible."""
+        bounds = np.cumsum(self.rows_each)
+        for number, (end, length) in enumerate(zip(bounds, self.lengths, strict=True)):
+            rows, steps = slice(end - length - 1, end), slice(end - length - 1, end - 1)
+            observations = {
+                path: self.stacks(path, number, leaf.shape[0]) if path in self.paddings else self.columns[path][rows]
+                for path, leaf in layout.items()
+                if path[0] == OBS
+            }
+            fields = {path: column[steps] for path, column in self.columns.items() if path[0] not in _OF_THE_EPISODE}
+            if (RHS,) in fields and (RHS2,) in layout:
+                fields[(RHS2,)] = self.columns[(RHS,)][rows][1:]
+            terminated, truncated = (bool(self.columns[(flag,)][end - 2, 0]) for flag in (DONE2, TRUNC2))
+            yield Episode(nest(observations)[OBS], nest(fields), terminated, truncated, self.facts[number])
+
+    def stacks(self, path: Path, episode: int, depth: int) -> Array:
+        """(L + 1, depth, ...): the stacks of frames that an episode's observations are; a view."""
+        end = int(self.rows_each[: episode + 1].sum())
+        frames = self.columns[path][end - int(self.lengths[episode]) - 1 : end]
+        kind = int(self.paddings[path][episode])
+        if kind == LEADING:
+            older = self.columns[path][end - len(frames) - depth + 1 : end - len(frames)]
+        else:
+            older = np.zeros((depth - 1, *frames.shape[1:]), frames.dtype)
+            older[...] = frames[0] if kind == REPEAT else 0
+        windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([older, frames]), depth, axis=0)
+        stacks: Array = np.moveaxis(windows, -1, 1)
+        return stacks
+
+
+_SUCCESSOR = {first: successor for successor, first in SUCCESSORS.items()}
+
+
+def joined(recordings: Sequence[Recording]) -> Recording:
+    """Recordings of the same fields as one."""
+    if len(recordings) == 1:
+        return recordings[0]
+    first = recordings[0]
+    return Recording(
+        {path: np.concatenate([one.columns[path] for one in recordings]) for path in first.columns},
+        np.concatenate([one.lengths for one in recordings]),
+        np.concatenate([one.leading for one in recordings]),
+        {path: np.concatenate([one.paddings[path] for one in recordings]) for path in first.paddings},
+        tuple(fact for one in recordings for fact in one.facts),
+    )
+
+
+def _padding(stack: Array) -> int:
+    older = stack[:-1]
+    if older.tobytes() == np.broadcast_to(stack[-1], older.shape).tobytes():
+        return REPEAT
+    return LEADING if older.reshape(-1).view(np.uint8).any() else ZERO
+
+
+def _with_leading(column: Array, leading: int, stack: Array | None) -> Array:
+    before = np.zeros((leading, *column.shape[1:]), column.dtype)
+    if stack is not None:
+        before[leading - len(stack) + 1 :] = stack[:-1]
+    return np.concatenate([before, column])
+
+
+def _lengthened(column: Array) -> Array:
+    return np.concatenate([column, np.zeros_like(column[:1])])
+
+
+def columns_of(episode: Episode) -> dict[Path, Array]:
+    """The columns of an episode: observations (L + 1, ...), memory (L + 1, ...), other fields (L, ...)."""
+    length = len(episode)
+    columns: dict[Path, Array] = {}
+    observations = episode.observations if isinstance(episode.observations, Mapping) else None
+    if observations is None:
+        columns[(OBS,)] = np.asarray(episode.observations)
+    else:
+        columns = {(OBS, name): np.asarray(leaf) for name, leaf in observations.items()}
+    for key, value in episode.fields.items():
+        for name, leaf in value.items() if isinstance(value, Mapping) else ((None, value),):
+            array = np.asarray(leaf)
+            columns[(key,) if name is None else (key, name)] = (
+                array.reshape(length, 1) if key in SCALARS and array.ndim == 1 else array
+            )
+    flags = np.zeros((length, 1), np.bool_)
+    last, first = flags.copy(), flags.copy()
+    last[-1], first[0] = True, True
+    columns.setdefault((DONE,), first)
+    columns[(DONE2,)] = last & episode.terminated
+    columns[(TRUNC2,)] = last & episode.truncated
+    if (RHS,) in columns and (RHS2,) in columns:
+        columns[(RHS,)] = np.concatenate([columns[(RHS,)], columns.pop((RHS2,))[-1:]])
+    return columns
+
+
+def episodes_since(
+    live: int, first: int, recording: Recording, layout: Layout, *, whole: bool = False
+) -> Iterator[Episode]:
+    """Those of a recording, whose first transition has the number ``first``, that begin with transition ``live``."""
+    _, left = recording.since(first, live)
+    for chosen, episode in zip(left.whole, left.episodes(layout), strict=True):
+        if chosen or not whole:
+            yield episode

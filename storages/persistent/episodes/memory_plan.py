@@ -1,0 +1,125 @@
+"""How the memory that a storage of episodes may take is divided, and what follows from that for how it works."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storages.core.ring.layout import Layout, Path
+from storages.core.ring.ring import Ring
+from storages.persistent.episodes.archive_manifest import ArchiveManifest, columns_of
+from storages.transition import SUCCESSORS
+from storages.windows import Episodes
+
+DEFAULT_BYTES = 1 << 30
+"""Of a storage without a bound, unless it is said."""
+_VOLUME_BYTES, _FEWEST_VOLUME_ROWS, _MOST_VOLUME_ROWS = 1 << 20, 1024, 1 << 16
+_PRIORITY_BYTES = 20
+"""Of a transition's priority and error."""
+_INDEX_BYTES, _START_BYTES = 16, 24
+"""Of where a transition's episode begins and ends; of an episode that can be drawn, and while more room is made."""
+_RING, _ENDS, _RUNNING, _PIECE = 0.55, 0.1, 0.1, 1 / 32
+"""Shares: of the ring, of what its episodes ended with, of episodes that run, of the longest piece of an episode."""
+_FEWEST_PIECES = 4
+_SHARE_OF_A_VOLUME = 24
+"""Some of them are on their way into memory, each as it is on disk and as it is in the ring."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What fits.
+
+    Args:
+        steps: transitions in the ring.
+        episodes: in the ring.
+        longest: steps of the longest piece that an episode is kept in; None for any.
+        volume_rows: rows that a new archive's volumes begin at multiples of.
+        running_steps: steps that there is room for at first for episodes that run.
+        waiting_bytes: of volumes that wait to be written; None for any.
+    """
+
+    steps: int
+    episodes: int
+    longest: int
+    volume_rows: int
+    running_steps: int
+    waiting_bytes: int | None
+
+    @staticmethod
+    def memory_for(rows: int, manifest: ArchiveManifest) -> int:
+        """Bytes of memory that volumes of so many rows can be exchanged within."""
+        return int(rows * _row_on_disk(manifest.layout, manifest.stacked) * _SHARE_OF_A_VOLUME)
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        stacked: Mapping[Path, int],
+        num_envs: int,
+        size: int | None,
+        memory_bytes: int | None,
+        running_steps: int,
+        episodes: Episodes | None = None,
+    ) -> "MemoryPlan":
+        """The plan for transitions that look so, of which batches of ``episodes`` are made, or others.
+
+        Raises:
+            ValueError: it is too little memory for that.
+        """
+        on_disk = _row_on_disk(layout, stacked)
+        rows = _power_of_two(_VOLUME_BYTES / on_disk, _FEWEST_VOLUME_ROWS, _MOST_VOLUME_ROWS)
+        if size is not None:
+            rows = min(rows, _power_of_two(size / 8, 1, rows))
+        if memory_bytes is None and size is not None:
+            return cls(size, size, size, rows, running_steps, None)
+        budget = DEFAULT_BYTES if memory_bytes is None else memory_bytes
+        in_ring = _bytes_of_a_row(layout, stacked) + _PRIORITY_BYTES
+        if episodes is not None:
+            in_ring += _INDEX_BYTES + -(-_START_BYTES // (episodes.longest or sys.maxsize))
+        steps = int(_RING * budget / in_ring)
+        of_a_byte = min(min(_PIECE, _RUNNING / num_envs) / on_disk, _RING / _FEWEST_PIECES / in_ring)
+        longest, asked = int(of_a_byte * budget), 0 if episodes is None else episodes.longest or 0
+        if longest < max(2, asked):
+            needed = int(max(2, asked) / of_a_byte) + 1
+            what = f"pieces of {asked} steps of such transitions, which {episodes} asks for" if asked else ""
+            raise ValueError(f"memory_bytes must be at least {needed} for {what or 'such transitions'}, got {budget}")
+        rows = min(rows, _power_of_two(longest, 1, rows))
+        ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in _with_ends(layout))
+        if episodes is not None:
+            ends += _START_BYTES
+        return cls(
+            steps if size is None else min(size, steps),
+            max(1, _power_of_two(_ENDS * budget / max(1, ends), 1, steps)),
+            longest if size is None else min(size, longest),
+            rows,
+            max(1, min(running_steps, longest)),
+            int(2 * _PIECE * budget),
+        )
+
+
+def _row_on_disk(layout: Layout, stacked: Mapping[Path, int]) -> int:
+    """Bytes of a row before it is compressed."""
+    return sum(column.layout.count * column.layout.dtype.itemsize for column in columns_of(layout, stacked, 1))
+
+
+def _with_ends(layout: Layout) -> set[Path]:
+    """The leaves of which the end of an episode stands aside: those that a step leads to."""
+    return {path for path in layout if path[0] in SUCCESSORS}
+
+
+def _bytes_of_a_row(layout: Layout, stacked: Mapping[Path, int]) -> int:
+    names = {path[-1]: depth for path, depth in stacked.items()}
+    whole = next((depth for path, depth in stacked.items() if len(path) == 1), 0)
+    sizes = []
+    for size in (64, 128):
+        ring = Ring(size, "", 1, stacked_frames=whole or names)
+        ring.prepare(layout, 1)
+        sizes.append(ring.nbytes)
+    return (sizes[1] - sizes[0]) // 64
+
+
+def _power_of_two(number: float, least: int, most: int) -> int:
+    """The largest that is not above a number, within bounds that are powers of two."""
+    power = least
+    while 2 * power <= min(number, most):
+        power *= 2
+    return power

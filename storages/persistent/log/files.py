@@ -1,0 +1,141 @@
+"""Writing into folders that may come from somebody else: no symbolic link in them is followed."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from storages.errors import PersistenceError
+
+# Windows has neither of them.
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_EXACT = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+_LONGEST_TEXT_BYTES = 64 << 20
+
+
+def unfinished(path: Path) -> Path:
+    """Where a file lies until it is whole."""
+    return path.with_name(f"{path.name}.new")
+
+
+def create(path: Path) -> BinaryIO:
+    """Open a new file for writing, instead of the file or the link that was there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path.unlink(missing_ok=True)
+    # Fails where something appeared since, a link too.
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _EXACT, 0o666), "wb")
+
+
+@contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """A new file to write to, which takes the place of ``path`` at the end; after an exception, ``path`` is as it was.
+
+    Args:
+        path: the file; where it is a link, the link is replaced.
+        durable: whether the new content is to survive a power cut.
+    """
+    new = unfinished(path)
+    try:
+        with create(new) as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_directory(path.parent)
+
+
+def read_text(path: Path) -> str:
+    """A file that people can read, and that is therefore small.
+
+    Raises:
+        ValueError: it is longer than such a file is, or no text.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        # Room for as much as is asked for is taken before anything is read.
+        content = file.read(min(os.fstat(file.fileno()).st_size, _LONGEST_TEXT_BYTES) + 1)
+    if len(content) > _LONGEST_TEXT_BYTES:
+        raise ValueError(f"it is longer than {_LONGEST_TEXT_BYTES >> 20} MiB")
+    return content.decode()
+
+
+def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Put ``content`` into a file, instead of what it held; as :func:`replacing`.
+
+    Raises:
+        OSError: it cannot be written; the file is what it was.
+    """
+    with replacing(path, durable=durable) as file:
+        view = memoryview(content)
+        while len(view):
+            view = view[os.write(file.fileno(), view) :]
+
+
+def open_for_append(path: Path) -> BinaryIO:
+    """Open a file to write at its end, made where there is none.
+
+    Raises:
+        PersistenceError: it is a link.
+        OSError: it cannot be opened.
+    """
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_FOLLOW | _EXACT, 0o666), "ab")
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise PersistenceError(_is_a_link(path)) from None
+        raise
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse a path at which a symbolic link lies.
+
+    Raises:
+        PersistenceError: one does.
+    """
+    if path.is_symlink():
+        raise PersistenceError(_is_a_link(path))
+
+
+def refuse_links_in(folder: Path) -> None:
+    """Refuse a folder that holds symbolic links, pipes or devices, at any depth.
+
+    The folder itself may be reached by a link.
+
+    Raises:
+        PersistenceError: it does; the text names the first.
+        OSError: it cannot be listed.
+    """
+    folders = [str(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise PersistenceError(_is_a_link(Path(entry.path)))
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                # Another process may have deleted it since.
+                elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
+                    raise PersistenceError(f"{entry.path} is neither a file nor a folder; take it away")
+
+
+def _is_a_link(path: Path) -> str:
+    return f"{path} is a symbolic link, which is not followed; put what it leads to in its place"
+
+
+def _sync_directory(directory: Path) -> None:
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,110 @@
+"""Files of plain data that people can read: written whole or not at all, with a checksum."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storages.core.ring.layout import Layout, LeafLayout
+from storages.errors import DamageError, PersistenceError
+from storages.persistent.log.files import read_text, write_atomically
+from storages.persistent.log.records import FORMAT, checksum_of
+
+_WRONG = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+@contextmanager
+def damage_told(place: Path) -> Iterator[None]:
+    """Say where something lies that has the right checksum and cannot have been written here.
+
+    Raises:
+        DamageError: instead of what comes of it.
+        PersistenceError: it asks for more memory than there is.
+    """
+    try:
+        yield
+    except PersistenceError:
+        raise
+    except MemoryError as error:
+        raise PersistenceError(f"{place} asks for more memory than there is: {error}") from error
+    except _WRONG as error:
+        raise DamageError(f"{place} is damaged, or was not written by this package: {error!r}") from error
+
+
+def layout_of(facts: Mapping[str, Any]) -> Layout:
+    """The layout that facts tell of.
+
+    Raises:
+        ValueError: it is none that a storage has.
+    """
+    layout = {}
+    for path, dtype, shape in facts["layout"]:
+        leaf = LeafLayout(tuple(shape), np.dtype(dtype))
+        # A name may become that of a folder.
+        if not path or not all(isinstance(name, str) and name not in ("", ".", "..") for name in path):
+            raise ValueError(f"{path!r} is no name of a field")
+        if leaf.dtype.kind not in "?biufc" or not all(type(length) is int and length >= 0 for length in shape):
+            raise ValueError(f"{path!r} is said to be {dtype!r}{shape!r}")
+        layout[tuple(path)] = leaf
+    return layout
+
+
+def count_of(facts: Mapping[str, Any], name: str) -> int:
+    """A number from 1 that facts tell.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    count = facts[name]
+    if type(count) is not int or count < 1:
+        raise ValueError(f"{name} is {count!r}")
+    return count
+
+
+def write_facts(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
+    """Put facts, one of which is their ``format``, into a file, instead of what it held.
+
+    Raises:
+        OSError: it cannot be written; the file is what it was.
+    """
+    write_json(path, {**facts, "checksum": checksum_of(facts)}, durable)
+
+
+def write_json(path: Path, content: Mapping[str, Any], durable: bool) -> None:
+    """As :func:`write_facts`, without a checksum."""
+    write_atomically(path, json.dumps(content, indent=1).encode(), durable=durable)
+
+
+def checked_facts(path: Path) -> dict[str, Any]:
+    """What :func:`write_facts` put into a file.
+
+    Raises:
+        PersistenceError: it is of another format.
+        DamageError: it is not what was written.
+    """
+    try:
+        facts: dict[str, Any] = json.loads(read_text(path))
+        checksum = facts.pop("checksum")
+        said = facts["format"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew") from None
+    if said != FORMAT:
+        raise PersistenceError(
+            f"{path} says format {said}, and this version of pytorchrl reads {FORMAT}; open it with the version "
+            f"that wrote it, or name another directory"
+        )
+    if checksum != checksum_of(facts):
+        raise DamageError(f"{path} is damaged; storages.persistent.repair makes it anew")
+    return facts

@@ -1,0 +1,162 @@
+"""One writer at a time: a lock that the operating system takes back from a process that dies."""
+
+import errno
+import json
+import os
+import socket
+import stat
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from storages.errors import PersistenceError
+
+NAME = "lock"
+_held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+class InUseError(PersistenceError):
+    """A directory that is locked already.
+
+    Args:
+        message: what is said.
+        holder: the process that has locked it.
+    """
+
+    def __init__(self, message: str, holder: str = "another process") -> None:
+        super().__init__(message)
+        self.holder = holder
+
+
+class NoLocksError(PersistenceError):
+    """A system, or a file system, that has no locks."""
+
+
+class Lock:
+    """Held from the moment that it is made until it is released, or its process is gone.
+
+    The directory itself is locked, so that another storage is refused even where the file that names the holder was
+    deleted. Network file systems lock files only: there, a storage whose file was deleted refuses its next commit.
+
+    A process that is forked off does not hold it, nor does it keep others from it.
+
+    Args:
+        directory: what is locked.
+
+    Raises:
+        InUseError: it is locked already, in this process or another.
+        NoLocksError: the system has no such locks.
+        OSError: the directory cannot be opened, or no file can be made in it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / NAME
+        self._file: int | None = None
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # First, so that nothing is made in a directory that is in use.
+            self._locks_folder = _locked(folder, self._path, of_folder=True)
+            file = _opened(self._path, os.O_CREAT)
+            try:
+                _locked(file, self._path, of_folder=False)
+                _tell_holder(file)
+            except BaseException:
+                os.close(file)
+                raise
+        except BaseException:
+            os.close(folder)
+            raise
+        self._folder, self._file = folder, file
+        _held.add(self)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds it."""
+        return self._file is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether another process may write although this one holds it: its file was deleted, and the file counts."""
+        if self._locks_folder or self._file is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._file), self._path.stat(follow_symlinks=False))
+        except OSError:
+            return True
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            _held.discard(self)
+            os.close(file)
+            os.close(self._folder)
+
+
+def _opened(path: Path, flags: int) -> int:
+    # Neither a link nor a pipe, as the directory may be from somebody else.
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    return file
+
+
+def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
+    """Lock a file, or a folder; returns False for a folder where the file system locks files alone.
+
+    Raises:
+        InUseError: somebody else holds it.
+        NoLocksError: there are no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise NoLocksError("storages are kept on disk on systems that have POSIX file locks alone") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = _holder(path)
+        raise InUseError(
+            f"{path.parent} is in use by {holder}; one storage writes at a time: close() that one, or name another "
+            f"directory. The lock ends with its process, and not by deleting files",
+            holder,
+        ) from None
+    except OSError as error:
+        if of_folder:
+            return False
+        raise NoLocksError(
+            f"{path.parent} is on a file system without locks ({error.strerror}), so that two storages might write "
+            f"there at a time; name a directory on a local disk, or mount that one with locks (Lustre has the option "
+            f"flock, NFS needs its lock service)"
+        ) from error
+    return True
+
+
+def _tell_holder(file: int) -> None:
+    # Others are told of it; the lock holds without.
+    with suppress(OSError):
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+
+
+def _holder(path: Path) -> str:
+    try:
+        file = _opened(path, 0)
+        try:
+            who = json.loads(os.pread(file, 1000, 0))
+        finally:
+            os.close(file)
+        return f"process {int(who['pid'])} on host {who['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _let_go() -> None:
+    """In a process that was forked off: the lock is its parent's."""
+    for lock in list(_held):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

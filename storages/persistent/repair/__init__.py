@@ -1,0 +1,1 @@
+"""Repair of damaged directories: what is damaged is dropped, the rest is kept."""

@@ -1,0 +1,1 @@
+"""A ring on disk: the write-ahead log, its manifest, and recovery."""

@@ -1,0 +1,183 @@
+"""What a directory holds, in a file that people can read: ``storage.json``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from storages.core.ring.layout import Layout, first_layout, nest, text
+from storages.core.ring.layout import Path as Leaf
+from storages.core.ring.ring import Ring
+from storages.errors import PersistenceError
+from storages.persistent.log import lock
+from storages.persistent.log.files import unfinished
+from storages.persistent.log.json_file import checked_facts, count_of, damage_told, layout_of, write_facts
+from storages.persistent.log.records import FORMAT
+from storages.transition import OBS, SUCCESSORS
+
+NAME = "storage.json"
+_WHAT = "a replay storage, kept by pytorchrl's storages"
+_SMALL_STEP_BYTES = 64 << 20
+"""Of a step that is no larger, a directory may hold none."""
+_MOST_BYTES = 1 << 44
+"""Of what a ring is believed to take; memory that is filled with zeros only as it is used can seem to be endless."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What all blocks of a directory have in common.
+
+    Args:
+        size: capacity along the time axis.
+        num_envs: environments in a step.
+        layout: shapes and dtypes of a transition's leaves.
+        stacked: how many frames each leaf is a stack of, of those that are stacks.
+    """
+
+    size: int
+    num_envs: int
+    layout: Layout
+    stacked: dict[Leaf, int]
+
+    @classmethod
+    def of(cls, ring: Ring) -> Self:
+        """What a ring whose layout is known would have."""
+        return cls(ring.size, ring.envs, dict(ring.layout), ring.stacked)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """The one of a directory; None where it is empty, or is not there.
+
+        Raises:
+            PersistenceError: it is of another format, or the directory is something else.
+            DamageError: it is not what was written.
+        """
+        path = directory / NAME
+        if not path.exists():
+            if directory.exists() and not directory.is_dir():
+                raise PersistenceError(f"{directory} is no directory; name one, or none")
+            others = sorted(
+                {entry.name for entry in directory.iterdir()} - {lock.NAME, unfinished(path).name}
+                if directory.exists()
+                else ()
+            )
+            if others:
+                raise PersistenceError(
+                    f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
+                    f"{NAME}; name a directory that is empty or not there yet. Of a storage that lost its {NAME}, "
+                    f"storages.persistent.repair makes it anew"
+                )
+            return None
+        with damage_told(path):
+            return cls.from_facts(checked_facts(path))
+
+    def write(self, directory: Path, durable: bool) -> None:
+        """Put it into a directory, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_facts(directory / NAME, self.facts(), durable)
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "what": _WHAT,
+            "format": FORMAT,
+            "size": self.size,
+            "num_envs": self.num_envs,
+            "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
+            "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
+        }
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`facts`."""
+        manifest = cls(
+            count_of(facts, "size"),
+            count_of(facts, "num_envs"),
+            layout_of(facts),
+            {tuple(path): depth for path, depth in facts["stacked_frames"]},
+        )
+        manifest._refuse_what_no_storage_has()
+        return manifest
+
+    def ring(self, owner: str, log_bytes: int) -> Ring:
+        """An empty ring for what is there, which takes no more memory than that justifies.
+
+        Args:
+            owner: its name in errors.
+            log_bytes: bytes of all files of steps.
+
+        Raises:
+            ValueError: a step would take more than all of them.
+        """
+        self._refuse_large_steps(log_bytes)
+        names = {path[-1]: depth for path, depth in self.stacked.items()}
+        whole = next((depth for path, depth in self.stacked.items() if len(path) == 1), 0)
+        # Each step in the log takes there what it takes in the ring, at least.
+        most = min(self.size, log_bytes // self._bytes_of_a_step + 1)
+        ring = Ring(most, owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names)
+        ring.prepare(self.layout, self.num_envs)
+        ring.size = self.size
+        return ring
+
+    def prepare(self, ring: Ring, directory: Path, log_bytes: int) -> None:
+        """Give an empty ring the layout.
+
+        Raises:
+            PersistenceError: it was made for something else.
+            ValueError: a step would take more than all files of steps, which have ``log_bytes``.
+        """
+        for name, there, here in (("size", self.size, ring.size), ("num_envs", self.num_envs, ring.num_envs)):
+            if here not in (None, there):
+                raise PersistenceError(
+                    f"{directory} holds a storage with {name} {there}, this one has {here}; make it with {there}, or "
+                    f"name another directory"
+                )
+        self._refuse_large_steps(log_bytes)
+        try:
+            ring.prepare(self.layout, self.num_envs)
+            stacked = ring.stacked
+        except ValueError as error:
+            raise PersistenceError(f"{directory} holds other observations: {error}") from None
+        if stacked != self.stacked:
+            raise PersistenceError(
+                f"{directory} holds stacked frames {_named(self.stacked)}, this storage is told of {_named(stacked)}; "
+                f"make it for the same environments, or name another directory"
+            )
+
+    # Inside
+
+    @property
+    def _bytes_of_a_step(self) -> int:
+        """A lower bound, without final observations."""
+        return self.num_envs * sum(
+            leaf.count * leaf.dtype.itemsize // self.stacked.get(path, 1)
+            for path, leaf in self.layout.items()
+            if path[0] not in SUCCESSORS
+        )
+
+    def _refuse_large_steps(self, log_bytes: int) -> None:
+        if self._bytes_of_a_step > max(log_bytes, _SMALL_STEP_BYTES):
+            raise ValueError(
+                f"{NAME} says that a step takes {self._bytes_of_a_step} bytes, and all files of steps have {log_bytes}"
+            )
+
+    def _refuse_what_no_storage_has(self) -> None:
+        sample = {
+            path: np.broadcast_to(np.zeros((), leaf.dtype), (1, *leaf.shape)) for path, leaf in self.layout.items()
+        }
+        if first_layout(nest(sample), NAME) != (self.layout, 1):
+            raise ValueError(f"fields of {self.layout}")
+        for path, depth in self.stacked.items():
+            if path[0] != OBS or type(depth) is not int or self.layout[path].shape[:1] != (depth,) or depth < 2:
+                raise ValueError(f"stacks of {depth!r} frames as {path!r}")
+        if self.size * self._bytes_of_a_step > _MOST_BYTES:
+            raise ValueError(f"{self.size} steps of {self._bytes_of_a_step} bytes, more than any memory holds")
+
+
+def _named(stacked: Mapping[Leaf, int]) -> dict[str, int]:
+    return {text(path): depth for path, depth in stacked.items()}

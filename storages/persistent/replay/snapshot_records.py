@@ -1,0 +1,155 @@
+"""What commits hold, looked at before a ring is filled with it: a checksum says what was written, not by whom.
+
+Compiled code reads the memory of a ring without asking whether an index lies within it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from storages.core.kernels.gather import ZERO
+from storages.core.ring.frames import FrameColumn
+from storages.core.ring.layout import text
+from storages.core.ring.ring import Ring
+from storages.core.ring.snapshot import (
+    ASIDE,
+    BEFORE,
+    ENDED,
+    ERRORS,
+    FOLLOWING,
+    NEWEST,
+    PADDING,
+    PADDING_FRAMES,
+    ROWS,
+    TAKEN,
+    Name,
+    Part,
+)
+from storages.persistent.log.records import Block
+from storages.transition import Array
+
+OFFSETS = "offsets"
+"""(changed,): of a block of errors, how many transitions after the oldest live one each is that an update changed."""
+_LARGEST_NUMBER = 1 << 62
+
+
+def flaw_of_part(block: Block, ring: Ring) -> str | None:
+    """What a commit holds that none to a ring like this one can, in words; None where there is nothing.
+
+    Args:
+        block: the commit.
+        ring: of the size and layout that the directory is said to have, its columns made.
+    """
+    return _flaw_of_facts(block, ring) or next(_flaws_of_arrays(block, ring), None)
+
+
+def part_of(block: Block) -> Part:
+    """The rows that a commit holds in which there is no flaw."""
+    return Part(block.first, block.steps, block.facts["begins"], block.facts["since"], block.arrays)
+
+
+def flaw_of_errors(block: Block, num_envs: int) -> str | None:
+    """What a block of errors holds that none can, in words; None where there is nothing."""
+    start, arrays = block.facts.get("start"), block.arrays
+    errors, offsets = (arrays[Name(role)][0] if Name(role) in arrays else None for role in (ERRORS, OFFSETS))
+    end = block.steps * num_envs
+    if errors is None or len(arrays) > 1 + (offsets is not None):
+        return f"arrays of {_named(arrays)}"
+    if end >= _LARGEST_NUMBER or not _is_number(start) or start > end:
+        return f"{start!r} as the oldest of {end} transitions"
+    if errors.ndim != 1 or errors.dtype != np.float32 or np.isinf(errors).any():
+        return f"errors of {errors.dtype}{errors.shape}, or infinite ones"
+    if offsets is None:
+        return None if start + len(errors) == end else f"errors of {start + len(errors)} of {end} transitions"
+    if offsets.shape != errors.shape or offsets.dtype != np.uint32:
+        return f"{offsets.dtype}{offsets.shape} as the numbers of {len(errors)} errors"
+    # Of no transitions there are none.
+    beyond = bool(len(offsets)) and start + int(offsets.max()) >= end
+    return f"errors of more than {end} transitions" if beyond else None
+
+
+def _flaw_of_facts(block: Block, ring: Ring) -> str | None:
+    facts = block.facts
+    since, needed, begins = (facts.get(name) for name in ("since", "needed", "begins"))
+    if type(begins) is not bool or not isinstance(facts.get("state"), dict):
+        return "nothing that says what stands beside its steps"
+    if not _is_number(since) or not since <= block.first <= block.steps or block.steps * ring.envs >= _LARGEST_NUMBER:
+        return f"steps {block.first} to {block.steps} after step {since!r}"
+    if block.steps - block.first >= ring.rows:
+        return f"{block.steps - block.first} steps, of {ring.size} that fit"
+    if not _is_number(needed) or needed > block.steps:
+        return f"{needed!r} as the oldest step that it needs"
+    if not _is_number(facts.get("after")) or not (facts.get("errors") is None or _is_number(facts["errors"])):
+        return "no checksums of what it belongs to"
+    pinned = facts.get("pinned")
+    if not isinstance(pinned, list) or not all(
+        isinstance(pin, list) and len(pin) == 2 and all(map(_is_number, pin)) for pin in pinned
+    ):
+        return f"{pinned!r} as commits that checkpoints refer to"
+    return None
+
+
+def _flaws_of_arrays(block: Block, ring: Ring) -> Iterator[str]:
+    arrays, rows, envs = block.arrays, block.steps - block.first, ring.envs
+    taken = arrays[Name(TAKEN)][0] if Name(TAKEN) in arrays else np.zeros(0)
+    # It may tell of the row before, too.
+    told = rows + (len(taken) == rows + 1 and block.first > block.facts["since"])
+    shapes: dict[Name, tuple[tuple[int, ...], np.dtype[Any]]] = {
+        Name(ENDED): ((envs,), np.dtype(np.bool_)),
+        Name(TAKEN): ((told, envs), np.dtype(np.bool_)),
+    }
+    for path, column in ring.columns.inserted():
+        layout = column.layout
+        shapes[Name(ROWS, path)] = (rows, envs, *column.data.shape[2:]), layout.dtype
+        if column.successor:
+            shapes[Name(ASIDE, path)] = (int(np.count_nonzero(taken)), column.width), np.dtype(np.uint8)
+        if isinstance(column, FrameColumn):
+            padding = arrays[Name(PADDING, path)][0] if Name(PADDING, path) in arrays else np.zeros(0)
+            frames = int(np.count_nonzero(padding >= 0)), (column.depth - 1) * column.width
+            shapes[Name(BEFORE, path)] = (rows, envs), np.dtype(np.uint8)
+            shapes[Name(PADDING, path)] = (rows, envs), np.dtype(np.int32)
+            shapes[Name(PADDING_FRAMES, path)] = frames, np.dtype(np.uint8)
+            shapes[Name(NEWEST, path)] = (envs, *layout.shape), layout.dtype
+        elif column.successor:
+            shapes[Name(FOLLOWING, path)] = (envs, *layout.shape), layout.dtype
+    if Name(ERRORS) in arrays:
+        shapes[Name(ERRORS)] = (rows, envs), np.dtype(np.float32)
+    if arrays.keys() != shapes.keys():
+        yield f"arrays of {_named(arrays)}"
+        return
+    for name, (shape, dtype) in shapes.items():
+        array = arrays[name][0]
+        if (array.shape, array.dtype) != (shape, dtype):
+            yield f"{array.dtype}{array.shape} as {_told(name)}, which is {dtype}{shape}"
+        elif flaw := _flaw_of_values(name, array, ring):
+            yield flaw
+
+
+def _flaw_of_values(name: Name, array: Array, ring: Ring) -> str | None:
+    if array.dtype == np.bool_:
+        wrong = array.view(np.uint8) > 1
+    elif name.role == BEFORE:
+        wrong = array >= ring.stacked[name.leaf]
+    elif name.role == PADDING:
+        wrong = array < ZERO
+    elif name.role == ERRORS:
+        wrong = np.isinf(array)
+    else:
+        return None
+    return f"{array.view(_PLAIN.get(array.dtype, array.dtype))[wrong][0]} in {_told(name)}" if wrong.any() else None
+
+
+_PLAIN: dict[np.dtype[Any], Any] = {np.dtype(np.bool_): np.uint8}
+
+
+def _is_number(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < _LARGEST_NUMBER
+
+
+def _named(arrays: dict[Name, Any]) -> str:
+    return ", ".join(map(_told, arrays)) or "nothing"
+
+
+def _told(name: Name) -> str:
+    return f"{name.role!r} of {text(name.leaf)}" if name.leaf else repr(name.role)

@@ -1,0 +1,495 @@
+"""The journal of a storage: commits to disk beside what it does in memory.
+
+A directory holds ``storage.json`` (what is kept there), ``lock`` (who writes), and two logs: of steps, each block of
+which is a commit, and, where there are priorities, of the errors that updates gave, written before the steps of the
+same commit. A commit holds the steps since the one before, and everything else of the storage that is not a matter of
+single transitions, so that all blocks up to any one of them are the storage as it was then.
+
+What is committed is read from the ring while the next steps come in: at most two thirds as many steps as the ring holds
+are on their way at a time, and it overwrites the oldest; they are waited for when as many as it holds are not on disk.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+from storages.core.ring.ring import Ring
+from storages.core.ring.snapshot import ERRORS, Name
+from storages.core.sampling.prioritized import Priorities
+from storages.errors import DamageError, PersistenceError
+from storages.persistent.log.closing_note import Closed, refuse_missing, remove_note
+from storages.persistent.log.files import refuse_links_in
+from storages.persistent.log.json_file import damage_told
+from storages.persistent.log.lock import Lock
+from storages.persistent.log.log_segments import Place, Segments, sync_directory
+from storages.persistent.log.records import Block, Image
+from storages.persistent.log.writer import Writer
+from storages.persistent.replay.commit import Begun, Commit, to_write
+from storages.persistent.replay.manifest import NAME as MANIFEST
+from storages.persistent.replay.manifest import Manifest
+from storages.persistent.replay.recovery import Recovered, recover
+from storages.persistent.replay.retention import drop_unneeded, needed_of
+from storages.persistent.replay.snapshot_records import OFFSETS
+
+STEPS_SUFFIX, ERRORS_SUFFIX = "steps", "errors"
+SEGMENT_BYTES = 64 << 20
+"""A file that is longer is not continued."""
+_LARGEST_COMMIT_BYTES = 64 << 20
+"""Of steps that are larger, fewer are committed at a time."""
+
+
+class Position(TypedDict):
+    """A commit, as plain data: its number, and the checksum that tells it from another of the same number."""
+
+    commit: int
+    checksum: int
+
+
+class Journal:
+    """What a storage writes, and what it reads when it is made again.
+
+    Args:
+        directory: where; made if it is not there.
+        owner: the storage's name, for errors.
+        ring: the storage's, still empty.
+        commit_every: steps that are on their way to the disk at most.
+        durable: whether commits survive a power cut.
+        segment_bytes: a file that is longer is not continued; :data:`SEGMENT_BYTES` where None.
+
+    Raises:
+        PersistenceError: the directory is in use, is something else, or holds another storage.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        owner: str,
+        ring: Ring,
+        commit_every: int,
+        durable: bool,
+        segment_bytes: int | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self._segment_bytes = segment_bytes
+        self._owner, self._durable = owner, durable
+        self._lock = _claimed(self.directory, owner, durable)
+        self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
+        self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
+        try:
+            self._manifest = Manifest.read(self.directory)
+            if self._manifest is not None:
+                with damage_told(self.directory / MANIFEST):
+                    self._manifest.prepare(ring, self.directory, self._steps.nbytes)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._writer = Writer(self._be_due)
+        self._executor = ThreadPoolExecutor(1, "commits")
+        self._begun: Begun | None = None
+        """What ``_writer`` writes: whatever it can, small and into files that go on."""
+        self._writing: Future[None] | None = None
+        """Anything else that is being written."""
+        self._failed = False
+        """Whether the last commit could not be written."""
+        self._is_cut = False
+        """Whether nothing on disk is newer than what the storage is as of."""
+        self._errors_on_their_way = False
+        """Whether changed errors were taken that are not on disk."""
+        self._at_most = min(commit_every, ring.size)
+        self.cut_bytes = 0
+        """Of a commit that was being written when the last process that wrote here was killed."""
+        self.due = 0
+        """Before which step to call :meth:`commit_soon`."""
+        self._next_commit = 0
+        """Before which step a commit is to be made."""
+        self.written = 0
+        """The number after the newest step that is on disk."""
+        self._steps_committed = 0
+        """As much, unless it changes what is on disk already."""
+        self._stands = Recovered()
+        self._all_errors_bytes = 0
+
+    # Back into memory
+
+    def recover(self, ring: Ring) -> dict[str, Any] | None:
+        """Fill the ring with what is there, and drop what was being written; returns what stands beside the ring.
+
+        Raises:
+            DamageError: something is not what was written; the text names file and steps.
+        """
+        state = self._recover(ring, None)
+        try:
+            self.cut_bytes = self._cut()
+        except OSError as error:
+            raise PersistenceError(f"{self._owner}: {self.directory} cannot be written: {error}") from error
+        return state
+
+    def refuse_unless_there(self, position: Position) -> None:
+        """See that :meth:`roll_back` is possible; raises what that raises before it changes anything."""
+        self._refuse_unless_held()
+        self._settle()
+        if position["commit"]:
+            self._needed_of(position)
+            for _ in self._errors.read():
+                # Damage is found before anything is changed.
+                pass
+
+    def roll_back(self, ring: Ring, position: Position, at_once: bool = False) -> dict[str, Any] | None:
+        """Be as of a commit; what was written later is dropped, on disk ``at_once`` or before the next commit.
+
+        Raises:
+            PersistenceError: the directory does not have it; nothing was dropped.
+            DamageError: something is not what was written; the text names file and steps.
+            OSError: not everything could be dropped ``at_once``.
+        """
+        self.refuse_unless_there(position)
+        try:
+            remove_note(self.directory, self._durable)
+        except OSError as error:
+            raise PersistenceError(f"{self._owner}: {self.directory} cannot be written: {error}") from error
+        ring.reset()
+        if not position["commit"]:
+            ring.steps = ring.first = 0
+        state = self._recover(ring, position["commit"])
+        try:
+            self._cut()
+        except OSError:
+            # It is tried again, and said, before anything else is written.
+            self._failed = True
+            if at_once:
+                raise
+        return state
+
+    def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:
+        try:
+            with damage_told(self.directory):
+                stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
+                if until is None:
+                    refuse_missing(self.directory, stands.commit, stands.checksum, ring.steps)
+            self._stands = stands
+        except DamageError as damage:
+            raise DamageError(
+                f"{self._owner}: {damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged "
+                f"and keeps the rest"
+            ) from None
+        except OSError as error:
+            raise PersistenceError(f"{self._owner}: {self.directory} cannot be read: {error}") from error
+        self._failed, self._errors_on_their_way = False, True
+        self.written = self._steps_committed = ring.steps
+        self.due = self._next_commit = 0
+        self._is_cut = False
+        return self._stands.state
+
+    def _cut(self) -> int:
+        """Drop what is newer than the commit that the storage is as of; returns how many bytes that was."""
+        dropped = self._steps.cut(self._stands.steps_end) + self._errors.cut(self._stands.errors_end)
+        self._is_cut = True
+        return dropped
+
+    # What is committed
+
+    @property
+    def position(self) -> Position:
+        """The last commit, once it is on disk."""
+        self._wait()
+        return {"commit": self._stands.commit, "checksum": self._stands.checksum}
+
+    def commit_soon(self, ring: Ring, state: Callable[[], dict[str, Any]], priorities: Priorities | None) -> None:
+        """Wait for the commit that is being written and, if it is time, have the next one written.
+
+        Raises:
+            PersistenceError: that one, or this one, could not be written.
+        """
+        self._refuse_unless_held()
+        self._wait()
+        if not ring.layout:
+            return
+        # As many are missing then as may be: where an interruption has kept a commit from being begun, it has to wait.
+        latest = self.written + self._at_most
+        if ring.steps < min(self._next_commit, latest):
+            self.due = min(self._next_commit, latest)
+            return
+        commit = self._taken(ring, state(), priorities, self._stands.pinned, everything=False)
+        # The more steps in a commit, the less each costs; the fewer, the longer the disk may take until it is waited
+        # for, which is when as many are not there as may be missing.
+        most, largest = self._at_most, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
+        steps = max(1, min(most * 2 // 3, largest))
+        # Before the thread begins: where it fails at once, it says that the next commit is due now.
+        self._next_commit = ring.steps + steps
+        self.due = min(self._next_commit, commit.first + most)
+        if self._failed or ring.steps >= latest:
+            self._write(commit)
+            self.due = self._next_commit
+        elif not self._begin(commit):
+            self._writing = self._executor.submit(self._write, commit)
+
+    def flush(
+        self,
+        ring: Ring,
+        state: dict[str, Any],
+        priorities: Priorities | None,
+        pin: int = 0,
+        anew: bool = False,
+    ) -> None:
+        """Commit what there is, and wait until it is on disk.
+
+        Args:
+            ring: the storage's.
+            state: what stands beside the ring.
+            priorities: the storage's, if it has any.
+            pin: 0, or how many commits that checkpoints refer to stay usable, from now on this one among them.
+            anew: whether to write all that is needed, into a new file, so that older ones go but for what checkpoints
+                refer to.
+
+        Raises:
+            PersistenceError: it could not be written.
+        """
+        self._refuse_unless_held()
+        self._settle()
+        if not ring.layout:
+            return
+        pinned = self._stands.pinned
+        if pin:
+            pinned = [*pinned, [self._stands.commit + 1, ring.needed]][-pin:]
+        self._write(self._taken(ring, state, priorities, pinned, everything=anew))
+
+    def pin(self, position: Position) -> None:
+        """Keep what a commit needs, and no longer what those pinned before need; written with the next commit.
+
+        Raises:
+            PersistenceError: the directory does not have it.
+        """
+        self._settle()
+        commit = position["commit"]
+        self._stands.pinned = [[commit, self._needed_of(position)]] if commit else []
+
+    def changed(self) -> None:
+        """Say that what is on disk already is something else now; the next commit holds everything."""
+        self.written = self.due = self._next_commit = 0
+
+    def wait(self) -> None:
+        """Let what is on its way reach the disk, or fail; what failed is tried again with the next commit."""
+        self._settle()
+
+    def close(self) -> None:
+        """Let others have the directory; commits nothing.
+
+        Raises:
+            PersistenceError: a file could not be closed; the directory is let go all the same.
+        """
+        try:
+            self._executor.shutdown()
+            self._writer.close()
+            self._steps.close()
+            self._errors.close()
+            # It is of use, but nothing is lost without it.
+            with suppress(OSError):
+                self._note_closed()
+        except OSError as error:
+            raise PersistenceError(
+                f"{self._owner}: a file in {self.directory} could not be closed: {error}; what was written to it last "
+                f"may be missing there"
+            ) from error
+        finally:
+            self._lock.release()
+            self.due = 0
+
+    def _note_closed(self) -> None:
+        stands = self._stands
+        if self._lock.held and stands.commit and self._is_cut and not self._failed:
+            files = {
+                path.name: path.stat().st_size
+                for log in (self._steps, self._errors)
+                for path in map(log.path, log.numbers())
+            }
+            Closed(stands.commit, stands.checksum, self._steps_committed, files).write(self.directory, self._durable)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be committed any more: after :meth:`close`, or in a process that was forked off."""
+        return not self._lock.held
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise PersistenceError(
+            f"{self._owner}: a storage with a directory cannot be copied or sent, as one writes there at a time; copy "
+            f"or send its factory, or make one without a directory of what storages.persistent.read_state reads there"
+        )
+
+    # Inside
+
+    def _taken(
+        self,
+        ring: Ring,
+        state: dict[str, Any],
+        priorities: Priorities | None,
+        pinned: list[list[int]],
+        everything: bool,
+    ) -> Commit:
+        """What is not on disk, or all that is needed; nothing may be on its way."""
+        number, needed, manifest = self._stands.commit + 1, ring.needed, Manifest.of(ring)
+        part = ring.part(needed if everything else max(self.written, needed))
+        end = self._steps.end
+        anew = everything or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
+        facts = {"state": state, "pinned": pinned, "begins": part.begins, "since": part.since, "needed": needed}
+        facts |= {"after": self._stands.checksum, "errors": None}
+        if anew:
+            facts["storage"] = manifest.facts()
+        arrays, errors, all_errors = part.arrays, None, False
+        if priorities is not None:
+            arrays = arrays | {Name(ERRORS): (priorities.errors(part.first),)}
+            many = self._errors.end.offset > max(SEGMENT_BYTES, 4 * self._all_errors_bytes)
+            offsets, changed = priorities.changes(everything=many or self._errors_on_their_way)
+            self._errors_on_their_way, all_errors = True, offsets is None
+            named = {} if offsets is None else {Name(OFFSETS): (offsets,)}
+            errors = to_write(
+                Block(number, part.first, part.steps, {"start": ring.start}, named | {Name(ERRORS): (changed,)})
+            )
+            if isinstance(errors, Image):
+                facts["errors"] = errors.checksum
+        block = Block(number, part.first, part.steps, facts, arrays)
+        # The checksum of many errors is known only when they are written.
+        steps = block if isinstance(errors, Block) else to_write(block)
+        return Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
+
+    def _begin(self, commit: Commit) -> bool:
+        """Have a commit written that is written without the interpreter; False where it is not such a one."""
+        steps, errors = commit.steps, commit.errors
+        if self._durable or not self._is_cut or commit.anew or commit.all_errors or commit.manifest != self._manifest:
+            return False
+        if isinstance(steps, Block) or isinstance(errors, Block):
+            return False
+        # In the order in which they have to be there.
+        blocks = ([] if errors is None else [(self._errors, errors)]) + [(self._steps, steps)]
+        try:
+            self._writer.start()
+            pieces = [(log.file_at_end(), image.data) for log, image in blocks]
+        except OSError:
+            # Said where it is tried again.
+            return False
+        self._begun = Begun(commit, steps.checksum, [(log, log.end, image) for log, image in blocks])
+        self._writer.begin(pieces)
+        return True
+
+    def _finish(self, begun: Begun) -> None:
+        """Wait for a commit that was begun; what was not written whole is written anew.
+
+        Raises:
+            PersistenceError: it could not be written.
+        """
+        if self._writer.finish() and all(log.note_appended(image) for log, _, image in begun.blocks):
+            self._note_written(begun.commit, begun.checksum)
+            self._begun = None
+            return
+        for log, end, _ in begun.blocks:
+            log.take_back(end)
+        try:
+            self._write(begun.commit)
+        finally:
+            self._begun = None
+
+    def _be_due(self) -> None:
+        """Have the next insertion find out what went wrong; called by any thread."""
+        self.due = self._next_commit = 0
+
+    def _write(self, commit: Commit) -> None:
+        """Called by one thread at a time."""
+        ends: list[tuple[Segments, Place]] = []
+        try:
+            if not self._is_cut:
+                self._cut()
+            ends = [(log, log.end) for log in (self._errors, self._steps)]
+            if commit.manifest != self._manifest:
+                commit.manifest.write(self.directory, self._durable)
+                self._manifest = commit.manifest
+            steps = commit.steps
+            if commit.errors is not None:
+                checksum = self._errors.append(commit.errors, anew=commit.all_errors)
+                if isinstance(steps, Block):
+                    steps = replace(steps, facts=steps.facts | {"errors": checksum})
+                if commit.all_errors:
+                    self._all_errors_bytes = self._errors.end.offset
+            self._note_written(commit, self._steps.append(steps, commit.anew))
+        except BaseException as error:
+            self._failed = True
+            self._be_due()
+            if self._stands.commit != commit.number:
+                # The next commit has the same number.
+                for log, end in ends:
+                    if log.end != end:
+                        log.take_back(end)
+            if not isinstance(error, OSError):
+                raise
+            safe = (
+                "What was committed there is gone, but in memory still"
+                if isinstance(error, FileNotFoundError)
+                else f"Steps before {self.written} are safe there, those from {self.written} to {commit.end} are in "
+                f"memory alone; make room, or give permission, and insert or flush() again"
+            )
+            raise PersistenceError(
+                f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
+                f"get_all_buffer_data()) takes it to a storage with another directory"
+            ) from error
+
+    def _note_written(self, commit: Commit, checksum: int) -> None:
+        self._failed = self._errors_on_their_way = False
+        self.written = self._steps_committed = commit.end
+        self._stands.commit, self._stands.checksum, self._stands.pinned = commit.number, checksum, commit.pinned
+        if commit.anew:
+            self._stands.segments.append((commit.number, commit.first))
+        if commit.anew or commit.all_errors:
+            # What is too much goes the next time where it cannot now.
+            with suppress(OSError):
+                drop_unneeded(self._stands, commit.needed, self._steps, self._errors)
+
+    def _needed_of(self, position: Position) -> int:
+        place = f"{self._owner}: {self.directory}"
+        return needed_of(position["commit"], position["checksum"], self._stands, self._steps, self._errors, place)
+
+    def _refuse_unless_held(self) -> None:
+        if not self._lock.held:
+            raise PersistenceError(
+                f"{self._owner}: {self.directory} is not this storage's any more: it was closed, or this process was "
+                f"forked from the one that has it; make a storage with another directory"
+            )
+        if self._lock.lost:
+            raise PersistenceError(
+                f"{self._owner}: the file lock in {self.directory} was deleted or replaced, so another process may "
+                f"write there, and nothing more is written by this one. insert_data_slice(get_all_buffer_data()) takes "
+                f"what is in memory to a storage with another directory"
+            )
+
+    def _wait(self) -> None:
+        if self._begun is not None:
+            self._finish(self._begun)
+        if self._writing is not None:
+            # Whoever interrupts this, by Ctrl-C, finds it still being written.
+            wait([self._writing])
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def _settle(self) -> None:
+        try:
+            self._wait()
+        except PersistenceError:
+            # It will be tried again, and said again.
+            assert self._failed
+
+
+def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
+    """The lock of a directory that holds a storage, or nothing yet; any other is left as it is."""
+    try:
+        Manifest.read(directory)
+        if directory.exists():
+            refuse_links_in(directory)
+        missing = [path for path in (directory, *directory.parents) if not path.exists()]
+        directory.mkdir(parents=True, exist_ok=True)
+        for path in missing if durable else ():
+            sync_directory(path.parent)
+        return Lock(directory)
+    except PersistenceError as error:
+        raise type(error)(f"{owner}: {error}") from None
+    except OSError as error:
+        raise PersistenceError(f"{owner}: {directory} cannot be written: {error}; name another one") from error
