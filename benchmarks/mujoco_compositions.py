@@ -90,7 +90,10 @@ _COMPOSITIONS: Mapping[str, Composition] = {
         value_loss_coef=1.0,
     ),
     "TRPO": _on_policy(
-        prl.TRPO, **TRPO, value_epochs=TRPO_VALUE_EPOCHS * (ON_POLICY["rollout_steps"] // TRPO_VALUE_BATCH)
+        prl.TRPO,
+        **TRPO,
+        value_epochs=TRPO_VALUE_EPOCHS,
+        value_mini_batches=ON_POLICY["rollout_steps"] // TRPO_VALUE_BATCH,
     ),
 }
 _PEERS: Mapping[str, str] = {

@@ -305,8 +305,7 @@ def _their_a2c(seed: int) -> BaseAlgorithm:
     )
 
 
-# TRPO: the policy's step is sb3-contrib's; it fits the value function in 10 passes of batches of 128, ours in as many
-# passes of the whole rollout.
+# TRPO: the policy's step is sb3-contrib's, and so is the fit of the value function, 10 passes of batches of 128.
 _TRPO_ENVS, _TRPO_ROLLOUT, _TRPO_VALUE_BATCH, _TRPO_VALUE_EPOCHS = 8, 256, 128, 10
 
 
@@ -320,6 +319,7 @@ def _our_trpo(seed: int) -> prl.Scheme:
             cg_iterations=15,
             backtracks=10,
             value_epochs=_TRPO_VALUE_EPOCHS,
+            value_mini_batches=_TRPO_ENVS * _TRPO_ROLLOUT // _TRPO_VALUE_BATCH,
             test_every=0,
         ),
         prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64), activation="tanh"),

@@ -81,7 +81,7 @@ ON_POLICY: dict[str, Any] = {
     "IMPALA": (prl.IMPALA, {}, list(ACTIONS)),
     "PPO, gSDE": (prl.PPO, {"num_mini_batch": 2, "distribution": prl.heads.GSDEPolicy(5)}, ["bounded", "unbounded"]),
     "A2C, Beta": (prl.A2C, {"distribution": prl.heads.BetaPolicy()}, ["bounded"]),
-    "TRPO": (prl.TRPO, {"value_epochs": 2}, list(ACTIONS)),
+    "TRPO": (prl.TRPO, {"value_epochs": 2, "value_mini_batches": 2}, list(ACTIONS)),
     "TRPOSinglePath": (prl.TRPOSinglePath, {}, list(ACTIONS)),
     "RND": (prl.RND, {"num_mini_batch": 2, "num_features": 4}, list(ACTIONS)),
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),

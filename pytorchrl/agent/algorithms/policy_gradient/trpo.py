@@ -1,10 +1,13 @@
 """TRPO: natural policy gradients within a trust region, with a value function."""
 
+from collections.abc import Iterator, Mapping
+
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
-from pytorchrl.agent.algorithms.results import Result
+from pytorchrl.agent.algorithms.results import Metrics, Result
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
+from storages.storage import Storage
 from storages.transition import RET, Batch
 
 
@@ -13,11 +16,13 @@ class TRPO(NaturalGradient):
 
     Args:
         lr_value: learning rate of the value function.
-        value_epochs: steps of the value function in an update.
+        value_epochs: times that an update's rows are used for the value function.
+        value_mini_batches: batches that a rollout is divided into for the value function, each of which is a step.
     """
 
     lr_value: NonNegativeOrSchedule = 3e-3
     value_epochs: Count = 40
+    value_mini_batches: Count = 1
 
     def build(self) -> None:
         """Policy and value function; the value function alone has an optimiser."""
@@ -29,12 +34,29 @@ class TRPO(NaturalGradient):
         super().build()
         self.train_value = self.train("value", self.value, lr="lr_value", by_loss=True)
 
+    def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
+        """Go through one update phase; value functions that learn from mini-batches do so after each policy step."""
+        for metrics in super().update_phase(sources):
+            yield metrics | self._fit_to_mini_batches(sources["main"])
+
     def update(self, batch: Batch) -> Result:
         """Step the policy along the natural gradient, then fit the value function; the batch's targets are fixed."""
         result = super().update(batch)
+        if self.value_mini_batches > 1:
+            return result
         for _ in range(self.value_epochs):
-            value_loss = self.train_value.stepper.minimise(lambda: self._value_loss(batch))
+            value_loss = self._fit(batch)
         return Result(result.metrics | {"value_loss": value_loss})
+
+    def _fit_to_mini_batches(self, rollout: Storage) -> Metrics:
+        if self.value_mini_batches == 1:
+            return {}
+        for batch in rollout.generate_batches(self.value_mini_batches, None, self.value_epochs):
+            value_loss = self._fit(batch)
+        return {"value_loss": value_loss}
+
+    def _fit(self, batch: Batch) -> Tensor:
+        return self.train_value.stepper.minimise(lambda: self._value_loss(batch))
 
     def _value_loss(self, batch: Batch) -> Tensor:
         rows = self.read(batch)

@@ -388,6 +388,29 @@ def test_the_fit_of_the_value_function_does_not_change_the_step_of_the_policy() 
     assert results[1].metrics["value_loss"] < results[0].metrics["value_loss"]
 
 
+def test_the_value_function_may_learn_from_mini_batches_after_the_step_of_the_policy() -> None:
+    scheme = noise_scheme(value_mini_batches=4)
+    scheme.collect(32)
+    by_hand, rollout = copy.deepcopy((scheme.algorithm, scheme.storage))
+    (metrics,) = scheme.update()
+
+    rollout.before_gradients()
+    (whole,) = rollout.generate_batches(1, None, 1)
+    assert isinstance(by_hand, prl.TRPO)
+    by_hand.update(whole)
+    optimizer = torch.optim.Adam(by_hand.value.parameters(), lr=3e-3)
+    batches = list(rollout.generate_batches(4, None, 3))
+    for batch in batches:
+        loss = 0.5 * (by_hand.value(by_hand.read(batch).now) - batch[RET]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    assert [len(batch[RET]) for batch in batches] == [8] * 12
+    torch.testing.assert_close(weights_of(scheme.algorithm.value), weights_of(by_hand.value), rtol=1e-5, atol=1e-7)
+    assert float(metrics["value_loss"]) == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert same(weights_of(scheme.algorithm.pi), weights_of(by_hand.pi))
+
+
 def test_returns_and_advantages_follow_from_the_values_when_acting(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme = noise_scheme()
     seen = []
@@ -414,9 +437,9 @@ def test_a_body_shared_with_the_value_function_is_refused() -> None:
 # Runs
 
 
-def noise_scheme(memory: str | None = None, seed: int = 0) -> prl.Scheme:
+def noise_scheme(memory: str | None = None, seed: int = 0, value_mini_batches: int = 1) -> prl.Scheme:
     return prl.Scheme(
-        prl.TRPO.create_factory(test_every=0, value_epochs=3),
+        prl.TRPO.create_factory(test_every=0, value_epochs=3, value_mini_batches=value_mini_batches),
         prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory=memory, memory_size=8),
         prl.GAEBuffer.create_factory(size=16),
         prl.VecEnv.create_factory(Noise, 2),
@@ -445,9 +468,9 @@ def test_every_transition_is_learnt_from_once_whatever_remains_of_the_division_i
     assert sorted(rows.tolist()) == sorted(stored.reshape(-1, 3).tolist())
 
 
-@pytest.mark.parametrize("memory", ["gru", "lstm"])
-def test_a_policy_with_a_memory_takes_steps_within_its_trust_region(memory: str) -> None:
-    scheme = noise_scheme(memory)
+@pytest.mark.parametrize(("memory", "value_mini_batches"), [("gru", 2), ("lstm", 1)])
+def test_a_policy_with_a_memory_takes_steps_within_its_trust_region(memory: str, value_mini_batches: int) -> None:
+    scheme = noise_scheme(memory, value_mini_batches=value_mini_batches)
     scheme.set_progress(0, 64)
     fractions = []
     while scheme.steps < 64:
