@@ -13,7 +13,7 @@ from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
 from storages.core.device.transfer import to_batch
 from storages.core.ring.insertion import Slice
-from storages.core.ring.layout import Path, as_array, leaves, nest, text
+from storages.core.ring.layout import FieldKey, as_array, leaves, nest, text
 from storages.core.ring.ring import Ring
 from storages.transition import Array, Batch, Leaf, Sample
 
@@ -386,7 +386,7 @@ class Storage(Component, ABC):
     def _after_insertion(self, steps: int) -> None:
         """The newest steps were just stored, as many as are said."""
 
-    def _slice_of(self, arrays: Mapping[Path, Array]) -> Slice | None:
+    def _slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
         """Arrays (steps, E, ...) as steps that can be stored by one call; None where each has to be looked at."""
         return self._ring.slice_of(arrays)
 

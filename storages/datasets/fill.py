@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.ring.layout import Path, leaves, nest, text
+from storages.core.ring.layout import FieldKey, leaves, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.episode import Episode
@@ -162,10 +162,10 @@ class _Piece:
         """Steps that were not taken yet."""
         return self.end - self.at
 
-    def take(self, steps: int) -> dict[Path, Array]:
+    def take(self, steps: int) -> dict[FieldKey, Array]:
         """The next steps, (steps, ...) by leaf."""
         at, end, episode = self.at, self.at + steps, self.episode
-        taken: dict[Path, Array] = {}
+        taken: dict[FieldKey, Array] = {}
         for path, array in self._arrays.items():
             taken[path] = array[at:end]
             if path[0] == OBS:
@@ -191,7 +191,7 @@ class _Dealer:
         self._num_envs = num_envs
         self.begun = self.divided = self.left_out = 0
 
-    def blocks(self) -> Iterator[tuple[dict[Path, Array], int]]:
+    def blocks(self) -> Iterator[tuple[dict[FieldKey, Array], int]]:
         """Steps of all environments, (steps, E, ...) by leaf, and how many these are."""
         # What each environment has got: one piece, until there are no more episodes.
         hands: list[list[_Piece]] = [[] for _ in range(self._num_envs)]
@@ -208,7 +208,7 @@ class _Dealer:
             return True
         return False
 
-    def _played(self, hands: list[list[_Piece]]) -> Iterator[tuple[dict[Path, Array], int]]:
+    def _played(self, hands: list[list[_Piece]]) -> Iterator[tuple[dict[FieldKey, Array], int]]:
         steps = min(_STEPS_AT_ONCE, *(hand[0].left for hand in hands))
         taken = [hand[0].take(steps) for hand in hands]
         for hand in hands:
@@ -244,7 +244,7 @@ class _Dealer:
                     surplus.pop(0)
 
 
-def _leaves(episode: Episode) -> Iterator[tuple[Path, Array]]:
+def _leaves(episode: Episode) -> Iterator[tuple[FieldKey, Array]]:
     for path, array in leaves({OBS: episode.observations, **episode.fields}):
         rows, expected = len(array), len(episode) + (path[0] == OBS)
         if rows != expected:
@@ -252,7 +252,7 @@ def _leaves(episode: Episode) -> Iterator[tuple[Path, Array]]:
         yield path, np.asarray(array)
 
 
-def _side_by_side(arrays: list[Array], path: Path) -> Array:
+def _side_by_side(arrays: list[Array], path: FieldKey) -> Array:
     """(steps, E, ...)."""
     if len(arrays) == 1:
         return arrays[0][:, None]
@@ -275,7 +275,7 @@ class _Wanted:
         self._owner = type(storage).__name__
         self._of_envs = _layout_of(envs) if envs is not None else {}
 
-    def of(self, block: Mapping[Path, Array]) -> dict[Path, Array]:
+    def of(self, block: Mapping[FieldKey, Array]) -> dict[FieldKey, Array]:
         """A block (steps, E, ...) as the storage takes it."""
         layout = self._storage.ring.layout
         if (RHS,) not in block and _remembers(self._storage.actor):
@@ -283,7 +283,7 @@ class _Wanted:
                 f"{self._owner}: the actor has a memory, and the episodes do not say what it held; "
                 f"pytorchrl.experiments.with_memory(episodes, algorithm) does"
             )
-        fitting: dict[Path, Array] = {}
+        fitting: dict[FieldKey, Array] = {}
         for path, array in block.items():
             if path in layout:
                 wanted: np.dtype[Any] = layout[path].dtype
@@ -295,7 +295,7 @@ class _Wanted:
             fitting[path] = self._cast(array, wanted, path)
         return fitting
 
-    def _at_first(self, path: Path, array: Array) -> np.dtype[Any]:
+    def _at_first(self, path: FieldKey, array: Array) -> np.dtype[Any]:
         if path == (REW,):
             return np.dtype(np.float32)
         of_envs = self._of_envs.get((SUCCESSORS.get(path[0], path[0]), *path[1:]))
@@ -309,7 +309,7 @@ class _Wanted:
             )
         return dtype
 
-    def _cast(self, array: Array, wanted: np.dtype[Any], path: Path) -> Array:
+    def _cast(self, array: Array, wanted: np.dtype[Any], path: FieldKey) -> Array:
         if array.dtype == wanted:
             return array
         cast = array.astype(wanted)
@@ -326,11 +326,11 @@ def _remembers(actor: Any) -> bool:
     return initial_memory is not None and initial_memory(1) is not None
 
 
-def _layout_of(envs: Any) -> dict[Path, tuple[tuple[int, ...], np.dtype[Any]]]:
+def _layout_of(envs: Any) -> dict[FieldKey, tuple[tuple[int, ...], np.dtype[Any]]]:
     """What the spaces say; a space without a shape is a column of one number."""
     observation, action = envs.observation_space, envs.action_space
     parts = getattr(observation, "spaces", None)
-    spaces: dict[Path, Any] = (
+    spaces: dict[FieldKey, Any] = (
         {(OBS, name): part for name, part in parts.items()} if isinstance(parts, Mapping) else {(OBS,): observation}
     )
     layout = {path: ((*space.shape,) or (1,), np.dtype(space.dtype)) for path, space in spaces.items()}

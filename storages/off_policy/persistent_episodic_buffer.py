@@ -11,8 +11,7 @@ import torch
 
 from storages.component.hyper_parameters import Count, InitialError, NonNegative, UnitIntervalOrSchedule
 from storages.core.ring.insertion import Slice
-from storages.core.ring.layout import Path as FieldPath
-from storages.core.ring.layout import converted, leaves, nest
+from storages.core.ring.layout import FieldKey, converted, leaves, nest
 from storages.episode import Episode
 from storages.errors import DamageError, PersistenceError
 from storages.off_policy.episodic_replay import EpisodicReplay
@@ -205,7 +204,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             self._add(running.recording(one), one)
         self._inserted += running.ring.envs
 
-    def _slice_of(self, arrays: Mapping[FieldPath, Array]) -> Slice | None:
+    def _slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
         # Which episodes a step shows to be finished is known step by step.
         return None
 

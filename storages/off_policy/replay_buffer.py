@@ -15,7 +15,7 @@ from storages.core.device.prefetch import Ahead
 from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
 from storages.core.ring.insertion import Slice
-from storages.core.ring.layout import Path as Leaf
+from storages.core.ring.layout import FieldKey
 from storages.core.sampling import uniform as samplers
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.episode_starts import EpisodeStarts
@@ -82,7 +82,7 @@ class ReplayBuffer(JournalledStorage):
     n_step = 1
     _with_next_actions = False
     """Whether batches hold ACT2 and TAKEN2."""
-    _on_host: frozenset[Leaf] = frozenset()
+    _on_host: frozenset[FieldKey] = frozenset()
     """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""
 
     def __init__(
@@ -249,7 +249,7 @@ class ReplayBuffer(JournalledStorage):
         elif self._knows_episodes:
             self._index_episodes()
 
-    def _slice_of(self, arrays: Mapping[Leaf, Array]) -> Slice | None:
+    def _slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
         # Which episodes may be drawn is known step by step.
         return super()._slice_of(arrays) if self._starts is None else None
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from storages.core.device.transfer import Transfer, in_one_piece, taken_apart, torch_dtype
 from storages.core.kernels.indices import following_places, stack_places
 from storages.core.ring.column import Column
-from storages.core.ring.final_observations import Aside
 from storages.core.ring.frames import FRAMES, FrameColumn
-from storages.core.ring.layout import Path, nest, text
+from storages.core.ring.layout import FieldKey, nest, text
 from storages.core.ring.ring import Ring
+from storages.core.ring.side_table import SideTable
 from storages.transition import BURN_IN, LEAD_OUT, Array, Batch
 
 _LARGEST_PIECE_BYTES = 2**26
@@ -42,17 +42,17 @@ class OnDevice:
         DeviceMemoryError: the tables do not fit.
     """
 
-    def __init__(self, ring: Ring, transfer: Transfer, on_host: frozenset[Path] = frozenset()) -> None:
+    def __init__(self, ring: Ring, transfer: Transfer, on_host: frozenset[FieldKey] = frozenset()) -> None:
         self._ring, self._transfer = ring, transfer
-        self._columns: dict[Path, Column] = {
+        self._columns: dict[FieldKey, Column] = {
             path: column for path, column in ring.columns.chained() if path not in on_host
         }
         successors = {column.successor: path for path, column in self._columns.items()}
-        self._path_of: dict[Path, Path] = {path: path for path in self._columns}
+        self._path_of: dict[FieldKey, FieldKey] = {path: path for path in self._columns}
         """The column that a leaf is read from: its own, or that of what it follows."""
         self._path_of |= {successor: path for successor, path in successors.items() if successor is not None}
-        self._gathered: dict[frozenset[str] | None, tuple[frozenset[Path], list[Path]]] = {}
-        self._tables: dict[Path, _Table] = {}
+        self._gathered: dict[frozenset[str] | None, tuple[frozenset[FieldKey], list[FieldKey]]] = {}
+        self._tables: dict[FieldKey, _Table] = {}
         self._steps = _NO_STEPS
         """How many steps had been inserted at the last call of :meth:`bring_up`."""
         with transfer.stream():
@@ -81,8 +81,8 @@ class OnDevice:
         rows = self._ring.rows_of(first)
         following = np.empty_like(last)
         aside = self._ring.columns.aside
-        following_places(last, self._ring.envs, self._ring.aside_numbers, aside.places - 1, following)
-        found: dict[Path, Array] = {}
+        following_places(last, self._ring.envs, self._ring.final_numbers, aside.places - 1, following)
+        found: dict[FieldKey, Array] = {}
         for path in from_tables:
             own = self._path_of[path]
             column, begins = self._columns[own], path == own
@@ -132,7 +132,7 @@ class OnDevice:
         self._steps = ring.steps
 
     def _frames(
-        self, path: Path, column: FrameColumn, transitions: NDArray[np.int64], following: NDArray[np.int64] | None
+        self, path: FieldKey, column: FrameColumn, transitions: NDArray[np.int64], following: NDArray[np.int64] | None
     ) -> NDArray[np.int64]:
         places = np.empty((len(transitions), column.depth), np.int64)
         stack_places(
@@ -149,12 +149,12 @@ class OnDevice:
             places[:, -1] = following
         return places
 
-    def _values(self, path: Path, leaf: torch.Tensor) -> torch.Tensor:
+    def _values(self, path: FieldKey, leaf: torch.Tensor) -> torch.Tensor:
         if path not in self._path_of:
             return leaf
         return self._tables[self._path_of[path]].rows(leaf)
 
-    def _wanted(self, keys: set[str] | None) -> tuple[frozenset[Path], list[Path]]:
+    def _wanted(self, keys: set[str] | None) -> tuple[frozenset[FieldKey], list[FieldKey]]:
         """Leaves of some fields that come from the ring, and those that come from the tables."""
         asked = None if keys is None else frozenset(keys)
         if asked not in self._gathered:
@@ -204,7 +204,7 @@ class _Table:
         name: of the column there.
     """
 
-    def __init__(self, column: Column, aside: Aside, name: str) -> None:
+    def __init__(self, column: Column, aside: SideTable, name: str) -> None:
         self.column = column
         steps, envs, *shape = column.data.shape
         self._shape, self._rows = shape, steps * envs
@@ -262,7 +262,7 @@ class _Queue:
         rows_each: rows of the table that a place takes.
     """
 
-    def __init__(self, aside: Aside, name: str, begin: int, room: int, rows_each: int) -> None:
+    def __init__(self, aside: SideTable, name: str, begin: int, room: int, rows_each: int) -> None:
         self.aside, self.begin, self.room = aside, begin, room
         self.end = begin + room * rows_each
         self._name, self._rows_each = name, rows_each

@@ -19,7 +19,7 @@ ENDLESS = 2**62
 
 @kernel
 def add_step(
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     step: int,
     oldest: int,
     first: NDArray[np.int64],
@@ -28,7 +28,7 @@ def add_step(
     """Take up a step that was just inserted.
 
     Args:
-        aside_numbers: (slots, E) int32, not negative where an episode ended or broke off.
+        final_numbers: (slots, E) int32, not negative where an episode ended or broke off.
         step: the step's number.
         oldest: number of the oldest live step.
         first: written.
@@ -40,7 +40,7 @@ def add_step(
         last[slot, env] = OPEN
         if step == oldest:
             first[slot, env] = step
-        elif aside_numbers[before, env] < 0:
+        elif final_numbers[before, env] < 0:
             first[slot, env] = first[before, env]
         else:
             first[slot, env] = step
@@ -50,7 +50,7 @@ def add_step(
 
 @kernel
 def add_steps(
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     oldest: int,
     end: int,
     begun: NDArray[np.int64],
@@ -60,7 +60,7 @@ def add_steps(
     """Take up the steps from ``oldest`` to before ``end``, as if they were inserted one by one.
 
     Args:
-        aside_numbers: see :func:`add_step`.
+        final_numbers: see :func:`add_step`.
         oldest: number of the oldest live step.
         end: number after the newest.
         begun: (E,), numbers of the steps in which the episodes that hold the oldest step began.
@@ -68,14 +68,14 @@ def add_steps(
         last: written.
     """
     for step in range(oldest, end):
-        add_step(aside_numbers, step, oldest, first, last)
+        add_step(final_numbers, step, oldest, first, last)
         if step == oldest:
             first[step % first.shape[0]] = begun
 
 
 @kernel
 def add_part(
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     begin: int,
     end: int,
     oldest: int,
@@ -84,7 +84,7 @@ def add_part(
 ) -> None:
     """Take up the steps from ``begin`` to before ``end``, behind those that are known; as :func:`add_step` does one."""
     for step in range(begin, end):
-        add_step(aside_numbers, step, oldest, first, last)
+        add_step(final_numbers, step, oldest, first, last)
 
 
 @kernel

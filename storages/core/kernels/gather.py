@@ -2,7 +2,7 @@
 
 Transition ``n`` lies in row ``n % rows``, and what the same environment did next ``num_envs`` rows further, round the
 ring. What followed it stands aside where that row begins something else: see
-:mod:`storages.core.ring.final_observations`.
+:mod:`storages.core.ring.side_table`.
 
 Rows chosen at random lie where no cache holds them, so a kernel asks for all that it will read before it reads it:
 see :mod:`storages.core.kernels.memory_prefetch`.
@@ -121,7 +121,7 @@ def gather_stacks(
     frames: NDArray[np.uint8],
     depth: int,
     aside: NDArray[np.uint8],
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     before: NDArray[np.uint8],
     padding: NDArray[np.int32],
     padding_frames: NDArray[np.uint8],
@@ -137,7 +137,7 @@ def gather_stacks(
         frames: (rows, bytes), the newest frame of each observation.
         depth: frames in a stack.
         aside: (places, bytes), newest frames of what episodes ended with; number ``a`` lies in ``a % places``.
-        aside_numbers: (rows, 1), for each row the number of what stands aside for it, negative where nothing does.
+        final_numbers: (rows, 1), for each row the number of what stands aside for it, negative where nothing does.
         before: (rows, 1), how many rows before this one belong to its stream, at most ``depth - 1``.
         padding: (rows, 1), what fills a stack up whose stream begins in a row: see :data:`REPEAT`.
         padding_frames: (places, (depth - 1) * bytes).
@@ -158,11 +158,11 @@ def gather_stacks(
         if following.shape[0]:
             row = last[i] % num_rows
             stack = address_of(following) + i * depth * width
-            if aside_numbers[row, 0] < 0 and row + 1 < num_rows and _lie_together(before, depth - 2, num_envs, row):
+            if final_numbers[row, 0] < 0 and row + 1 < num_rows and _lie_together(before, depth - 2, num_envs, row):
                 copy_bytes(stack, address_of(frames) + (row - (depth - 2)) * width, depth * width)
                 continue
             _older_frames(frames, depth, 1, before, padding, padding_frames, num_envs, row, stack)
-            number = aside_numbers[row, 0]
+            number = final_numbers[row, 0]
             newest = (
                 address_of(aside) + (number & (aside.shape[0] - 1)) * width
                 if number >= 0

@@ -15,7 +15,7 @@ from storages.core.kernels.gather import REPEAT, ZERO
 def following_places(
     last: NDArray[np.int64],
     num_envs: int,
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     aside_mask: int,
     places: NDArray[np.int64],
 ) -> None:
@@ -24,14 +24,14 @@ def following_places(
     Args:
         last: (B,) transitions.
         num_envs: environments in a step.
-        aside_numbers: (rows, 1), for each row the number of what stands aside for it, negative where nothing does.
+        final_numbers: (rows, 1), for each row the number of what stands aside for it, negative where nothing does.
         aside_mask: the number of places aside less one, which is a power of two.
         places: (B,), written.
     """
-    num_rows = aside_numbers.shape[0]
+    num_rows = final_numbers.shape[0]
     for i in range(last.shape[0]):
         row = last[i] % num_rows
-        number = np.int64(aside_numbers[row, 0])
+        number = np.int64(final_numbers[row, 0])
         places[i] = num_rows + 1 + (number & aside_mask) if number >= 0 else (row + num_envs) % num_rows
 
 

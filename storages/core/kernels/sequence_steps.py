@@ -14,7 +14,7 @@ def lay_out(
     end: int,
     num_envs: int,
     across_episodes: bool,
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     transitions: NDArray[np.int64],
     real: NDArray[np.float32],
     anew: NDArray[np.float32],
@@ -31,18 +31,18 @@ def lay_out(
         end: number after the newest.
         num_envs: environments in a step.
         across_episodes: whether a sequence goes on with the environment's next episode.
-        aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
+        final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
         transitions: (steps, B) int64, written.
         real: (steps, B), written: 1 where a step is not a repetition.
         anew: (steps, B), written: 1 where a step does not continue the one before it, so that memory starts anew.
     """
-    rows = aside_numbers.shape[0]
+    rows = final_numbers.shape[0]
     for b in range(first.shape[0]):
         number, goes_on = first[b], True
         for t in range(before, transitions.shape[0]):
             anew[t, b] = 0.0
             if t > before and goes_on:
-                ended = aside_numbers[number % rows, 0] >= 0
+                ended = final_numbers[number % rows, 0] >= 0
                 goes_on = number + num_envs < end and (across_episodes or not ended)
                 if goes_on:
                     number += num_envs
@@ -53,7 +53,7 @@ def lay_out(
         for t in range(before - 1, -1, -1):
             if goes_on:
                 earlier = number - num_envs
-                goes_on = earlier >= begin and aside_numbers[earlier % rows, 0] < 0
+                goes_on = earlier >= begin and final_numbers[earlier % rows, 0] < 0
                 # What comes after repetitions must not remember them.
                 anew[t + 1, b] = 0.0 if goes_on else 1.0
                 if goes_on:

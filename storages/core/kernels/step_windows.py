@@ -23,7 +23,7 @@ def follow(
     longest: int,
     end: int,
     num_envs: int,
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     gamma: float,
     rewards: NDArray[Any],
     followed: NDArray[np.int64],
@@ -37,7 +37,7 @@ def follow(
         longest: steps in a window that nothing ends before.
         end: number of the next transition to be inserted.
         num_envs: how many environments a step has.
-        aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
+        final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
         gamma: discount factor of one step.
         rewards: (rows, 1), the reward in each row.
         followed: (3, B) int64, written: the rows where windows begin, the steps in each window, and the numbers of the
@@ -45,17 +45,17 @@ def follow(
         discounts: (B, 1) float32, written: ``gamma**length``.
         sums: (B, 1), written: ``sum_i gamma**i * r_i`` over each window, kept in float64 on the way.
     """
-    num_rows = aside_numbers.shape[0]
+    num_rows = final_numbers.shape[0]
     rows, lengths, last = followed[0], followed[1], followed[2]
     for i in range(first.shape[0]):
         rows[i] = first[i] % num_rows
-        _prefetch_window(aside_numbers, rows[i], longest, num_envs)
+        _prefetch_window(final_numbers, rows[i], longest, num_envs)
     for i in range(first.shape[0]):
         row = rows[i]
         # So many steps are there at all.
         most = longest if first[i] + (longest - 1) * num_envs < end else (end - 1 - first[i]) // num_envs + 1
         length, discount, total = 1, gamma, 1.0 * rewards[row, 0]
-        while length < most and aside_numbers[row, 0] < 0:
+        while length < most and final_numbers[row, 0] < 0:
             row = _following(row, num_envs, num_rows)
             length += 1
             total += discount * rewards[row, 0]
@@ -69,7 +69,7 @@ def next_steps(
     last: NDArray[np.int64],
     end: int,
     num_envs: int,
-    aside_numbers: NDArray[np.int32],
+    final_numbers: NDArray[np.int32],
     following: NDArray[np.int64],
     continued: NDArray[np.float32],
 ) -> None:
@@ -79,12 +79,12 @@ def next_steps(
         last: (B,) int64, numbers of transitions.
         end: number of the next transition to be inserted.
         num_envs: how many environments a step has.
-        aside_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
+        final_numbers: (rows, 1) int32, negative where the next row of the environment continues a row.
         following: (B,) int64, written: numbers of the transitions that continue them, their own where none does.
         continued: (B, 1), written: 1 where one does.
     """
     for i in range(last.shape[0]):
-        goes_on = last[i] + num_envs < end and aside_numbers[last[i] % aside_numbers.shape[0], 0] < 0
+        goes_on = last[i] + num_envs < end and final_numbers[last[i] % final_numbers.shape[0], 0] < 0
         following[i] = last[i] + num_envs if goes_on else last[i]
         continued[i, 0] = 1.0 if goes_on else 0.0
 
@@ -139,10 +139,10 @@ def discounted_sums(
 
 
 @kernel
-def _prefetch_window(aside_numbers: NDArray[np.int32], row: int, steps: int, num_envs: int) -> None:
+def _prefetch_window(final_numbers: NDArray[np.int32], row: int, steps: int, num_envs: int) -> None:
     """Ask for what a window will be followed by, and for the records that a batch is made of: its first, the next."""
-    num_rows, record_bytes = aside_numbers.shape[0], aside_numbers.strides[0]
-    address = address_of(aside_numbers)
+    num_rows, record_bytes = final_numbers.shape[0], final_numbers.strides[0]
+    address = address_of(final_numbers)
     for step in range(min(steps, _MOST_PREFETCHED_STEPS) + 1):
         whole = step == 0 or step == steps
         for offset in range(0, min(record_bytes, _LARGEST) if whole else 1, _CACHE_LINE_BYTES):

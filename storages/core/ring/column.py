@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.ring.layout import LeafLayout, Path
-from storages.core.ring.snapshot import FOLLOWING, ROWS, Part, Pieces, fill, spans
+from storages.core.ring.layout import FieldKey, LeafLayout
+from storages.core.ring.snapshot import FOLLOWING, ROWS, Fragments, RowSpan, fill, spans
 from storages.transition import Array
 
 
@@ -23,7 +23,7 @@ class Column:
         own: whether the array is this column's alone.
     """
 
-    def __init__(self, layout: LeafLayout, data: Array, successor: Path | None, own: bool) -> None:
+    def __init__(self, layout: LeafLayout, data: Array, successor: FieldKey | None, own: bool) -> None:
         self.layout = layout
         self.depth = 1
         """Frames in a value that is a stack of them, else 1."""
@@ -68,13 +68,13 @@ class Column:
         """Be what was saved."""
         self.data[rows] = saved["rows"].numpy()
 
-    def part(self, first: int, end: int) -> dict[str, Pieces]:
+    def part(self, first: int, end: int) -> dict[str, Fragments]:
         """Rows [first, end), as views, and what the last of them led to."""
         rows = len(self.data)
         arrays = {ROWS: tuple(self.data[span] for span in spans(first, end, rows)) or (self.data[:0],)}
         return arrays | {FOLLOWING: (self.data[end % rows].copy(),)} if self.successor else arrays
 
-    def put(self, path: Path, part: Part) -> None:
+    def put(self, path: FieldKey, part: RowSpan) -> None:
         """Take up a part's rows of the leaf at ``path``."""
         rows = len(self.data)
         fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, path))

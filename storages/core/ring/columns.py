@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from storages.core.kernels import gather as kernel
 from storages.core.kernels.memory import data_address
 from storages.core.ring.column import Column
-from storages.core.ring.final_observations import NOTHING, Aside
 from storages.core.ring.frames import FrameColumn
-from storages.core.ring.insertion import Inlet
-from storages.core.ring.layout import Layout, LeafLayout, Path, nest, text
-from storages.core.ring.snapshot import ASIDE, TAKEN, Name, Part, Pieces, slots, spans
+from storages.core.ring.insertion import RingWriter
+from storages.core.ring.layout import FieldKey, Layout, LeafLayout, nest, text
+from storages.core.ring.side_table import NOTHING, SideTable
+from storages.core.ring.snapshot import FINAL, HAS_FINAL, ArrayKey, Fragments, RowSpan, slots, spans
 from storages.transition import DONE2, FLAGS, SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
@@ -43,7 +43,7 @@ class Columns:
     """
 
     def __init__(
-        self, layout: Layout, rows: int, num_envs: int, in_records: bool, stacked: frozenset[Path] = frozenset()
+        self, layout: Layout, rows: int, num_envs: int, in_records: bool, stacked: frozenset[FieldKey] = frozenset()
     ) -> None:
         self._arguments = (layout, rows, num_envs, in_records, stacked)
         self._rows, self._num_envs = rows, num_envs
@@ -51,7 +51,7 @@ class Columns:
         together = {path: leaf for path, leaf in kept.items() if in_records and _size(leaf) <= _LARGEST_IN_RECORD_BYTES}
         offsets, self._record_bytes = _record(together | {_NUMBER: LeafLayout((), np.dtype(np.int32))})
         self._records = np.zeros((rows, num_envs, self._record_bytes), np.uint8)
-        self._columns: dict[Path, Column] = {}
+        self._columns: dict[FieldKey, Column] = {}
         for path, leaf in kept.items():
             own = path not in offsets
             data = np.zeros((rows, num_envs, *leaf.shape), leaf.dtype) if own else self._field(leaf, offsets[path])
@@ -60,31 +60,31 @@ class Columns:
             self._columns[path] = FrameColumn(layout[path], rows, num_envs, _successor_of(path, layout))
         self.stacked = {path: column for path, column in self._columns.items() if isinstance(column, FrameColumn)}
         """The columns of stacked frames."""
-        self.computed: dict[Path, Column] = {}
+        self.computed: dict[FieldKey, Column] = {}
         """The columns of fields that were computed from the others."""
-        self.aside = Aside(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
+        self.aside = SideTable(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
         for path, column in self.chained():
             self.aside.add(text(path), column.width)
-        self._plans: dict[frozenset[Path] | None, _Plan] = {}
+        self._plans: dict[frozenset[FieldKey] | None, _Plan] = {}
         self._places_of_plans = self.aside.places
 
     # What there is
 
-    def __contains__(self, path: Path) -> bool:
+    def __contains__(self, path: FieldKey) -> bool:
         return path in self._columns or path in self.computed
 
-    def __getitem__(self, path: Path) -> Column:
+    def __getitem__(self, path: FieldKey) -> Column:
         return self.computed[path] if path in self.computed else self._columns[path]
 
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[FieldKey]:
         """Of all columns."""
         return [*self._columns, *self.computed]
 
-    def inserted(self) -> Iterable[tuple[Path, Column]]:
+    def inserted(self) -> Iterable[tuple[FieldKey, Column]]:
         """The columns that samples fill."""
         return self._columns.items()
 
-    def chained(self) -> Iterable[tuple[Path, Column]]:
+    def chained(self) -> Iterable[tuple[FieldKey, Column]]:
         """The columns whose next row is what followed."""
         return ((path, column) for path, column in self._columns.items() if column.successor)
 
@@ -96,14 +96,14 @@ class Columns:
 
     # What is computed from the others
 
-    def add_computed(self, path: Path, layout: LeafLayout) -> None:
+    def add_computed(self, path: FieldKey, layout: LeafLayout) -> None:
         """Make room for a field that is computed from the others."""
         if path not in self.computed:
             data = np.zeros((self._rows, self._num_envs, *layout.shape), layout.dtype)
             self.computed[path] = Column(layout, data, None, own=True)
             self._plans = {}
 
-    def is_computed(self, path: Path) -> bool:
+    def is_computed(self, path: FieldKey) -> bool:
         """Whether a field was computed from what is stored now."""
         return path in self.computed
 
@@ -115,9 +115,9 @@ class Columns:
     # In
 
     @cached_property
-    def inlet(self) -> Inlet:
+    def inlet(self) -> RingWriter:
         """The way of steps into all columns."""
-        return Inlet(self._arguments[0], self._num_envs, self.inserted(), self.aside, self._rows)
+        return RingWriter(self._arguments[0], self._num_envs, self.inserted(), self.aside, self._rows)
 
     # Out
 
@@ -127,11 +127,11 @@ class Columns:
         for path, column in self.chained():
             self.aside.values(text(path))[places] = column.bytes_in(following, envs)
 
-    def stretch(self, env: int, first: int, end: int) -> dict[Path, Array]:
+    def stretch(self, env: int, first: int, end: int) -> dict[FieldKey, Array]:
         """As of :meth:`storages.core.ring.ring.Ring.stretch`."""
         rows, count = self._rows, end - first
         number = int(self.aside.numbers[(end - 1) % rows, env])
-        copies: dict[Path, Array] = {}
+        copies: dict[FieldKey, Array] = {}
         for path, column in self._columns.items():
             copy = np.zeros((count + 1, *column.data.shape[2:]), column.data.dtype)
             done = 0
@@ -147,7 +147,7 @@ class Columns:
         return copies
 
     def gather(
-        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[Path] | None = None
+        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[FieldKey] | None = None
     ) -> dict[str, Any]:
         """Copies of the leaves of some windows, as arrays (B, ...), flags as float32.
 
@@ -173,7 +173,9 @@ class Columns:
         )
         if plan.simple:
             return {key: np.ndarray(shape, dtype, out, offset) for (key,), shape, dtype, offset in places}
-        flat: dict[Path, Array] = {path: np.ndarray(shape, dtype, out, offset) for path, shape, dtype, offset in places}
+        flat: dict[FieldKey, Array] = {
+            path: np.ndarray(shape, dtype, out, offset) for path, shape, dtype, offset in places
+        }
         for path, column in plan.stacks:
             assert column.successor is not None
             own, following = (paths is None or wanted in paths for wanted in (path, column.successor))
@@ -183,7 +185,7 @@ class Columns:
             }
         return nest(flat)
 
-    def _plan(self, paths: frozenset[Path] | None) -> "_Plan":
+    def _plan(self, paths: frozenset[FieldKey] | None) -> "_Plan":
         if self._places_of_plans != self.aside.places:
             # The places lie elsewhere now.
             self._plans, self._places_of_plans = {}, self.aside.places
@@ -193,7 +195,7 @@ class Columns:
             plans[paths] = self._made_plan(paths)
         return plans[paths]
 
-    def _made_plan(self, paths: frozenset[Path] | None) -> "_Plan":
+    def _made_plan(self, paths: frozenset[FieldKey] | None) -> "_Plan":
         fields, leaves, stacks = [], [], []
         here, following = _Regions(), _Regions()
         for path in self.paths():
@@ -230,7 +232,7 @@ class Columns:
         for column in self._columns.values():
             column.drop(slots)
 
-    def part(self, first: int, end: int, told: int) -> dict[Name, Pieces]:
+    def part(self, first: int, end: int, told: int) -> dict[ArrayKey, Fragments]:
         """Rows [first, end), as views good until they are overwritten, and copies of what else belongs to them.
 
         Args:
@@ -239,23 +241,23 @@ class Columns:
             told: the first row of which is said what stands aside of it; one less than ``first``, or as much.
         """
         arrays = {
-            Name(role, path): pieces
+            ArrayKey(role, path): pieces
             for path, column in self._columns.items()
             for role, pieces in column.part(first, end).items()
         }
         numbers, aside = self.aside.saved(slots(told, end, self._rows))
-        arrays[Name(TAKEN)] = (numbers >= 0,)
-        return arrays | {Name(ASIDE, path): (aside[text(path)],) for path, _ in self.chained()}
+        arrays[ArrayKey(HAS_FINAL)] = (numbers >= 0,)
+        return arrays | {ArrayKey(FINAL, path): (aside[text(path)],) for path, _ in self.chained()}
 
-    def put(self, part: Part) -> None:
+    def put(self, part: RowSpan) -> None:
         """Take up a part behind the rows before it."""
-        rows, end, taken = self._rows, part.steps, part.array(TAKEN)
+        rows, end, taken = self._rows, part.steps, part.array(HAS_FINAL)
         told = end - len(taken)
         self.aside.withdraw(slots(told, part.first, rows))
         self.aside.free_all(slots(part.first + 1, end + 1, rows))
         for path, column in self._columns.items():
             column.put(path, part)
-        values = {text(path): part.array(ASIDE, path) for path, _ in self.chained()}
+        values = {text(path): part.array(FINAL, path) for path, _ in self.chained()}
         self.aside.append(slots(told, end, rows), np.where(taken, 0, NOTHING).astype(np.int32), values)
         self.drop_computed()
 
@@ -287,7 +289,7 @@ class Columns:
 
 
 _ALIGNED = kernel.ALIGNMENT_BYTES
-_Place: TypeAlias = tuple[Path, tuple[int, ...], np.dtype[Any], int]
+_Place: TypeAlias = tuple[FieldKey, tuple[int, ...], np.dtype[Any], int]
 """A leaf of a batch: path, shape, dtype, and the byte at which it begins."""
 _KINDS = {
     (False, False): kernel.HERE,
@@ -306,9 +308,9 @@ class _Plan:
     here: NDArray[np.int64]
     following: NDArray[np.int64]
     aside_address: int
-    leaves: list[tuple[Path, tuple[int, ...], np.dtype[Any], int]]
-    """Path, shape, dtype and bytes of each, in the order of ``fields``."""
-    stacks: list[tuple[Path, FrameColumn]]
+    leaves: list[tuple[FieldKey, tuple[int, ...], np.dtype[Any], int]]
+    """FieldKey, shape, dtype and bytes of each, in the order of ``fields``."""
+    stacks: list[tuple[FieldKey, FrameColumn]]
     """Those of which something is wanted."""
     _last: tuple[int, tuple[list[_Place], int]] = (-1, ([], 0))
 
@@ -358,7 +360,7 @@ class _Regions:
         return np.array(regions, np.int64).reshape(-1, 3)
 
 
-def _record(leaves: Mapping[Path, LeafLayout]) -> tuple[dict[Path, int], int]:
+def _record(leaves: Mapping[FieldKey, LeafLayout]) -> tuple[dict[FieldKey, int], int]:
     """Where each leaf begins in a record, each aligned, and how long a record is."""
     offsets, end, alignment = {}, 0, 1
     for path, leaf in sorted(leaves.items(), key=lambda item: -item[1].dtype.alignment):
@@ -372,6 +374,6 @@ def _size(leaf: LeafLayout) -> int:
     return leaf.count * leaf.dtype.itemsize
 
 
-def _successor_of(path: Path, layout: Layout) -> Path | None:
+def _successor_of(path: FieldKey, layout: Layout) -> FieldKey | None:
     successor = (SUCCESSORS_OF.get(path[0], ""), *path[1:])
     return successor if successor in layout else None

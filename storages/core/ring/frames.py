@@ -16,9 +16,20 @@ from numpy.typing import NDArray
 from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
 from storages.core.kernels.stacks import compare_stacks, store_newest
 from storages.core.ring.column import Column, bytes_of
-from storages.core.ring.final_observations import Aside
-from storages.core.ring.layout import LeafLayout, Path
-from storages.core.ring.snapshot import BEFORE, NEWEST, PADDING, PADDING_FRAMES, ROWS, Part, Pieces, fill, slots, spans
+from storages.core.ring.layout import FieldKey, LeafLayout
+from storages.core.ring.side_table import SideTable
+from storages.core.ring.snapshot import (
+    BEFORE,
+    NEWEST,
+    PADDING,
+    PADDING_FRAMES,
+    ROWS,
+    Fragments,
+    RowSpan,
+    fill,
+    slots,
+    spans,
+)
 from storages.transition import Array
 
 FRAMES = "frames"
@@ -35,12 +46,12 @@ class FrameColumn(Column):
         successor: the leaf of what followed.
     """
 
-    def __init__(self, layout: LeafLayout, rows: int, num_envs: int, successor: Path | None) -> None:
+    def __init__(self, layout: LeafLayout, rows: int, num_envs: int, successor: FieldKey | None) -> None:
         depth, *frame = layout.shape
         super().__init__(layout, np.zeros((rows, num_envs, *frame), layout.dtype), successor, own=True)
         self.depth = depth
         self._before = np.zeros((rows, num_envs), np.uint8)
-        self._padding = Aside(np.empty((rows, num_envs), np.int32))
+        self._padding = SideTable(np.empty((rows, num_envs), np.int32))
         self._padding.add(FRAMES, (self.depth - 1) * self.width)
         self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
 
@@ -50,7 +61,7 @@ class FrameColumn(Column):
         return self._before
 
     @property
-    def padding(self) -> Aside:
+    def padding(self) -> SideTable:
         """The frames, ``depth - 1`` each, that streams begin with where they are others than the first one or zeros."""
         return self._padding
 
@@ -118,7 +129,7 @@ class FrameColumn(Column):
             self._padding.values(FRAMES)[places] = older[others].reshape(len(places), -1)
 
     def gather(
-        self, first: NDArray[np.int64], last: NDArray[np.int64], aside: Aside, name: str, own: bool, following: bool
+        self, first: NDArray[np.int64], last: NDArray[np.int64], aside: SideTable, name: str, own: bool, following: bool
     ) -> tuple[Array, Array]:
         """Put stacks together.
 
@@ -179,7 +190,7 @@ class FrameColumn(Column):
         self._padding.append(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
         self._newest = saved["newest"].numpy().copy()
 
-    def part(self, first: int, end: int) -> dict[str, Pieces]:
+    def part(self, first: int, end: int) -> dict[str, Fragments]:
         """Rows [first, end), as views, and what the last of them led to."""
         rows = len(self.data)
         numbers, frames = self._padding.saved(slots(first, end, rows))
@@ -192,7 +203,7 @@ class FrameColumn(Column):
             NEWEST: (self._newest.copy(),),
         }
 
-    def put(self, path: Path, part: Part) -> None:
+    def put(self, path: FieldKey, part: RowSpan) -> None:
         """Take up a part's rows of the leaf at ``path``."""
         rows, first, end = len(self.data), part.first, part.steps
         places = list(spans(first, end, rows))

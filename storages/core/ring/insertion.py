@@ -12,9 +12,9 @@ from storages.core.kernels.array_layout import can_describe
 from storages.core.kernels.finite import all_finite
 from storages.core.kernels.memory import ADDRESS, DESCRIBED, KIND, LENGTHS, MOST_AXES, data_address, describe, kind_of
 from storages.core.ring.column import Column
-from storages.core.ring.final_observations import Aside
 from storages.core.ring.frames import FrameColumn
-from storages.core.ring.layout import Layout, Path, SampleError, as_array, text
+from storages.core.ring.layout import FieldKey, Layout, SampleError, as_array, text
+from storages.core.ring.side_table import SideTable
 from storages.transition import ACT, DONE, DONE2, IREW, IVAL, LOGP, OBS, OBS2, REW, TRUNC2, VAL, Array, Sample
 
 
@@ -26,7 +26,7 @@ class Slice(NamedTuple):
     """(steps, E, ...), each in one piece."""
 
 
-class Inlet:
+class RingWriter:
     """Stores steps in columns: one compiled call for all of them, and some more for stacked frames.
 
     Args:
@@ -38,12 +38,12 @@ class Inlet:
     """
 
     def __init__(
-        self, layout: Layout, num_envs: int, columns: Iterable[tuple[Path, Column]], aside: Aside, rows: int
+        self, layout: Layout, num_envs: int, columns: Iterable[tuple[FieldKey, Column]], aside: SideTable, rows: int
     ) -> None:
         self._rows = rows
         self._aside = aside
-        self._paths: list[Path] = []
-        self._stacks: list[tuple[Path, FrameColumn, int]] = []
+        self._paths: list[FieldKey] = []
+        self._stacks: list[tuple[FieldKey, FrameColumn, int]] = []
         self._names_aside: list[str | None] = []
         fields: list[tuple[int, ...]] = []
         for path, column in columns:
@@ -112,7 +112,7 @@ class Inlet:
         return plain is not None and self._store(plain, 1, step, ended, True, check) == 1
 
     def store(
-        self, arrays: Mapping[Path, Array], step: int, ended: NDArray[np.bool_], starts: NDArray[np.bool_]
+        self, arrays: Mapping[FieldKey, Array], step: int, ended: NDArray[np.bool_], starts: NDArray[np.bool_]
     ) -> None:
         """Store a step, whatever it is.
 
@@ -127,7 +127,7 @@ class Inlet:
         self._store(None, 1, step, ended, False, False)
         self._store_stacks(together, step, starts, ended)
 
-    def slice_of(self, arrays: Mapping[Path, Array], steps: int) -> Slice | None:
+    def slice_of(self, arrays: Mapping[FieldKey, Array], steps: int) -> Slice | None:
         """Steps of the right shapes and dtypes; None where they cannot be stored by one call."""
         if self._stacks or not self._compiled:
             return None
@@ -251,7 +251,7 @@ class Inlet:
                 self._aside.values(text(path))[places] = column.bytes_in(following, envs)
 
 
-def must_be_finite(path: Path, dtype: np.dtype[np.generic]) -> bool:
+def must_be_finite(path: FieldKey, dtype: np.dtype[np.generic]) -> bool:
     """Whether NaN and infinity are refused in a leaf, unless they are allowed."""
     return path[0] in _FINITE and dtype.kind in "fc"
 

@@ -14,7 +14,7 @@ import torch
 
 from storages.transition import BATCH_FIELDS, DONE, FLAGS, REQUIRED, SCALARS, SUCCESSORS, TRUNC2, Array, Leaf, Sample
 
-Path: TypeAlias = tuple[str, ...]
+FieldKey: TypeAlias = tuple[str, ...]
 """Where a leaf stands in a sample: ("Reward",), or ("Observation", "pixels") inside a dict observation."""
 
 
@@ -35,10 +35,10 @@ class LeafLayout:
         return math.prod(self.shape)
 
 
-Layout: TypeAlias = dict[Path, LeafLayout]
+Layout: TypeAlias = dict[FieldKey, LeafLayout]
 
 
-def leaves(sample: Sample) -> Iterator[tuple[Path, Leaf]]:
+def leaves(sample: Sample) -> Iterator[tuple[FieldKey, Leaf]]:
     """Every array of the sample and where it stands."""
     for key, value in sample.items():
         # Asking a class of the collections costs ten times as much.
@@ -51,7 +51,7 @@ def leaves(sample: Sample) -> Iterator[tuple[Path, Leaf]]:
             yield (key,), value
 
 
-def nest(flat: Mapping[Path, Any]) -> dict[str, Any]:
+def nest(flat: Mapping[FieldKey, Any]) -> dict[str, Any]:
     """The inverse of :func:`leaves`."""
     nested: dict[str, Any] = {}
     for path, value in flat.items():
@@ -62,7 +62,7 @@ def nest(flat: Mapping[Path, Any]) -> dict[str, Any]:
     return nested
 
 
-def text(path: Path) -> str:
+def text(path: FieldKey) -> str:
     """A path as people write it: ``Observation['pixels']``."""
     return path[0] if len(path) == 1 else f"{path[0]}[{path[1]!r}]"
 
@@ -122,14 +122,14 @@ def _refuse_names(sample: Sample, owner: str, computed: frozenset[str]) -> None:
             raise SampleError(f"{owner}: {key} is a field that {maker}; give the sample's field another name")
 
 
-def _stored_dtype(path: Path, dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _stored_dtype(path: FieldKey, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which a leaf is stored that comes as another."""
     if path[0] in FLAGS:
         return np.dtype(np.bool_)
     return np.dtype(np.float32) if becomes_single(path, dtype) else dtype
 
 
-def becomes_single(path: Path, dtype: np.dtype[Any]) -> bool:
+def becomes_single(path: FieldKey, dtype: np.dtype[Any]) -> bool:
     """Whether a leaf of a dtype is stored as float32, because batches hold its sums."""
     return path[0] in SCALARS and (dtype.kind in "biu" or dtype == np.float16)
 
@@ -145,13 +145,13 @@ def _shown(layout: Layout) -> str:
     return str({path[0]: f"{leaf.dtype}{leaf.shape}" for path, leaf in layout.items()}) if layout else "nothing"
 
 
-def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path, Array]:
+def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[FieldKey, Array]:
     """The arrays of a sample, each of the shape and dtype that the layout says: flags and whole rewards converted.
 
     Raises:
         SampleError: a field is missing, unknown, or of another shape or dtype.
     """
-    arrays: dict[Path, Array] = {}
+    arrays: dict[FieldKey, Array] = {}
     for path, leaf in leaves(sample):
         expected = layout.get(path)
         if expected is not None and type(leaf) is np.ndarray and leaf.dtype == expected.dtype:
@@ -179,7 +179,7 @@ def fit(sample: Sample, layout: Layout, num_envs: int, owner: str) -> dict[Path,
     return arrays
 
 
-def converted(array: Array, path: Path, dtype: np.dtype[Any], owner: str) -> Array:
+def converted(array: Array, path: FieldKey, dtype: np.dtype[Any], owner: str) -> Array:
     """An array in the dtype in which its leaf is stored: flags as booleans, whole or half precise rewards as floats.
 
     Raises:
@@ -195,7 +195,7 @@ def converted(array: Array, path: Path, dtype: np.dtype[Any], owner: str) -> Arr
     raise SampleError(f"{owner}: {text(path)} had dtype {dtype} in the first sample, now it has {array.dtype}")
 
 
-def as_array(leaf: object, path: Path, owner: str) -> Array:
+def as_array(leaf: object, path: FieldKey, owner: str) -> Array:
     """A leaf as a numpy array, without a copy where it is one or lies in the CPU's memory."""
     if isinstance(leaf, torch.Tensor):
         if leaf.dtype == torch.bfloat16 and path[0] in SCALARS:

@@ -21,9 +21,9 @@ from storages.core.ring.column import Column
 from storages.core.ring.columns import SUCCESSORS_OF, Columns
 from storages.core.ring.insertion import Slice
 from storages.core.ring.layout import (
+    FieldKey,
     Layout,
     LeafLayout,
-    Path,
     SampleError,
     becomes_single,
     converted,
@@ -33,12 +33,12 @@ from storages.core.ring.layout import (
     text,
 )
 from storages.core.ring.live_rows import LiveRows
-from storages.core.ring.snapshot import ENDED, Name, Part
+from storages.core.ring.snapshot import ENDED, ArrayKey, RowSpan
 from storages.core.ring.validation import (
+    check_finite,
+    check_frame_stack,
+    check_replacement_is_finite,
     depths_of,
-    refuse_nonfinite,
-    refuse_nonfinite_replacement,
-    refuse_what_is_no_stack,
 )
 from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SUCCESSORS, TRUNC2, Array, Sample
 
@@ -110,7 +110,7 @@ class Ring(LiveRows):
         if self._columns.computed:
             self._columns.drop_computed()
 
-    def slice_of(self, arrays: Mapping[Path, Array]) -> Slice | None:
+    def slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
         """Many steps (steps, E, ...) as :meth:`insert_slice` takes them; None where each has to be looked at."""
         steps, num_envs = len(arrays[(DONE,)]), self.envs
         if any(array.shape[:2] != (steps, num_envs) for array in arrays.values()):
@@ -168,7 +168,7 @@ class Ring(LiveRows):
         self._columns.drop(gone)
         self.first = max(self.first, step)
 
-    def overwrite(self, path: Path, values: Array, start: int) -> None:
+    def overwrite(self, path: FieldKey, values: Array, start: int) -> None:
         """Replace a field's values in the live rows from the ``start``-th oldest on.
 
         What was computed from the field is dropped.
@@ -197,7 +197,7 @@ class Ring(LiveRows):
                 f"{self.live_steps} that are stored"
             )
         if not self.allow_nonfinite:
-            refuse_nonfinite_replacement(path, values, start, self.owner)
+            check_replacement_is_finite(path, values, start, self.owner)
         rows = (self.oldest + start + np.arange(len(values))) % self.rows
         column.data[rows] = values
         if not columns.is_computed(path):
@@ -224,12 +224,12 @@ class Ring(LiveRows):
         return self._columns.gather(first, first if last is None else np.ascontiguousarray(last), paths)
 
     def gather_leaves(
-        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[Path]
+        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[FieldKey]
     ) -> dict[str, Any]:
         """As :meth:`gather`, of some leaves; both arrays lie in one piece."""
         return self._columns.gather(first, last, paths)
 
-    def gather_leaf(self, path: Path, transitions: NDArray[np.int64]) -> Array:
+    def gather_leaf(self, path: FieldKey, transitions: NDArray[np.int64]) -> Array:
         """Copies of one leaf of some live transitions, (B, ...); of an observation or of what followed it."""
         first = np.ascontiguousarray(transitions)
         value = self._columns.gather(first, first, frozenset((path,)))
@@ -242,7 +242,7 @@ class Ring(LiveRows):
         """Where transitions lie: of all the rows of a step after the other, (B,)."""
         return transitions % (self.rows * self.envs)
 
-    def stretch(self, env: int, first: int, end: int) -> dict[Path, Array]:
+    def stretch(self, env: int, first: int, end: int) -> dict[FieldKey, Array]:
         """Copies of what an environment's rows [first, end) hold and, in one row more, of what they led to.
 
         Of stacked frames they are the newest ones; what has no successor is zero in the row more.
@@ -261,12 +261,12 @@ class Ring(LiveRows):
         """The memory; to be read, not written."""
         return self._columns
 
-    def bytes_each(self, path: Path) -> int:
+    def bytes_each(self, path: FieldKey) -> int:
         """What a transition takes of a leaf; of stacked frames, one frame."""
         return self._columns[path].width
 
     @property
-    def aside_numbers(self) -> NDArray[np.int32]:
+    def final_numbers(self) -> NDArray[np.int32]:
         """(rows * E, 1): for each row the number of what stands aside for it, -1 where the next row continues it."""
         return self._columns.aside.numbers.reshape(-1, 1)
 
@@ -309,7 +309,7 @@ class Ring(LiveRows):
         live = np.arange(self.oldest, self.steps) % self.rows
         numbers, aside = self._columns.aside.saved(live)
         return state | {
-            "aside_numbers": torch.from_numpy(numbers),
+            "final_numbers": torch.from_numpy(numbers),
             "ended": torch.from_numpy(self._ended.copy()),
             "leaves": [
                 {"path": list(path), "aside": torch.from_numpy(aside[text(path)]) if column.successor else None}
@@ -343,7 +343,7 @@ class Ring(LiveRows):
         aside = {
             text(tuple(leaf["path"])): leaf["aside"].numpy() for leaf in state["leaves"] if leaf["aside"] is not None
         }
-        self._columns.aside.append(live, state["aside_numbers"].numpy(), aside)
+        self._columns.aside.append(live, state["final_numbers"].numpy(), aside)
         for leaf in state["leaves"]:
             column = self._columns[tuple(leaf["path"])]
             column.restore(self._rows_that_matter(column), leaf)
@@ -357,7 +357,7 @@ class Ring(LiveRows):
         return max(self.first, self.oldest - (deepest - 1))
 
     @property
-    def stacked(self) -> dict[Path, int]:
+    def stacked(self) -> dict[FieldKey, int]:
         """How many frames each leaf is a stack of, of those that are stacks."""
         return {path: column.depth for path, column in self._columns.stacked.items()}
 
@@ -366,7 +366,7 @@ class Ring(LiveRows):
         """What a step takes of memory, but for what stands aside; known with the layout."""
         return self.envs * sum(column.width for _, column in self._columns.inserted())
 
-    def part(self, first: int) -> Part:
+    def snapshot(self, first: int) -> RowSpan:
         """The rows from ``first`` on, which must not be before :attr:`needed`.
 
         Views of the rows are part of it: it is good until ``rows`` steps after its first one were inserted. Where there
@@ -375,8 +375,8 @@ class Ring(LiveRows):
         """
         told = first - 1 if first > max(self.first, self.steps - self.rows + 1) else first
         arrays = self._columns.part(first, self.steps, told)
-        arrays[Name(ENDED)] = (self._ended.copy(),)
-        return Part(first, self.steps, first == self.needed, self.first, arrays)
+        arrays[ArrayKey(ENDED)] = (self._ended.copy(),)
+        return RowSpan(first, self.steps, first == self.needed, self.first, arrays)
 
     def resize(self, size: int) -> None:
         """Make room for another number of steps; nothing may have been inserted, and no columns made."""
@@ -393,7 +393,7 @@ class Ring(LiveRows):
         assert self.steps == self.first
         self._make_columns(layout, num_envs)
 
-    def put(self, part: Part) -> None:
+    def append_span(self, part: RowSpan) -> None:
         """Take up a part behind the newest row, or instead of all rows if it begins anew.
 
         Args:
@@ -415,10 +415,10 @@ class Ring(LiveRows):
         layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
         arrays = fit(sample, layout, num_envs, self.owner)
         if not self.allow_nonfinite:
-            refuse_nonfinite(arrays, self.steps, self.owner)
+            check_finite(arrays, self.steps, self.owner)
         if not self.layout:
             self._make_columns(layout, num_envs)
-        refuse_what_is_no_stack(arrays, self._columns.stacked, self.steps, self.owner)
+        check_frame_stack(arrays, self._columns.stacked, self.steps, self.owner)
         starts = np.ones((num_envs,), np.bool_)
         if self.steps > self.first:
             starts = self._ended | self._keep_what_is_not_continued(arrays)
@@ -435,7 +435,7 @@ class Ring(LiveRows):
         begin = max(self.first, self.oldest - (column.depth - 1))
         return np.arange(begin, self.steps + (column.successor is not None)) % self.rows
 
-    def _known_paths(self) -> list[Path]:
+    def _known_paths(self) -> list[FieldKey]:
         paths = self._columns.paths()
         return paths + [path for path in self.layout if path[0] in SUCCESSORS]
 
@@ -451,7 +451,7 @@ class Ring(LiveRows):
         self._columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
         self._ended = np.zeros((num_envs,), np.bool_)
 
-    def _keep_what_is_not_continued(self, arrays: Mapping[Path, Array]) -> NDArray[np.bool_]:
+    def _keep_what_is_not_continued(self, arrays: Mapping[FieldKey, Array]) -> NDArray[np.bool_]:
         """What the newest step led to is about to be overwritten by what this one begins with: keep it if they differ.
 
         They do when a stream of experience was interrupted without an end: a run resumed with new episodes, slices of

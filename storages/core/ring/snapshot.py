@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.ring.layout import Path
+from storages.core.ring.layout import FieldKey
 from storages.transition import Array
 
 ROWS = "rows"
@@ -16,9 +16,9 @@ FOLLOWING = "following"
 """(E, ...): what the newest step led to, of leaves whose next row is what followed."""
 ENDED = "ended"
 """(E,) bool: whose episodes ended with the newest step."""
-TAKEN = "taken"
+HAS_FINAL = "taken"
 """(rows, E) bool: what each led to stands aside; one row more where the row before is told about too."""
-ASIDE = "aside"
+FINAL = "aside"
 """(taken, bytes): what stands aside, of leaves whose next row is what followed."""
 BEFORE = "before"
 """(rows, E) uint8: of stacked frames, how many rows before belong to the stream."""
@@ -32,19 +32,19 @@ ERRORS = "errors"
 """(rows, E) float32: of storages that have priorities, the errors that they follow from."""
 
 
-class Name(NamedTuple):
+class ArrayKey(NamedTuple):
     """Which array of a part: what it is, and of which leaf, () where it is of none."""
 
     role: str
-    leaf: Path = ()
+    leaf: FieldKey = ()
 
 
-Pieces: TypeAlias = tuple[Array, ...]
+Fragments: TypeAlias = tuple[Array, ...]
 """An array in one piece or, where it goes round the end of a ring, in two."""
 
 
 @dataclass(frozen=True)
-class Part:
+class RowSpan:
     """Rows of a ring.
 
     Args:
@@ -59,15 +59,15 @@ class Part:
     steps: int
     begins: bool
     since: int
-    arrays: dict[Name, Pieces]
+    arrays: dict[ArrayKey, Fragments]
 
     def __len__(self) -> int:
         """Rows."""
         return self.steps - self.first
 
-    def array(self, role: str, leaf: Path = ()) -> Array:
+    def array(self, role: str, leaf: FieldKey = ()) -> Array:
         """An array in one piece."""
-        pieces = self.arrays[Name(role, leaf)]
+        pieces = self.arrays[ArrayKey(role, leaf)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def first_whole(self, since: int) -> int:
@@ -79,7 +79,7 @@ class Part:
             default=self.first,
         )
 
-    def numbered(self, first: int, since: int) -> "Part":
+    def numbered(self, first: int, since: int) -> "RowSpan":
         """The part under other numbers."""
         return replace(self, first=first, steps=first + len(self), since=since)
 

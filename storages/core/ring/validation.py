@@ -8,13 +8,13 @@ from storages.core.kernels.finite import all_finite
 from storages.core.ring.column import bytes_of
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.insertion import must_be_finite
-from storages.core.ring.layout import Layout, Path, SampleError, text
+from storages.core.ring.layout import FieldKey, Layout, SampleError, text
 from storages.transition import OBS, Array
 
 _NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
 
 
-def refuse_nonfinite(arrays: Mapping[Path, Array], step: int, owner: str) -> None:
+def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str) -> None:
     """Of a step (E, ...).
 
     Raises:
@@ -30,7 +30,7 @@ def refuse_nonfinite(arrays: Mapping[Path, Array], step: int, owner: str) -> Non
             )
 
 
-def refuse_nonfinite_replacement(path: Path, values: Array, start: int, owner: str) -> None:
+def check_replacement_is_finite(path: FieldKey, values: Array, start: int, owner: str) -> None:
     """Of values (steps, E, ...) that are to replace those of a leaf from the ``start``-th oldest step on.
 
     Raises:
@@ -44,8 +44,8 @@ def refuse_nonfinite_replacement(path: Path, values: Array, start: int, owner: s
         )
 
 
-def refuse_what_is_no_stack(
-    arrays: Mapping[Path, Array], stacked: Mapping[Path, FrameColumn], step: int, owner: str
+def check_frame_stack(
+    arrays: Mapping[FieldKey, Array], stacked: Mapping[FieldKey, FrameColumn], step: int, owner: str
 ) -> None:
     """Of a step (E, ...) and the columns of leaves that are stacks of frames.
 
@@ -63,7 +63,7 @@ def refuse_what_is_no_stack(
             )
 
 
-def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> dict[Path, int]:
+def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> dict[FieldKey, int]:
     """How many frames each leaf of the observation is a stack of, of those that are stacks.
 
     Args:
@@ -78,7 +78,7 @@ def depths_of(layout: Layout, frames: int | Mapping[str, int], owner: str) -> di
         return {}
     observations = [path for path in layout if path[0] == OBS]
     if isinstance(frames, Mapping):
-        depths: dict[Path, int] = {(OBS, name): depth for name, depth in frames.items()}
+        depths: dict[FieldKey, int] = {(OBS, name): depth for name, depth in frames.items()}
     else:
         depths = dict.fromkeys(observations, frames)
     depths = {path: depth for path, depth in depths.items() if depth}

@@ -25,11 +25,11 @@ class EpisodeIndex:
         """(rows, E): the step which it ended or broke off with, OPEN while it goes on."""
         if begun is None:
             begun = np.full((ring.envs,), ring.oldest)
-        add_steps(self._aside_numbers, ring.oldest, ring.steps, begun, self.first, self.last)
+        add_steps(self._final_numbers, ring.oldest, ring.steps, begun, self.first, self.last)
 
     def put(self, begin: int) -> None:
         """Take up the steps from one on, which were put into the ring behind what it still holds."""
-        add_part(self._aside_numbers, begin, self._ring.steps, self._ring.oldest, self.first, self.last)
+        add_part(self._final_numbers, begin, self._ring.steps, self._ring.oldest, self.first, self.last)
 
     def first_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """(B,): the oldest live transition of the episode of each."""
@@ -56,5 +56,5 @@ class EpisodeIndex:
         return self.first.nbytes + self.last.nbytes
 
     @property
-    def _aside_numbers(self) -> NDArray[np.int32]:
-        return self._ring.aside_numbers.reshape(self._ring.rows, self._ring.envs)
+    def _final_numbers(self) -> NDArray[np.int32]:
+        return self._ring.final_numbers.reshape(self._ring.rows, self._ring.envs)

@@ -40,7 +40,7 @@ def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float)
     # No window is longer than what is stored, and the kernel's numbers of transitions must not overflow.
     if longest > ring.size:
         longest = ring.size
-    follow(first, longest, ring.end, ring.envs, ring.aside_numbers, gamma, rewards, followed, discounts, sums)
+    follow(first, longest, ring.end, ring.envs, ring.final_numbers, gamma, rewards, followed, discounts, sums)
     rows, lengths, last = followed
     return Windows(first, rows, lengths, last, discounts, sums)
 
@@ -78,7 +78,7 @@ def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
     Every action is stored once; where none continues a transition, ACT2 is its own action.
     """
     following, taken = np.empty_like(last), np.empty((len(last), 1), np.float32)
-    next_steps(last, ring.end, ring.envs, ring.aside_numbers, following, taken)
+    next_steps(last, ring.end, ring.envs, ring.final_numbers, following, taken)
     return {ACT2: ring.gather_leaf((ACT,), following), TAKEN2: taken}
 
 

@@ -118,7 +118,7 @@ class _Steps(NamedTuple):
 def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:
     shape = (steps, len(first))
     found = _Steps(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
-    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.aside_numbers, *found)
+    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.final_numbers, *found)
     return found
 
 

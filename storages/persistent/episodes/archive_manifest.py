@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from storages.core.ring.layout import Layout, LeafLayout
-from storages.core.ring.layout import Path as Leaf
+from storages.core.ring.layout import FieldKey, Layout, LeafLayout
 from storages.errors import PersistenceError
 from storages.persistent.episodes.chunks import Chunks, metadata, with_rows
 from storages.persistent.log.directories import make_directory
@@ -49,14 +48,14 @@ class ArchiveManifest:
     """
 
     layout: Layout
-    stacked: dict[Leaf, int]
+    stacked: dict[FieldKey, int]
     volume_rows: int
     ancestor: Ancestor | None
     zarr: dict[str, dict[str, Any]]
 
     @classmethod
     def made(
-        cls, layout: Layout, stacked: Mapping[Leaf, int], volume_rows: int, ancestor: Ancestor | None = None
+        cls, layout: Layout, stacked: Mapping[FieldKey, int], volume_rows: int, ancestor: Ancestor | None = None
     ) -> Self:
         """Of a new archive."""
         return cls(layout, dict(stacked), volume_rows, ancestor, metadata(columns_of(layout, stacked, volume_rows)))
@@ -145,7 +144,7 @@ class ArchiveManifest:
         ]
 
 
-def columns_of(layout: Layout, stacked: Mapping[Leaf, int], volume_rows: int) -> list[Chunks]:
+def columns_of(layout: Layout, stacked: Mapping[FieldKey, int], volume_rows: int) -> list[Chunks]:
     """How the leaves of a transition lie on disk: those that are no other's next, stacks by their newest frames."""
     return [
         Chunks.of(path, LeafLayout(leaf.shape[1:], leaf.dtype) if path in stacked else leaf, volume_rows)

@@ -19,8 +19,7 @@ import google_crc32c
 import numcodecs
 import numpy as np
 
-from storages.core.ring.layout import LeafLayout
-from storages.core.ring.layout import Path as Leaf
+from storages.core.ring.layout import FieldKey, LeafLayout
 from storages.errors import DamageError
 from storages.transition import Array
 
@@ -43,12 +42,12 @@ class Chunks:
         rows: of a chunk.
     """
 
-    leaf: Leaf
+    leaf: FieldKey
     layout: LeafLayout
     rows: int
 
     @classmethod
-    def of(cls, leaf: Leaf, layout: LeafLayout, most_rows: int) -> "Chunks":
+    def of(cls, leaf: FieldKey, layout: LeafLayout, most_rows: int) -> "Chunks":
         """With as many rows, at most, as are worth a file; a power of two."""
         rows = most_rows
         while rows > 1 and rows * layout.count * layout.dtype.itemsize > _CHUNK_BYTES:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.ring.snapshot import ERRORS, Name
+from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
 from storages.persistent.log.files import replacing
@@ -75,7 +75,7 @@ class KnownErrors:
         """
         with replacing(directory / NAME, durable=durable) as file:
             errors = self.get(self._first, end - self._first)
-            _, checksum = blocks.write(file.fileno(), Block(0, self._first, end, {}, {Name(ERRORS): (errors,)}))
+            _, checksum = blocks.write(file.fileno(), Block(0, self._first, end, {}, {ArrayKey(ERRORS): (errors,)}))
         self.checksum = checksum
 
     @classmethod
@@ -97,9 +97,9 @@ class KnownErrors:
         if not found and checksum is None:
             return cls()
         match found:
-            case [Found(block, written)] if Name(ERRORS) in block.arrays and checksum in (None, written):
+            case [Found(block, written)] if ArrayKey(ERRORS) in block.arrays and checksum in (None, written):
                 known = cls(block.first)
-                known.put(block.first, block.arrays[Name(ERRORS)][0])
+                known.put(block.first, block.arrays[ArrayKey(ERRORS)][0])
                 known.checksum = written
                 return known
         if checksum is None and _is_torn(path, found[0]):

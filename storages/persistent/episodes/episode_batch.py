@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 
 from storages.core.kernels.gather import REPEAT, ZERO
 from storages.core.ring.column import bytes_of
-from storages.core.ring.layout import Layout, Path, nest
+from storages.core.ring.layout import FieldKey, Layout, nest
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import (
-    ASIDE,
     BEFORE,
     ENDED,
+    FINAL,
     FOLLOWING,
+    HAS_FINAL,
     NEWEST,
     PADDING,
     PADDING_FRAMES,
     ROWS,
-    TAKEN,
-    Name,
-    Part,
-    Pieces,
+    ArrayKey,
+    Fragments,
+    RowSpan,
 )
 from storages.episode import Episode
 from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SCALARS, SUCCESSORS, TRUNC2, Array
@@ -51,10 +51,10 @@ class Recording:
         facts: of each episode, plain data.
     """
 
-    columns: dict[Path, Array]
+    columns: dict[FieldKey, Array]
     lengths: NDArray[np.int64]
     leading: NDArray[np.int64]
-    paddings: dict[Path, NDArray[np.int32]]
+    paddings: dict[FieldKey, NDArray[np.int32]]
     facts: tuple[Mapping[str, Any], ...]
 
     def __len__(self) -> int:
@@ -128,9 +128,9 @@ class Recording:
     @classmethod
     def _with_stacks(
         cls,
-        columns: dict[Path, Array],
+        columns: dict[FieldKey, Array],
         length: int,
-        stacks: Mapping[Path, Array],
+        stacks: Mapping[FieldKey, Array],
         facts: Mapping[str, Any],
     ) -> Self:
         """One episode, whose first observation is given in full where it is a stack."""
@@ -146,7 +146,7 @@ class Recording:
             (facts,),
         )
 
-    def part(self, layout: Layout, first: int, since: int) -> Part:
+    def part(self, layout: Layout, first: int, since: int) -> RowSpan:
         """The episodes as rows of a ring of one environment.
 
         Args:
@@ -164,27 +164,27 @@ class Recording:
         ends = np.cumsum(self.lengths)
         taken = np.zeros((steps, 1), np.bool_)
         taken[ends - 1] = True
-        arrays: dict[Name, Pieces] = {Name(TAKEN): (taken,), Name(ENDED): (np.ones(1, np.bool_),)}
+        arrays: dict[ArrayKey, Fragments] = {ArrayKey(HAS_FINAL): (taken,), ArrayKey(ENDED): (np.ones(1, np.bool_),)}
         position = np.arange(steps) - np.repeat(ends - self.lengths, self.lengths)
         for path, column in self.columns.items():
-            arrays[Name(ROWS, path)] = (column[is_step][:, None],)
+            arrays[ArrayKey(ROWS, path)] = (column[is_step][:, None],)
             chained = (_SUCCESSOR.get(path[0], ""), *path[1:]) in layout
             if path in self.paddings:
                 arrays |= self._stacked(path, layout[path].shape[0], position, starts, last)
             elif chained:
-                arrays[Name(FOLLOWING, path)] = (column[-1:],)
+                arrays[ArrayKey(FOLLOWING, path)] = (column[-1:],)
             if chained:
-                arrays[Name(ASIDE, path)] = (bytes_of(column[last]),)
-        return Part(first, first + steps, False, since, arrays)
+                arrays[ArrayKey(FINAL, path)] = (bytes_of(column[last]),)
+        return RowSpan(first, first + steps, False, since, arrays)
 
     def _stacked(
         self,
-        path: Path,
+        path: FieldKey,
         depth: int,
         position: NDArray[np.int64],
         starts: NDArray[np.int64],
         last: NDArray[np.int64],
-    ) -> dict[Name, Pieces]:
+    ) -> dict[ArrayKey, Fragments]:
         column, kinds = self.columns[path], self.paddings[path]
         others = np.flatnonzero(kinds == LEADING)
         given = kinds.copy()
@@ -195,16 +195,18 @@ class Recording:
         width = bytes_of(column[:1]).shape[1]
         newest = self.stacks(path, len(self) - 1, depth)[-1:]
         return {
-            Name(BEFORE, path): (np.minimum(position, depth - 1).astype(np.uint8)[:, None],),
-            Name(PADDING, path): (padding,),
-            Name(PADDING_FRAMES, path): (bytes_of(frames).reshape(len(others), (depth - 1) * width),),
-            Name(NEWEST, path): (newest,),
+            ArrayKey(BEFORE, path): (np.minimum(position, depth - 1).astype(np.uint8)[:, None],),
+            ArrayKey(PADDING, path): (padding,),
+            ArrayKey(PADDING_FRAMES, path): (bytes_of(frames).reshape(len(others), (depth - 1) * width),),
+            ArrayKey(NEWEST, path): (newest,),
         }
 
     # To and from episodes
 
     @classmethod
-    def of_episode(cls, columns: Mapping[Path, Array], depths: Mapping[Path, int], facts: Mapping[str, Any]) -> Self:
+    def of_episode(
+        cls, columns: Mapping[FieldKey, Array], depths: Mapping[FieldKey, int], facts: Mapping[str, Any]
+    ) -> Self:
         """One episode, whose observations (L + 1, *obs) are given in full where they are stacks of so many frames."""
         length = len(columns[(DONE,)])
         stacks = {path: columns[path][0] for path in depths}
@@ -228,7 +230,7 @@ class Recording:
             terminated, truncated = (bool(self.columns[(flag,)][end - 2, 0]) for flag in (DONE2, TRUNC2))
             yield Episode(nest(observations)[OBS], nest(fields), terminated, truncated, self.facts[number])
 
-    def stacks(self, path: Path, episode: int, depth: int) -> Array:
+    def stacks(self, path: FieldKey, episode: int, depth: int) -> Array:
         """(L + 1, depth, ...): the stacks of frames that an episode's observations are; a view."""
         end = int(self.rows_each[: episode + 1].sum())
         frames = self.columns[path][end - int(self.lengths[episode]) - 1 : end]
@@ -278,10 +280,10 @@ def _lengthened(column: Array) -> Array:
     return np.concatenate([column, np.zeros_like(column[:1])])
 
 
-def columns_of(episode: Episode) -> dict[Path, Array]:
+def columns_of(episode: Episode) -> dict[FieldKey, Array]:
     """The columns of an episode: observations (L + 1, ...), memory (L + 1, ...), other fields (L, ...)."""
     length = len(episode)
-    columns: dict[Path, Array] = {}
+    columns: dict[FieldKey, Array] = {}
     observations = episode.observations if isinstance(episode.observations, Mapping) else None
     if observations is None:
         columns[(OBS,)] = np.asarray(episode.observations)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from storages.core.ring.layout import Layout, Path
+from storages.core.ring.layout import FieldKey, Layout
 from storages.core.ring.ring import Ring
 from storages.persistent.episodes.archive_manifest import ArchiveManifest, columns_of
 from storages.transition import SUCCESSORS
@@ -53,7 +53,7 @@ class MemoryPlan:
     def of(
         cls,
         layout: Layout,
-        stacked: Mapping[Path, int],
+        stacked: Mapping[FieldKey, int],
         num_envs: int,
         size: int | None,
         memory_bytes: int | None,
@@ -96,17 +96,17 @@ class MemoryPlan:
         )
 
 
-def _row_on_disk(layout: Layout, stacked: Mapping[Path, int]) -> int:
+def _row_on_disk(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
     """Bytes of a row before it is compressed."""
     return sum(column.layout.count * column.layout.dtype.itemsize for column in columns_of(layout, stacked, 1))
 
 
-def _with_ends(layout: Layout) -> set[Path]:
+def _with_ends(layout: Layout) -> set[FieldKey]:
     """The leaves of which the end of an episode stands aside: those that a step leads to."""
     return {path for path in layout if path[0] in SUCCESSORS}
 
 
-def _bytes_of_a_row(layout: Layout, stacked: Mapping[Path, int]) -> int:
+def _bytes_of_a_row(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
     names = {path[-1]: depth for path, depth in stacked.items()}
     whole = next((depth for path, depth in stacked.items() if len(path) == 1), 0)
     sizes = []

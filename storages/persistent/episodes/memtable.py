@@ -144,7 +144,7 @@ class Running:
         resized.prepare(self.ring.layout, self.ring.envs)
         resized.allow_nonfinite = self.ring.allow_nonfinite
         if self.ring.steps:
-            resized.put(self.ring.part(self.ring.needed))
+            resized.append_span(self.ring.snapshot(self.ring.needed))
         self.ring, self._put_aside = resized, _UNKNOWN
 
     def _finish(self, which: NDArray[np.bool_], end: int) -> list[Finished]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from storages.core.ring.ring import Ring
-from storages.core.ring.snapshot import Part
+from storages.core.ring.snapshot import RowSpan
 from storages.persistent.episodes.episode_batch import Recording
 from storages.persistent.episodes.volume import Volume
 
@@ -39,7 +39,7 @@ class Loaded(NamedTuple):
 
     first: int
     """Number of the first transition."""
-    part: Part
+    part: RowSpan
     episodes: int
 
 
@@ -98,7 +98,7 @@ class Resident:
             self.is_everything = False
         if at is None:
             at = ring.steps if self.stretches or not self.is_everything else loaded.first
-        ring.put(loaded.part.numbered(at, ring.first if self.stretches else at))
+        ring.append_span(loaded.part.numbered(at, ring.first if self.stretches else at))
         came = Stretch(at, loaded.first, count)
         self.stretches.append(came)
         self._episodes.append(loaded.episodes)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.kernels.gather import REPEAT, ZERO
-from storages.core.ring.snapshot import Name
+from storages.core.ring.snapshot import ArrayKey
 from storages.errors import DamageError
 from storages.persistent.episodes.archive_manifest import ArchiveManifest
 from storages.persistent.episodes.chunks import Chunks
@@ -129,16 +129,16 @@ def block_of(number: int, volume: Volume | None, facts: dict[str, Any], end: int
     """A record; where it tells of no volume, ``end`` is the number of the next transition."""
     if volume is None:
         return Block(number, end, end, facts, {})
-    arrays = {Name(_LENGTHS): (volume.lengths,), Name(_LEADING): (volume.leading,)}
-    arrays |= {Name(_PADDING, leaf): (padding,) for leaf, padding in volume.paddings.items()}
-    arrays |= {Name(_CHECKSUMS, leaf): (sums,) for leaf, sums in volume.checksums.items()}  # type: ignore[misc]
+    arrays = {ArrayKey(_LENGTHS): (volume.lengths,), ArrayKey(_LEADING): (volume.leading,)}
+    arrays |= {ArrayKey(_PADDING, leaf): (padding,) for leaf, padding in volume.paddings.items()}
+    arrays |= {ArrayKey(_CHECKSUMS, leaf): (sums,) for leaf, sums in volume.checksums.items()}  # type: ignore[misc]
     facts = facts | {"row": volume.row, "bytes": volume.nbytes, "facts": volume.facts}
     return Block(number, volume.first, volume.end, facts, arrays)  # type: ignore[arg-type]
 
 
 def volume_of(block: Block, directory: Path) -> Volume | None:
     """What a record tells; None where it tells of no volume."""
-    if Name(_LENGTHS) not in block.arrays:
+    if ArrayKey(_LENGTHS) not in block.arrays:
         return None
     facts = block.facts
 
@@ -150,8 +150,8 @@ def volume_of(block: Block, directory: Path) -> Volume | None:
         block.first,
         facts["row"],
         facts["bytes"],
-        block.arrays[Name(_LENGTHS)][0].copy(),
-        block.arrays[Name(_LEADING)][0].copy(),
+        block.arrays[ArrayKey(_LENGTHS)][0].copy(),
+        block.arrays[ArrayKey(_LEADING)][0].copy(),
         of_leaves(_PADDING),
         of_leaves(_CHECKSUMS),
         facts["facts"],

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from storages.core.ring.snapshot import Name, Pieces
+from storages.core.ring.snapshot import ArrayKey, Fragments
 from storages.transition import Array
 
 FORMAT = 2
@@ -51,7 +51,7 @@ class Block:
     first: int
     steps: int
     facts: dict[str, Any]
-    arrays: dict[Name, Pieces]
+    arrays: dict[ArrayKey, Fragments]
 
     @property
     def small(self) -> bool:
@@ -188,11 +188,11 @@ def _next_header(data: bytes | mmap.mmap, offset: int) -> int:
     return len(data)
 
 
-def _arrays(data: bytes | mmap.mmap, offset: int, listed: list[Any]) -> dict[Name, Pieces]:
-    arrays: dict[Name, Pieces] = {}
+def _arrays(data: bytes | mmap.mmap, offset: int, listed: list[Any]) -> dict[ArrayKey, Fragments]:
+    arrays: dict[ArrayKey, Fragments] = {}
     for role, leaf, dtype, shape in listed:
         array: Array = np.frombuffer(data, np.dtype(dtype), math.prod(shape), offset).reshape(shape)
-        arrays[Name(role, tuple(leaf))] = (array,)
+        arrays[ArrayKey(role, tuple(leaf))] = (array,)
         offset += _aligned(array.nbytes)
     return arrays
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.ring.ring import Ring
-from storages.core.ring.snapshot import ERRORS, TAKEN, Name, Part
+from storages.core.ring.snapshot import ERRORS, HAS_FINAL, ArrayKey, RowSpan
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.closing_note import Closed, remove_note
 from storages.persistent.log.files import refuse_links_in
@@ -202,7 +202,7 @@ class _Rest:
                     self._errors.change(change.block, self._now(numbers_in(change.block)))
                 else:
                     told.remove(block.commit)
-            if Name(ERRORS) in block.arrays and block.commit not in told and block.commit > min(told, default=0):
+            if ArrayKey(ERRORS) in block.arrays and block.commit not in told and block.commit > min(told, default=0):
                 missing.append(block.commit)
             self.newest = found
         newest = None if self.newest is None else self.newest.block
@@ -218,7 +218,7 @@ class _Rest:
         self.last_number = max([last, *told, *steps.numbers(), *errors.numbers()])
         return dropped
 
-    def _put(self, part: Part, apart: bool) -> None:
+    def _put(self, part: RowSpan, apart: bool) -> None:
         """Insert some rows, ``apart`` from those before them where there is a gap."""
         if part.begins or not self._runs:
             self._oldest_there = part.first
@@ -233,16 +233,16 @@ class _Rest:
         else:
             self._put_apart(part, self._apart)
 
-    def _put_behind(self, part: Part) -> None:
+    def _put_behind(self, part: RowSpan) -> None:
         run = self._runs[-1]
         run.end = part.steps
         first = run.now + part.first - run.first
         since = first if part.begins else max(self.ring.first, self._step_now(part.since))
         part = part.numbered(first, since)
-        self.ring.put(part)
+        self.ring.append_span(part)
         self._put_errors(part)
 
-    def _put_apart(self, part: Part, apart: "_Apart") -> None:
+    def _put_apart(self, part: RowSpan, apart: "_Apart") -> None:
         """Insert those rows step by step whose stacks reach to no row that is lost."""
         first = self.ring.steps
         if apart.first is None or apart.broken_before(part):
@@ -258,12 +258,12 @@ class _Rest:
             return
         self._runs[-1].end = part.steps
         self.ring.drop_before(max(self.ring.first, self._step_now(part.since)))
-        if Name(ERRORS) in part.arrays:
+        if ArrayKey(ERRORS) in part.arrays:
             errors = part.array(ERRORS)[len(part) - (self.ring.steps - first) :]
-            self._put_errors(replace(part, first=first, steps=self.ring.steps, arrays={Name(ERRORS): (errors,)}))
+            self._put_errors(replace(part, first=first, steps=self.ring.steps, arrays={ArrayKey(ERRORS): (errors,)}))
 
-    def _put_errors(self, part: Part) -> None:
-        if Name(ERRORS) in part.arrays:
+    def _put_errors(self, part: RowSpan) -> None:
+        if ArrayKey(ERRORS) in part.arrays:
             self._errors.put(part)
 
     def _step_now(self, step: int) -> int:
@@ -288,7 +288,7 @@ class _Rest:
         number = self.last_number + 1
         if self.newest is not None:
             ring, newest = self.ring, self.newest.block
-            part = replace(ring.part(ring.needed), begins=True)
+            part = replace(ring.snapshot(ring.needed), begins=True)
             facts: dict[str, Any] = {
                 "state": newest.facts["state"],
                 "pinned": [],
@@ -299,13 +299,13 @@ class _Rest:
                 "after": 0,
                 "errors": None,
             }
-            if Name(ERRORS) in newest.arrays:
+            if ArrayKey(ERRORS) in newest.arrays:
                 live = self._errors.live(ring)
                 live[np.isnan(live)] = facts["state"]["priorities"]["largest_error"]
                 of_rows = np.zeros((len(part), ring.envs), np.float32)
                 of_rows[len(part) - ring.live_steps :] = live.reshape(-1, ring.envs)
-                part = replace(part, arrays=part.arrays | {Name(ERRORS): (of_rows,)})
-                block = Block(number, part.first, part.steps, {"start": ring.start}, {Name(ERRORS): (live,)})
+                part = replace(part, arrays=part.arrays | {ArrayKey(ERRORS): (of_rows,)})
+                block = Block(number, part.first, part.steps, {"start": ring.start}, {ArrayKey(ERRORS): (live,)})
                 facts["errors"] = errors.append(block, anew=True)
             steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew=True)
         steps.delete_before(number)
@@ -326,23 +326,23 @@ class _Apart:
         self.first: int | None = None
         """The first row that is whole; None as long as none was."""
 
-    def whole_without_it(self, part: Part) -> bool:
+    def whole_without_it(self, part: RowSpan) -> bool:
         """Whether all rows are whole with those from :attr:`first` on."""
         # Rows that are not there yet say nothing.
         return self.first is not None and len(part) > 0 and part.first_whole(self.first) == part.first
 
-    def samples(self, part: Part) -> Iterator[tuple[int, dict[str, Any], bool]]:
+    def samples(self, part: RowSpan) -> Iterator[tuple[int, dict[str, Any], bool]]:
         """Insert some rows; yields the whole ones, and whether something else than the next row follows each."""
         ring = self._ring
-        ring.put(part)
+        ring.append_span(part)
         for step in range(part.first_whole(self._since), part.steps):
             sample = ring.gather(np.arange(step * ring.envs, (step + 1) * ring.envs))
             self._ended = (sample[DONE2] + sample[TRUNC2])[:, 0] > 0
             yield step, sample, bool((ring.broken_after(step) & ~self._ended).any())
 
-    def broken_before(self, part: Part) -> bool:
+    def broken_before(self, part: RowSpan) -> bool:
         """Whether a part says that it does not continue the row before it, which did not know it yet."""
-        told = part.array(TAKEN)
+        told = part.array(HAS_FINAL)
         return len(told) > len(part) and bool((told[0] & ~self._ended).any())
 
 

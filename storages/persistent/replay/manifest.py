@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from storages.core.ring.layout import Layout, first_layout, nest, text
-from storages.core.ring.layout import Path as Leaf
+from storages.core.ring.layout import FieldKey, Layout, first_layout, nest, text
 from storages.core.ring.ring import Ring
 from storages.errors import PersistenceError
 from storages.persistent.log import lock
@@ -39,7 +38,7 @@ class Manifest:
     size: int
     num_envs: int
     layout: Layout
-    stacked: dict[Leaf, int]
+    stacked: dict[FieldKey, int]
 
     @classmethod
     def of(cls, ring: Ring) -> Self:
@@ -179,5 +178,5 @@ class Manifest:
             raise ValueError(f"{self.size} steps of {self._bytes_of_a_step} bytes, more than any memory holds")
 
 
-def _named(stacked: Mapping[Leaf, int]) -> dict[str, int]:
+def _named(stacked: Mapping[FieldKey, int]) -> dict[str, int]:
     return {text(path): depth for path, depth in stacked.items()}

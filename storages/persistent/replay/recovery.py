@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.ring.ring import Ring
-from storages.core.ring.snapshot import ERRORS, Name, Part, fill, spans
+from storages.core.ring.snapshot import ERRORS, ArrayKey, RowSpan, fill, spans
 from storages.errors import DamageError
 from storages.persistent.log.log_segments import BEGINNING, Place, Segments
 from storages.persistent.log.records import Block, Found
@@ -73,8 +73,8 @@ def recover(ring: Ring, steps: Segments, errors: Segments, until: int | None = N
             available = part.first
         if place.segment not in (segment for segment, _ in recovered.segments[-1:]):
             recovered.segments.append((place.segment, block.first))
-        ring.put(part)
-        has_errors = Name(ERRORS) in block.arrays
+        ring.append_span(part)
+        has_errors = ArrayKey(ERRORS) in block.arrays
         if has_errors:
             kept.put(part)
             change = changes.of(block.commit, block.facts["errors"])
@@ -120,7 +120,7 @@ class Errors:
         self._end = 0
         """Number after the newest transition."""
 
-    def put(self, part: Part) -> None:
+    def put(self, part: RowSpan) -> None:
         """Take up those of new steps."""
         rows, size = part.array(ERRORS), len(self._errors) - 1
         first = max(part.first, part.steps - size)
@@ -138,7 +138,7 @@ class Errors:
         told = numbers_in(block) if numbers is None else numbers
         # Of transitions that were live then and lie in files that were dropped, there may be more than rows.
         here = told >= max(0, self._end - len(flat))
-        flat[told[here] % len(flat)] = block.arrays[Name(ERRORS)][0][here]
+        flat[told[here] % len(flat)] = block.arrays[ArrayKey(ERRORS)][0][here]
 
     def live(self, ring: Ring) -> NDArray[np.float32]:
         """(transitions,): of all that is live, oldest first; NaN where nothing was told."""
@@ -150,10 +150,10 @@ class Errors:
 def numbers_in(block: Block) -> NDArray[np.int64]:
     """(changed,): the numbers of the transitions that a block of the log of errors tells about."""
     start: int = block.facts["start"]
-    if Name(OFFSETS) in block.arrays:
-        offsets: NDArray[np.int64] = block.arrays[Name(OFFSETS)][0].astype(np.int64)
+    if ArrayKey(OFFSETS) in block.arrays:
+        offsets: NDArray[np.int64] = block.arrays[ArrayKey(OFFSETS)][0].astype(np.int64)
         return start + offsets
-    return np.arange(start, start + len(block.arrays[Name(ERRORS)][0]))
+    return np.arange(start, start + len(block.arrays[ArrayKey(ERRORS)][0]))
 
 
 class _Lookahead:
@@ -174,7 +174,7 @@ class _Lookahead:
             candidate, end = self._next
             if flaw := flaw_of_errors(candidate.block, self._num_envs):
                 raise DamageError(was_not_written_here(self._errors.path(end.segment), candidate.block, flaw))
-            if not self._begun and Name(OFFSETS) in candidate.block.arrays:
+            if not self._begun and ArrayKey(OFFSETS) in candidate.block.arrays:
                 # It tells only what has changed since one that is not there.
                 break
             self._begun = True

@@ -1,6 +1,6 @@
 """Which files of a directory the commits need that may be gone back to, and which nothing needs any more."""
 
-from storages.core.ring.snapshot import ERRORS, Name
+from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.errors import PersistenceError
 from storages.persistent.log.log_segments import Segments
 from storages.persistent.replay.recovery import Recovered
@@ -51,7 +51,7 @@ def needed_of(commit: int, checksum: int, stands: Recovered, steps: Segments, er
         if (block.commit, found.checksum) == (commit, checksum):
             needed: int = block.facts["needed"]
             has_steps = any(number <= commit and first <= needed for number, first in stands.segments)
-            has_errors = Name(ERRORS) not in block.arrays or any(number <= commit for number in errors_there)
+            has_errors = ArrayKey(ERRORS) not in block.arrays or any(number <= commit for number in errors_there)
             if has_steps and has_errors:
                 return needed
     there = f"commits {commits[0]} to {commits[-1]}" if commits else "no commits"

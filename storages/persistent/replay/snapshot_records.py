@@ -13,18 +13,18 @@ from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import text
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import (
-    ASIDE,
     BEFORE,
     ENDED,
     ERRORS,
+    FINAL,
     FOLLOWING,
+    HAS_FINAL,
     NEWEST,
     PADDING,
     PADDING_FRAMES,
     ROWS,
-    TAKEN,
-    Name,
-    Part,
+    ArrayKey,
+    RowSpan,
 )
 from storages.persistent.log.records import Block
 from storages.transition import Array
@@ -44,15 +44,15 @@ def flaw_of_part(block: Block, ring: Ring) -> str | None:
     return _flaw_of_facts(block, ring) or next(_flaws_of_arrays(block, ring), None)
 
 
-def part_of(block: Block) -> Part:
+def part_of(block: Block) -> RowSpan:
     """The rows that a commit holds in which there is no flaw."""
-    return Part(block.first, block.steps, block.facts["begins"], block.facts["since"], block.arrays)
+    return RowSpan(block.first, block.steps, block.facts["begins"], block.facts["since"], block.arrays)
 
 
 def flaw_of_errors(block: Block, num_envs: int) -> str | None:
     """What a block of errors holds that none can, in words; None where there is nothing."""
     start, arrays = block.facts.get("start"), block.arrays
-    errors, offsets = (arrays[Name(role)][0] if Name(role) in arrays else None for role in (ERRORS, OFFSETS))
+    errors, offsets = (arrays[ArrayKey(role)][0] if ArrayKey(role) in arrays else None for role in (ERRORS, OFFSETS))
     end = block.steps * num_envs
     if errors is None or len(arrays) > 1 + (offsets is not None):
         return f"arrays of {_named(arrays)}"
@@ -92,29 +92,29 @@ def _flaw_of_facts(block: Block, ring: Ring) -> str | None:
 
 def _flaws_of_arrays(block: Block, ring: Ring) -> Iterator[str]:
     arrays, rows, envs = block.arrays, block.steps - block.first, ring.envs
-    taken = arrays[Name(TAKEN)][0] if Name(TAKEN) in arrays else np.zeros(0)
+    taken = arrays[ArrayKey(HAS_FINAL)][0] if ArrayKey(HAS_FINAL) in arrays else np.zeros(0)
     # It may tell of the row before, too.
     told = rows + (len(taken) == rows + 1 and block.first > block.facts["since"])
-    shapes: dict[Name, tuple[tuple[int, ...], np.dtype[Any]]] = {
-        Name(ENDED): ((envs,), np.dtype(np.bool_)),
-        Name(TAKEN): ((told, envs), np.dtype(np.bool_)),
+    shapes: dict[ArrayKey, tuple[tuple[int, ...], np.dtype[Any]]] = {
+        ArrayKey(ENDED): ((envs,), np.dtype(np.bool_)),
+        ArrayKey(HAS_FINAL): ((told, envs), np.dtype(np.bool_)),
     }
     for path, column in ring.columns.inserted():
         layout = column.layout
-        shapes[Name(ROWS, path)] = (rows, envs, *column.data.shape[2:]), layout.dtype
+        shapes[ArrayKey(ROWS, path)] = (rows, envs, *column.data.shape[2:]), layout.dtype
         if column.successor:
-            shapes[Name(ASIDE, path)] = (int(np.count_nonzero(taken)), column.width), np.dtype(np.uint8)
+            shapes[ArrayKey(FINAL, path)] = (int(np.count_nonzero(taken)), column.width), np.dtype(np.uint8)
         if isinstance(column, FrameColumn):
-            padding = arrays[Name(PADDING, path)][0] if Name(PADDING, path) in arrays else np.zeros(0)
+            padding = arrays[ArrayKey(PADDING, path)][0] if ArrayKey(PADDING, path) in arrays else np.zeros(0)
             frames = int(np.count_nonzero(padding >= 0)), (column.depth - 1) * column.width
-            shapes[Name(BEFORE, path)] = (rows, envs), np.dtype(np.uint8)
-            shapes[Name(PADDING, path)] = (rows, envs), np.dtype(np.int32)
-            shapes[Name(PADDING_FRAMES, path)] = frames, np.dtype(np.uint8)
-            shapes[Name(NEWEST, path)] = (envs, *layout.shape), layout.dtype
+            shapes[ArrayKey(BEFORE, path)] = (rows, envs), np.dtype(np.uint8)
+            shapes[ArrayKey(PADDING, path)] = (rows, envs), np.dtype(np.int32)
+            shapes[ArrayKey(PADDING_FRAMES, path)] = frames, np.dtype(np.uint8)
+            shapes[ArrayKey(NEWEST, path)] = (envs, *layout.shape), layout.dtype
         elif column.successor:
-            shapes[Name(FOLLOWING, path)] = (envs, *layout.shape), layout.dtype
-    if Name(ERRORS) in arrays:
-        shapes[Name(ERRORS)] = (rows, envs), np.dtype(np.float32)
+            shapes[ArrayKey(FOLLOWING, path)] = (envs, *layout.shape), layout.dtype
+    if ArrayKey(ERRORS) in arrays:
+        shapes[ArrayKey(ERRORS)] = (rows, envs), np.dtype(np.float32)
     if arrays.keys() != shapes.keys():
         yield f"arrays of {_named(arrays)}"
         return
@@ -126,7 +126,7 @@ def _flaws_of_arrays(block: Block, ring: Ring) -> Iterator[str]:
             yield flaw
 
 
-def _flaw_of_values(name: Name, array: Array, ring: Ring) -> str | None:
+def _flaw_of_values(name: ArrayKey, array: Array, ring: Ring) -> str | None:
     if array.dtype == np.bool_:
         wrong = array.view(np.uint8) > 1
     elif name.role == BEFORE:
@@ -147,9 +147,9 @@ def _is_number(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < _LARGEST_NUMBER
 
 
-def _named(arrays: dict[Name, Any]) -> str:
+def _named(arrays: dict[ArrayKey, Any]) -> str:
     return ", ".join(map(_told, arrays)) or "nothing"
 
 
-def _told(name: Name) -> str:
+def _told(name: ArrayKey) -> str:
     return f"{name.role!r} of {text(name.leaf)}" if name.leaf else repr(name.role)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from storages.core.ring.ring import Ring
-from storages.core.ring.snapshot import ERRORS, Name
+from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.closing_note import Closed, refuse_missing, remove_note
@@ -330,7 +330,7 @@ class Journal:
     ) -> Commit:
         """What is not on disk, or all that is needed; nothing may be on its way."""
         number, needed, manifest = self._stands.commit + 1, ring.needed, Manifest.of(ring)
-        part = ring.part(needed if everything else max(self.written, needed))
+        part = ring.snapshot(needed if everything else max(self.written, needed))
         end = self._steps.end
         anew = everything or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
         facts = {"state": state, "pinned": pinned, "begins": part.begins, "since": part.since, "needed": needed}
@@ -339,13 +339,13 @@ class Journal:
             facts["storage"] = manifest.facts()
         arrays, errors, all_errors = part.arrays, None, False
         if priorities is not None:
-            arrays = arrays | {Name(ERRORS): (priorities.errors(part.first),)}
+            arrays = arrays | {ArrayKey(ERRORS): (priorities.errors(part.first),)}
             many = self._errors.end.offset > max(SEGMENT_BYTES, 4 * self._all_errors_bytes)
             offsets, changed = priorities.changes(everything=many or self._errors_on_their_way)
             self._errors_on_their_way, all_errors = True, offsets is None
-            named = {} if offsets is None else {Name(OFFSETS): (offsets,)}
+            named = {} if offsets is None else {ArrayKey(OFFSETS): (offsets,)}
             errors = to_write(
-                Block(number, part.first, part.steps, {"start": ring.start}, named | {Name(ERRORS): (changed,)})
+                Block(number, part.first, part.steps, {"start": ring.start}, named | {ArrayKey(ERRORS): (changed,)})
             )
             if isinstance(errors, Image):
                 facts["errors"] = errors.checksum

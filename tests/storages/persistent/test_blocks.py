@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages.core.ring.snapshot import Name
+from storages.core.ring.snapshot import ArrayKey
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
 from storages.persistent.log.log_segments import BEGINNING, Place, Segments
@@ -18,10 +18,10 @@ FACTS = {"counters": {"generator": 2**127 + 1, "largest": 0.1, "name": "é"}, "n
 
 def block(commit: int, size: int = 3) -> Block:
     arrays: Any = {
-        Name("rows", ("Observation", "a/b")): (np.arange(size * 2.0).reshape(size, 2), np.full((2, 2), commit / 2)),
-        Name("flags"): (np.array([True, False, True]),),
-        Name("nothing"): (np.zeros((0, 4), np.float32),),
-        Name("strided"): (np.arange(24, dtype=np.int16).reshape(4, 6)[:, ::2],),
+        ArrayKey("rows", ("Observation", "a/b")): (np.arange(size * 2.0).reshape(size, 2), np.full((2, 2), commit / 2)),
+        ArrayKey("flags"): (np.array([True, False, True]),),
+        ArrayKey("nothing"): (np.zeros((0, 4), np.float32),),
+        ArrayKey("strided"): (np.arange(24, dtype=np.int16).reshape(4, 6)[:, ::2],),
     }
     return Block(commit, 10 * commit, 10 * commit + 5, FACTS, arrays)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages.core.ring.snapshot import Name
+from storages.core.ring.snapshot import ArrayKey
 from storages.persistent import DamageError, PersistenceError, read_state, repair
 from storages.persistent.log import records as blocks
 from storages.persistent.log.json_file import checked_facts, write_facts
@@ -76,7 +76,7 @@ STEPS: dict[str, Callable[[Block], Block]] = {
     "a newest stack of one frame": array("newest", lambda a: a[:, :1]),
     "errors of one environment": array("errors", lambda a: a[:, :1]),
     "infinite errors": array("errors", lambda a: np.full_like(a, np.inf)),
-    "another array": lambda block: replace(block, arrays=block.arrays | {Name("more"): (np.zeros(3),)}),
+    "another array": lambda block: replace(block, arrays=block.arrays | {ArrayKey("more"): (np.zeros(3),)}),
     "no array": lambda block: replace(block, arrays={}),
     "no facts": lambda block: replace(block, facts={"begins": False}),
     "no beginning": facts(begins=1),

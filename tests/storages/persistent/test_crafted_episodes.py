@@ -12,7 +12,7 @@ import numcodecs
 import numpy as np
 import pytest
 
-from storages.core.ring.snapshot import Name
+from storages.core.ring.snapshot import ArrayKey
 from storages.persistent import PersistenceError, repair
 from storages.persistent.log import records as blocks
 from storages.persistent.log.records import Block
@@ -35,7 +35,7 @@ def rewritten(directory: Path, change: Callable[[Block], Block]) -> Path:
     path = max(directory.glob("*.volumes"))
     found = [one.block for one in blocks.read(path) if isinstance(one, blocks.Found)]
     copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
-    newest = max(place for place, one in enumerate(copies) if Name("lengths") in one.arrays)
+    newest = max(place for place, one in enumerate(copies) if ArrayKey("lengths") in one.arrays)
     copies[newest] = change(copies[newest])
     with path.open("wb") as file:
         for one in copies:
@@ -124,7 +124,7 @@ def test_a_chunk_of_another_size_is_refused_before_memory_is_taken(bytes_in_it: 
         assert path.exists()
         path.write_bytes(content + checksum.to_bytes(4, "little"))
         arrays = dict(block.arrays)
-        sums = arrays[Name("checksums", ("Reward",))][0]
+        sums = arrays[ArrayKey("checksums", ("Reward",))][0]
         sums[0] = checksum
         return replace(block, arrays=arrays)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from storages.core.ring.snapshot import Name
+from storages.core.ring.snapshot import ArrayKey
 from storages.persistent.log import records as blocks
 from storages.persistent.log.records import Block, Found, checksum_of
 from tests.support.crafted.case import Base, Case, flipped, halved
@@ -120,7 +120,7 @@ def _of_one_row(block: Block) -> Block:
 
 
 def _of_other_leaves(block: Block) -> Block:
-    arrays = {Name(name.role, ("Other",)): pieces for name, pieces in block.arrays.items()}
+    arrays = {ArrayKey(name.role, ("Other",)): pieces for name, pieces in block.arrays.items()}
     return Block(block.commit, block.first, block.steps, block.facts, arrays)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storages.core.ring.ring import Ring
-from storages.core.ring.snapshot import BEFORE, ROWS, Name, Part, fill, spans
+from storages.core.ring.snapshot import BEFORE, ROWS, ArrayKey, RowSpan, fill, spans
 from tests.support.model import KINDS, STACKED_FRAMES, Stream, all_leaves, through_a_file
 from tests.support.profiles import examples
 
@@ -19,9 +19,9 @@ def ring_for(kind: str) -> Ring:
     return Ring(SIZE, "Ring", stacked_frames=STACKED_FRAMES.get(kind, 0))
 
 
-def copied(part: Part) -> Part:
+def copied(part: RowSpan) -> RowSpan:
     """As it would be kept elsewhere: in one piece each, and apart from the ring."""
-    return Part(
+    return RowSpan(
         part.first, part.steps, part.begins, part.since, {name: (part.array(*name).copy(),) for name in part.arrays}
     )
 
@@ -48,10 +48,10 @@ def test_parts_put_behind_one_another_are_the_ring(kind: str, num_envs: int, len
             whole.insert(stream.step())
         if number % 4 == 3:
             whole.break_off()
-        part = copied(whole.part(max(taken, whole.needed)))
+        part = copied(whole.snapshot(max(taken, whole.needed)))
         if not parts.layout:
             parts.prepare(whole.layout, whole.envs)
-        parts.put(part)
+        parts.append_span(part)
         taken = whole.steps
         assert bytes_in(parts) == bytes_in(whole)
     for _ in range(SIZE + 2):
@@ -68,7 +68,7 @@ def test_a_part_is_read_from_where_it_lies_and_not_copied() -> None:
     ring, stream = ring_for("vector"), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(10):
         ring.insert(stream.step())
-    pieces = ring.part(6).arrays[Name(ROWS, ("Reward",))]
+    pieces = ring.snapshot(6).arrays[ArrayKey(ROWS, ("Reward",))]
     assert [len(piece) for piece in pieces] == [2, 2]
     assert all(np.shares_memory(piece, ring.column("Reward")) for piece in pieces)
 
@@ -84,6 +84,6 @@ def test_rows_lie_in_one_place_or_go_round_the_end(first: int, end: int, places:
 
 def test_stacks_that_reach_back_to_rows_before_a_part_are_counted() -> None:
     before = np.array([[2, 0], [2, 1], [2, 2], [0, 2]], np.uint8)
-    arrays = {Name(BEFORE, ("Observation",)): (before,)}
-    assert Part(10, 14, False, 0, arrays).first_whole(10) == 12
-    assert Part(10, 14, False, 0, {}).first_whole(10) == 10
+    arrays = {ArrayKey(BEFORE, ("Observation",)): (before,)}
+    assert RowSpan(10, 14, False, 0, arrays).first_whole(10) == 12
+    assert RowSpan(10, 14, False, 0, {}).first_whole(10) == 10

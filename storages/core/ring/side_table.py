@@ -16,7 +16,7 @@ NOTHING = -1
 _FEWEST_PLACES = 1
 
 
-class Aside:
+class SideTable:
     """What stands aside of the transitions of a ring.
 
     Args:
