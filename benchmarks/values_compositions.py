@@ -24,7 +24,7 @@ _CARTPOLE_FRACTIONS: dict[str, Any] = {
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
     "falls from 0.001 to 0, of implicit quantiles from 0.002. Exceptions are `NStepQLearning`, with segments of 5 "
-    "steps of 4 environments, `DPP`, whose average is soft (eta of 0.03), "
+    "steps of 4 environments, `DPP`, whose average is soft (eta of 0.03) and whose layers are normalised, "
     "and the presets `Rainbow.small()`, with that rate and as many updates, and "
     "`R2D2.small()`."
 )
@@ -62,6 +62,7 @@ def cartpole(
     *,
     rates: Sequence[str] = ("lr",),
     buffer_size: int = 60_000,
+    layer_norm: bool = False,
     **settings: Any,
 ) -> Composition:
     """An algorithm that learns from replayed transitions, with settings that differ from those of all.
@@ -70,6 +71,7 @@ def cartpole(
         algorithm: its class.
         rates: names of its learning rates.
         buffer_size: transitions that are kept.
+        layer_norm: normalise the network's layers.
         settings: further hyper-parameters.
     """
 
@@ -77,7 +79,7 @@ def cartpole(
         shared = _CARTPOLE | dict.fromkeys(rates, _CARTPOLE_RATE)
         return Preset(
             algo_factory=make_factory(algorithm, (), shared | settings),
-            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES, layer_norm=layer_norm),
             storage_factory=prl.NStepReplayBuffer.create_factory(size=buffer_size, n_step=3),
         )
 
@@ -163,8 +165,9 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "AL": cartpole(prl.AL),
     "PAL": cartpole(prl.PAL),
     "DoublePAL": cartpole(prl.DoublePAL),
-    # Where the average over actions is soft, preferences grow more slowly, so that they can be learnt.
-    "DPP": cartpole(prl.DPP, eta=0.03, target_update_interval=150, huber_threshold=None),
+    # Where the average over actions is soft, preferences grow more slowly, so that they can be learnt; without
+    # normalised layers one seed of three had 335.
+    "DPP": cartpole(prl.DPP, layer_norm=True, eta=0.03, target_update_interval=150, huber_threshold=None),
     "CategoricalDQN": cartpole(prl.CategoricalDQN, **_CARTPOLE_RETURNS),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
     "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
