@@ -24,8 +24,8 @@ _CARTPOLE_FRACTIONS: dict[str, Any] = {
 CARTPOLE_WORDS = (
     "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
     "falls from 0.001 to 0, of implicit quantiles from 0.002. Exceptions are `NStepQLearning`, with segments of 5 "
-    "steps of 4 environments, `DPP`, whose average is soft (eta of 0.03) and whose layers are normalised, "
-    "and the presets `Rainbow.small()`, with that rate and as many updates, and "
+    "steps of 4 environments and normalised layers, `DPP`, whose average is soft (eta of 0.03) and whose layers are "
+    "normalised, and the presets `Rainbow.small()`, with that rate and as many updates, and "
     "`R2D2.small()`."
 )
 
