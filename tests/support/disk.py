@@ -1,14 +1,11 @@
 """A disk that notes what is done to a directory, and that fails when it is told to.
 
 It stands between :mod:`os` and the storages: calls that change files below a directory are counted, and one of them, or
-several in a row, can be made to fail. The thread of compiled code that writes small commits is replaced by one that
-does the same through :mod:`os`.
+several in a row, can be made to fail.
 """
 
-import ctypes
 import errno
 import os
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
-
-from storages.core.kernels import write as kernel
 
 WRITES = frozenset({"write", "pwrite", "writev"})
 FAILURES: dict[str, int] = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR}
@@ -227,24 +222,5 @@ def _inode(file: int) -> int:
 def watched(folder: Path, fault: Fault | None = None) -> Iterator[Disk]:
     """Note what is done below a folder, and let a fault meet it."""
     disk = Disk(folder, fault)
-    with mock.patch.multiple(os, **disk.stand_ins()), mock.patch.object(kernel, "write_as_told", _write_as_told):
+    with mock.patch.multiple(os, **disk.stand_ins()):
         yield disk
-
-
-def _write_as_told(orders: int, reports: int, desk: int) -> int:
-    """What the compiled function of this name does, by functions that can fail."""
-    words = struct.Struct(f"={kernel.ORDER_WORDS}q")
-    while orders >= 0 and (order := os.read(orders, words.size)):
-        pieces, *said = words.unpack(order)
-        if pieces == kernel.STOP:
-            break
-        try:
-            for piece in range(pieces):
-                file, address, length = said[3 * piece : 3 * piece + 3]
-                data = memoryview(ctypes.string_at(address, length))
-                while len(data):
-                    data = data[os.write(file, data) :]
-        except OSError:
-            return kernel.FAILED
-        kernel.report(reports, desk, kernel.WRITTEN)
-    return kernel.STOPPED

@@ -114,6 +114,9 @@ class Segments:
         Raises:
             OSError: it could not be written; the log is as it was.
         """
+        if self._file is not None and os.fstat(self._file).st_size > self.end.offset:
+            # Another program has appended to the file; no record may follow what recovery cannot read.
+            self._leftovers.append(self.end)
         self._drop_leftovers()
         place = Place(block.commit, 0) if anew or self.end.segment == 0 else self.end
         try:
@@ -128,27 +131,6 @@ class Segments:
             raise
         self.end = end
         return checksum
-
-    def file_at_end(self) -> int:
-        """The file that goes on, opened to append, for a block that does not begin another and is written elsewhere.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        assert self.end.segment
-        self._drop_leftovers()
-        return self._opened(self.end)
-
-    def note_appended(self, block: Image) -> bool:
-        """Say that a block was written whole to :meth:`file_at_end`; returns whether it can be found there."""
-        assert self._file is not None
-        end = Place(self.end.segment, self.end.offset + len(block.data))
-        try:
-            self._refuse_unless_there(self._file, end)
-        except OSError:
-            return False
-        self.end = end
-        return True
 
     def take_back(self, end: Place) -> None:
         """Drop what was written after the end of a block, in its file or as the first of a new one.

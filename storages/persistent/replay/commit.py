@@ -1,9 +1,7 @@
-"""A commit on its way to the disk: what was taken from a storage at one instant, and what is being written of it."""
+"""A commit on its way to the disk: what was taken from a storage at one instant."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from storages.persistent.log.log_segments import Place, Segments
 from storages.persistent.log.records import Block, Image, image_of
 from storages.persistent.replay.manifest import Manifest
 
@@ -31,15 +29,6 @@ class Commit:
     errors: Block | Image | None
     all_errors: bool
     """Whether they are those of all live transitions, and begin a file."""
-
-
-class Begun(NamedTuple):
-    """A commit that is being written."""
-
-    commit: Commit
-    checksum: int
-    blocks: list[tuple[Segments, Place, Image]]
-    """Where each ended before, and what goes there."""
 
 
 def to_write(block: Block) -> Block | Image:

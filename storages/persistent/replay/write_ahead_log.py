@@ -26,8 +26,7 @@ from storages.persistent.log.json_file import damage_told
 from storages.persistent.log.lock import Lock
 from storages.persistent.log.log_segments import Place, Segments, sync_directory
 from storages.persistent.log.records import Block, Image
-from storages.persistent.log.writer import Writer
-from storages.persistent.replay.commit import Begun, Commit, to_write
+from storages.persistent.replay.commit import Commit, to_write
 from storages.persistent.replay.manifest import NAME as MANIFEST
 from storages.persistent.replay.manifest import Manifest
 from storages.persistent.replay.recovery import Recovered, recover
@@ -86,12 +85,9 @@ class Journal:
         except BaseException:
             self._lock.release()
             raise
-        self._writer = Writer(self._be_due)
         self._executor = ThreadPoolExecutor(1, "commits")
-        self._begun: Begun | None = None
-        """What ``_writer`` writes: whatever it can, small and into files that go on."""
         self._writing: Future[None] | None = None
-        """Anything else that is being written."""
+        """A commit that is being written beside the insertions."""
         self._failed = False
         """Whether the last commit could not be written."""
         self._is_cut = False
@@ -220,10 +216,10 @@ class Journal:
         # Before the thread begins: where it fails at once, it says that the next commit is due now.
         self._next_commit = ring.steps + steps
         self.due = min(self._next_commit, commit.first + most)
-        if self._failed or ring.steps >= latest:
+        if self._failed or ring.steps >= latest or self._is_quick(commit):
             self._write(commit)
             self.due = self._next_commit
-        elif not self._begin(commit):
+        else:
             self._writing = self._executor.submit(self._write, commit)
 
     def flush(
@@ -282,7 +278,6 @@ class Journal:
         """
         try:
             self._executor.shutdown()
-            self._writer.close()
             self._steps.close()
             self._errors.close()
             # It is of use, but nothing is lost without it.
@@ -354,41 +349,11 @@ class Journal:
         steps = block if isinstance(errors, Block) else to_write(block)
         return Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
 
-    def _begin(self, commit: Commit) -> bool:
-        """Have a commit written that is written without the interpreter; False where it is not such a one."""
-        steps, errors = commit.steps, commit.errors
+    def _is_quick(self, commit: Commit) -> bool:
+        """Whether a commit is copied to the system's cache in less time than it takes to hand it to a thread."""
         if self._durable or not self._is_cut or commit.anew or commit.all_errors or commit.manifest != self._manifest:
             return False
-        if isinstance(steps, Block) or isinstance(errors, Block):
-            return False
-        # In the order in which they have to be there.
-        blocks = ([] if errors is None else [(self._errors, errors)]) + [(self._steps, steps)]
-        try:
-            self._writer.start()
-            pieces = [(log.file_at_end(), image.data) for log, image in blocks]
-        except OSError:
-            # Said where it is tried again.
-            return False
-        self._begun = Begun(commit, steps.checksum, [(log, log.end, image) for log, image in blocks])
-        self._writer.begin(pieces)
-        return True
-
-    def _finish(self, begun: Begun) -> None:
-        """Wait for a commit that was begun; what was not written whole is written anew.
-
-        Raises:
-            PersistenceError: it could not be written.
-        """
-        if self._writer.finish() and all(log.note_appended(image) for log, _, image in begun.blocks):
-            self._note_written(begun.commit, begun.checksum)
-            self._begun = None
-            return
-        for log, end, _ in begun.blocks:
-            log.take_back(end)
-        try:
-            self._write(begun.commit)
-        finally:
-            self._begun = None
+        return isinstance(commit.steps, Image) and (commit.errors is None or isinstance(commit.errors, Image))
 
     def _be_due(self) -> None:
         """Have the next insertion find out what went wrong; called by any thread."""
@@ -462,8 +427,6 @@ class Journal:
             )
 
     def _wait(self) -> None:
-        if self._begun is not None:
-            self._finish(self._begun)
         if self._writing is not None:
             # Whoever interrupts this, by Ctrl-C, finds it still being written.
             wait([self._writing])

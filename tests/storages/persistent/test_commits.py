@@ -2,7 +2,6 @@
 
 import copy
 import os
-import select
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,7 +13,6 @@ import pytest
 from storages.persistent import PersistenceError
 from storages.persistent.log import log_segments as segments
 from storages.persistent.log import records as blocks
-from storages.persistent.log import writer
 from storages.persistent.log.log_segments import Segments
 from storages.persistent.replay import write_ahead_log as journal
 from storages.persistent.replay.write_ahead_log import Journal
@@ -105,27 +103,20 @@ def commits(size: str) -> Iterator[None]:
         yield
 
 
-def let_it_be_done(journal: Journal) -> None:
-    """Until what was begun is written, or has failed; nobody has heard of it then."""
-    if journal._writing is not None:
-        journal._writing.exception()
-    else:
-        assert journal._begun is not None
-        select.select([journal._writer._pipes.reports], [], [])  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize("size", ["small", "large"])
-def test_an_error_of_the_thread_is_raised_by_the_next_insertion(size: str, tmp_path: Path) -> None:
+def test_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str, tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     with commits(size):
         pair.insert(2)
         pair.kept._journal.wait()
-        pair.kept._journal._writer.start()
         with files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-            before = pair.kept._journal._next_commit
-            while pair.kept._journal._next_commit == before:
+            journal = pair.kept._journal
+            while pair.kept.ring.steps < journal._next_commit:
                 pair.insert(1)
-            let_it_be_done(pair.kept._journal)
+            if size == "large":
+                pair.insert(1)
+                assert journal._writing is not None
+                journal._writing.exception()
             before = len(pair.kept)
             with pytest.raises(PersistenceError, match="File too large"):
                 pair.kept.insert_transition(pair._stream.step())
@@ -136,29 +127,22 @@ def test_an_error_of_the_thread_is_raised_by_the_next_insertion(size: str, tmp_p
     pair.close()
 
 
-@pytest.mark.parametrize("size", ["small", "large"])
 def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_the_next_one(
-    size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     pair.insert(2)
     pair.kept.flush()
     journal = pair.kept._journal
-    journal._writer.start()
-    submit, begin = journal._executor.submit, journal._writer.begin
+    submit = journal._executor.submit
 
     def submit_and_wait(write: Any, commit: Any) -> Any:
         writing = submit(write, commit)
         writing.exception()
         return writing
 
-    def begin_and_wait(pieces: Any) -> None:
-        begin(pieces)
-        let_it_be_done(journal)
-
     monkeypatch.setattr(journal._executor, "submit", submit_and_wait)
-    monkeypatch.setattr(journal._writer, "begin", begin_and_wait)
-    with commits(size), files_no_longer_than(longest_file_bytes(tmp_path) + 10):
+    with large_commits(), files_no_longer_than(longest_file_bytes(tmp_path) + 10):
         before = journal._next_commit
         while journal._next_commit == before:
             pair.insert(1)
@@ -224,10 +208,9 @@ def _interrupted(_: Any) -> None:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        (writer.kernel, "give_order"),
-        (writer.kernel, "take_report"),
-        (Segments, "note_appended"),
-        (Segments, "file_at_end"),
+        (blocks, "write"),
+        (Segments, "append"),
+        (Segments, "_opened"),
         (Journal, "_note_written"),
     ],
 )
@@ -240,9 +223,9 @@ def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
     for _ in range(3):
         called = getattr(owner, name)
 
-        def interrupted(*given: Any, called: Callable[..., Any] = called) -> Any:
+        def interrupted(*given: Any, called: Callable[..., Any] = called, **named: Any) -> Any:
             if done:
-                called(*given)
+                called(*given, **named)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
@@ -276,10 +259,9 @@ def test_a_small_commit_whose_file_was_deleted_is_missed(way: str, tmp_path: Pat
         pair.kept.close()
 
 
-def test_a_forked_process_leaves_the_thread_to_its_parent(tmp_path: Path) -> None:
+def test_a_forked_process_leaves_the_log_to_its_parent(tmp_path: Path) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(11)
-    assert pair.kept._journal._writer._pipes is not None
     child = os.fork()
     if child == 0:
         try:
