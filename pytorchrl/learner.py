@@ -22,7 +22,6 @@ from pytorchrl.experiments.training_metrics import TrainingMetrics
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
-from storages.persistent.replay.journalled_storage import JournalledStorage
 
 
 class Learner:
@@ -346,9 +345,8 @@ class Learner:
         self._metrics: dict[str, float] = {}
         self._keep_checkpoints: int = config["keep_checkpoints"]
         for source in scheme.sources.values():
-            if isinstance(source, JournalledStorage):
-                # A checkpoint is replaced only when the next is whole.
-                source.states_kept = self._keep_checkpoints + 1
+            # A checkpoint is replaced only when the next is whole.
+            source.states_kept = self._keep_checkpoints + 1
         self._checkpoint_every = config.get("checkpoint_every")
         self._seconds = 0.0
         self._settled_at = 0

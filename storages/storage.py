@@ -12,10 +12,11 @@ from storages.component.hyper_parameters import Count, MisfitError, UnitInterval
 from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
 from storages.core.device.transfer import to_batch
-from storages.core.ring.insertion import Slice
-from storages.core.ring.layout import FieldKey, as_array, leaves, nest, text
-from storages.core.ring.ring import Ring
-from storages.transition import Array, Batch, Leaf, Sample
+from storages.core.parts import RingObserver
+from storages.core.ring.layout import Layout, as_array, leaves, nest, text
+from storages.core.ring.ring import Ring, saved_layout
+from storages.core.sampling.prioritized import Priorities
+from storages.transition import Batch, Leaf, Sample
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -80,6 +81,34 @@ class PolicyEvaluation(ValueFunction, Protocol):
         """
 
 
+class StorageLog(RingObserver, Protocol):
+    """Keeps a storage outside of memory, so that the same storage is there again when it is made anew."""
+
+    @property
+    def position(self) -> Any:
+        """The last commit, as plain data."""
+
+    def flush(self, storage: "Storage") -> None:
+        """Commit everything, and wait until it is written."""
+
+    def roll_back(self, position: Any) -> dict[str, Any]:
+        """Restore the rows of a commit, drop later ones, and return the state that was saved beside the rows."""
+        raise NotImplementedError
+
+    def pin(self, storage: "Storage", position: Any) -> None:
+        """Keep what is needed to roll back to a commit."""
+
+    def close(self, storage: "Storage") -> None:
+        """Commit everything and release the directory."""
+
+    def save(self, storage: "Storage") -> dict[str, Any]:
+        """Commit everything, and return the commit's position and the state beside the rows."""
+        raise NotImplementedError
+
+    def refuse_other_fields(self, saved: Layout) -> None:
+        """Raise an error if rows of other fields were committed than those of a layout."""
+
+
 class EmptyStorageError(RuntimeError):
     """A batch was asked of a storage that holds nothing."""
 
@@ -109,6 +138,10 @@ class Storage(Component, ABC):
     """Whether :meth:`newest_steps` can be asked for."""
     computed_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that are computed of what is stored; samples must not have them."""
+    states_kept = 2
+    """With a directory, how many of the states that :meth:`state_dict` returned can be loaded: the newest."""
+    stores_slices_whole: ClassVar[bool] = True
+    """Whether slices may be stored many steps at once, rather than each by :meth:`insert_transition`."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
     """What a state that can be loaded has at least."""
 
@@ -147,6 +180,11 @@ class Storage(Component, ABC):
         )
         self._generator = np.random.default_rng()
         self._progress = (0, 1)
+        self._inserted = 0
+        """Transitions that were ever inserted."""
+        self._log: StorageLog | None = None
+        self._observers: list[RingObserver] = []
+        self._find_overridden()
 
     # What the learner calls
 
@@ -167,10 +205,13 @@ class Storage(Component, ABC):
             DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
-        self._before_change()
-        self._before_insertion(sample)
-        self._ring.insert(sample)
-        self._after_insertion(1)
+        ring = self._ring
+        for before_insert in self._before_insert:
+            before_insert(ring, sample)
+        ring.insert(sample)
+        self._inserted += ring.envs
+        for after_insert in self._after_insert:
+            after_insert(ring, 1)
 
     def include_next_actions(self) -> None:
         """Let batches hold what the actor did after OBS2, too; called where an algorithm needs it.
@@ -212,19 +253,89 @@ class Storage(Component, ABC):
 
     def set_progress(self, steps: int, target_steps: int) -> None:
         """Called before an update phase: how far the run has come, in environment transitions; schedules follow."""
-        self._before_change()
+        self._tell_of_change()
         self._progress = (steps, target_steps)
 
     def after_episodes(self, returns: Sequence[float]) -> None:
         """Called when training episodes have ended, with the sums of their rewards."""
 
     def reset(self) -> None:
-        """Empty, ready, memory kept."""
-        self._before_change()
+        """Drop all transitions, and keep the memory."""
+        self._tell_of_change(rows=True)
         self._ring.reset()
+        self._tell_of_changed_rows()
+
+    # The log
+
+    def observe(self, observer: RingObserver) -> None:
+        """Let a part follow what happens to the ring, after those that follow it already."""
+        self._observers.append(observer)
+        self._find_overridden()
+
+    def attach(self, log: StorageLog) -> None:
+        """Keep the storage in a log, which has restored what it held."""
+        self._log = log
+        self.observe(log)
+
+    @property
+    def position(self) -> Any:
+        """The last commit, as plain data that :meth:`roll_back` takes; None without a directory.
+
+        Raises:
+            PersistenceError: a commit that was begun could not be written.
+        """
+        return None if self._log is None else self._log.position
+
+    def flush(self) -> None:
+        """Commit everything, and wait until it is on disk; do nothing without a directory.
+
+        Raises:
+            PersistenceError: it could not be written; what is in memory stays usable.
+        """
+        if self._log is not None:
+            self._log.flush(self)
+
+    def roll_back(self, position: Any) -> None:
+        """Restore a commit, and drop later ones.
+
+        Older commits are dropped with the steps that they hold, once these were overwritten, unless :meth:`pin` keeps
+        them.
+
+        Raises:
+            PersistenceError: the directory does not have it; nothing was changed.
+            ValueError: there is no directory.
+        """
+        if self._log is None:
+            raise ValueError(f"{type(self).__name__}: there is no directory to roll back in; make it with directory=")
+        self._tell_of_change()
+        self.load_extra_state(self._log.roll_back(position))
+
+    def pin(self, position: Any) -> None:
+        """Keep what is needed to roll back to a commit, instead of what was pinned before.
+
+        ``state_dict`` pins the commit that it refers to, and keeps those pinned that it referred to before, as many as
+        :attr:`states_kept` says.
+
+        Raises:
+            PersistenceError: the directory does not have it.
+            ValueError: there is no directory.
+        """
+        if self._log is None:
+            raise ValueError(f"{type(self).__name__}: there is no directory to pin in; make it with directory=")
+        self._log.pin(self, position)
 
     def close(self) -> None:
-        """Let go of everything outside of memory, if there is anything; what is in memory can still be read."""
+        """Commit everything and release the directory, if there is one; what is in memory can still be read.
+
+        Raises:
+            PersistenceError: not everything could be written; the directory is released all the same.
+        """
+        if self._log is not None:
+            self._log.close(self)
+
+    def __del__(self) -> None:
+        if getattr(self, "_log", None) is not None:
+            self.close()
 
     # What workers send each other
 
@@ -273,16 +384,25 @@ class Storage(Component, ABC):
         lengths = {text(path): len(array) if array.ndim else 0 for path, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
-        step, steps, together = 0, next(iter(lengths.values()), 0), None
+        step, steps, block = 0, next(iter(lengths.values()), 0), None
         while step < steps:
             sample = nest({path: array[step] for path, array in arrays.items()})
-            stored = 0 if together is None else self._insert_some(together, step, sample)
+            stored = 0
+            if block is not None:
+                for before_insert in self._before_insert:
+                    before_insert(self._ring, sample)
+                most = min([self.size, *(observer.steps_at_once(self._ring) for observer in self._observers)])
+                stored = self._ring.insert_slice(block, step, most)
+                if stored:
+                    self._inserted += stored * self._ring.envs
+                    for after_insert in self._after_insert:
+                        after_insert(self._ring, stored)
             if not stored:
                 self.insert_transition(sample)
                 stored = 1
-            if step == 0:
+            if step == 0 and self.stores_slices_whole:
                 # The first may have fixed the layout.
-                together = self._slice_of(arrays)
+                block = self._ring.slice_of(arrays)
             step += stored
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
@@ -296,8 +416,10 @@ class Storage(Component, ABC):
         Raises:
             SampleError: no such field, the values do not fit, or the steps are not all stored.
         """
-        self._before_change()
+        self._tell_of_change(rows=True)
         self._ring.overwrite((key,), as_array(values, (key,), type(self).__name__), start)
+        self._tell_of_changed_rows()
+        self.flush()
 
     # What anyone may ask
 
@@ -307,37 +429,83 @@ class Storage(Component, ABC):
         Raises:
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
         """
-        self._before_change()
+        self._tell_of_change()
         self._update_parameter(name, value)
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Start the random generator that chooses rows anew."""
-        self._before_change()
+        self._tell_of_change()
         self._generator = np.random.default_rng(seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, the random generator too, as tensors and plain data: the next batch is the same batch."""
+        """Everything, the random generator too, as tensors and plain data: the next batch is the same batch.
+
+        With a directory, the position of a commit in it instead of the transitions.
+        """
+        if self._log is not None:
+            return self._log.save(self)
         return {"ring": self._ring.state_dict()} | self.state_without_contents()
 
     def state_without_contents(self) -> dict[str, Any]:
-        """What :meth:`state_dict` returns, without the transitions: for those that are kept elsewhere."""
-        return self._state_beside_the_ring()
+        """Return what :meth:`state_dict` does, without the transitions: for those that are kept elsewhere."""
+        state, priorities = self.extra_state(), self.priorities
+        return state if priorities is None else state | {"priorities": priorities.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned.
+        """Restore what :meth:`state_dict` returned; with a directory, the commit that the state refers to.
 
         Raises:
-            ValueError: it is no such state, or was saved with another size or number of environments.
+            ValueError: it is no such state, or was saved with another size or number of environments, or with a
+                directory.
+            PersistenceError: the directory does not have the commit, or was made for other fields; nothing was changed.
         """
+        if "position" in state:
+            if self._log is None:
+                raise ValueError(
+                    f"{type(self).__name__}: the state refers to commit {state['position']['commit']} in the directory "
+                    f"of the storage that it was saved of; make this one with that directory=, or load what "
+                    f"storages.persistent.read_state reads there"
+                )
+            self.roll_back(state["position"])
+            if not state["position"]["commit"]:
+                self.load_extra_state(state)
+            return
         self._refuse_incomplete(state)
-        self._before_change()
+        if self._log is not None and not state["ring"]["leaves"]:
+            self.roll_back({"commit": 0, "checksum": 0})
+            self.load_extra_state(state)
+            return
+        self._tell_of_change(rows=True)
+        if self._log is not None:
+            self._log.refuse_other_fields(saved_layout(state["ring"]))
         self._ring.load_state_dict(state["ring"])
-        self._load_beside_the_ring(state)
+        self.load_extra_state(state)
+        self._tell_of_changed_rows()
+        self.flush()
 
     def load_state_without_contents(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_without_contents` returned; the same transitions are stored already."""
-        self._before_change()
-        self._load_beside_the_ring(state)
+        self._tell_of_change()
+        self.load_extra_state(state)
+
+    def extra_state(self) -> dict[str, Any]:
+        """State beside transitions and their errors: a few numbers, as JSON can keep them."""
+        state: dict[str, Any] = {"generator": self._generator.bit_generator.state}
+        for observer in self._observers:
+            if observer is not self._log:
+                state |= observer.state_dict()
+        return state
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`extra_state` returned; the ring is restored already."""
+        self._generator.bit_generator.state = state["generator"]
+        for observer in self._observers:
+            observer.load_state_dict(self._ring, state)
+
+    @property
+    def priorities(self) -> Priorities | None:
+        """Priorities of the stored transitions; None where there are none."""
+        return None
 
     def __len__(self) -> int:
         """Transitions stored."""
@@ -364,8 +532,8 @@ class Storage(Component, ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the stored fields take, free room included."""
-        return self._ring.nbytes
+        """Bytes of memory that the stored fields and what follows them take, free room included."""
+        return self._ring.nbytes + sum(observer.nbytes for observer in self._observers)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} of {self.capacity} transitions, {self.num_envs} environments)"
@@ -377,39 +545,26 @@ class Storage(Component, ABC):
 
     # Inside
 
-    def _before_change(self) -> None:
-        """What is stored, or what says how batches are made of it, is about to change."""
+    def _find_overridden(self) -> None:
+        """Find the observers that follow insertions, so that the others take no time."""
+        self._before_insert = [
+            observer.before_insert
+            for observer in self._observers
+            if type(observer).before_insert is not RingObserver.before_insert
+        ]
+        self._after_insert = [
+            observer.after_insert
+            for observer in self._observers
+            if type(observer).after_insert is not RingObserver.after_insert
+        ]
 
-    def _before_insertion(self, sample: Sample) -> None:
-        """A sample, maybe with others after it, is about to be stored; raises what refuses it."""
+    def _tell_of_change(self, rows: bool = False) -> None:
+        for observer in self._observers:
+            observer.before_change(self._ring, rows)
 
-    def _after_insertion(self, steps: int) -> None:
-        """The newest steps were just stored, as many as are said."""
-
-    def _slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
-        """Arrays (steps, E, ...) as steps that can be stored by one call; None where each has to be looked at."""
-        return self._ring.slice_of(arrays)
-
-    def _steps_at_once(self) -> int:
-        """How many steps can be stored by one call, at most; so few that what follows them finds the one before."""
-        return self.size // 2
-
-    def _insert_some(self, together: Slice, step: int, sample: Sample) -> int:
-        """Store some of the steps from one on, whose sample is given; returns how many, 0 where it is not as usual."""
-        self._before_change()
-        self._before_insertion(sample)
-        stored = self._ring.insert_slice(together, step, self._steps_at_once())
-        if stored:
-            self._after_insertion(stored)
-        return stored
-
-    def _state_beside_the_ring(self) -> dict[str, Any]:
-        """What a state holds beside transitions, and errors of each of them: few numbers, as JSON can keep them."""
-        return {"generator": self._generator.bit_generator.state}
-
-    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved; the ring is already."""
-        self._generator.bit_generator.state = state["generator"]
+    def _tell_of_changed_rows(self) -> None:
+        for observer in self._observers:
+            observer.after_change(self._ring)
 
     def _current(self, hyper_parameter: float | Schedule) -> float:
         """What a hyper-parameter that may be a schedule is worth now."""

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 
 from storages.component.hyper_parameters import Count
+from storages.core.parts import Rows, Window
 from storages.core.ring.layout import text
 from storages.core.sampling.prioritized import Priorities
+from storages.core.windows.segments import SequenceWindow
 from storages.errors import DroppedError, PersistenceError
 from storages.off_policy.per_buffer import PERBuffer
-from storages.off_policy.replay_buffer import Rows
 from storages.persistent.episodes.archive_manifest import ArchiveManifest
 from storages.persistent.episodes.cold_priorities import KnownErrors
 from storages.persistent.episodes.episode_batch import Recording
@@ -48,13 +49,14 @@ class EpisodicReplay(PERBuffer):
         """Refused: episodes that still run are not in the ring."""
         raise NotImplementedError(f"{type(self).__name__} cannot say which steps are the newest; ReplayBuffer can")
 
-    def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
+    def draw_rows(self, batch_size: int, update: int = 1, updates: int = 1) -> Rows:
+        """Draw rows of what is in memory, after what is due was exchanged."""
         resident = self._resident
         if resident is None or resident.is_everything:
-            return super()._choose(batch_size, update, updates)
+            return super().draw_rows(batch_size, update, updates)
         while resident.due():
             # Errors of what leaves memory are kept.
-            self._settle_errors()
+            self._prioritized.settle()
             try:
                 changed = resident.bring(self._directory.ledger.live, self._generator)
             except DroppedError:
@@ -63,7 +65,7 @@ class EpisodicReplay(PERBuffer):
             if changed is None:
                 break
             self._changed(*changed)
-        rows = super()._choose(batch_size, update, updates)
+        rows = super().draw_rows(batch_size, update, updates)
         resident.drawn(self._steps_of(rows))
         return rows
 
@@ -87,16 +89,17 @@ class EpisodicReplay(PERBuffer):
     def _steps_of(self, rows: Rows) -> int:
         """How many transitions a batch is made of."""
         if isinstance(self.sequences, Episodes):
-            assert self._starts is not None
-            return int(self._starts.lengths(rows.transitions).sum())
+            assert self._tracker is not None
+            return int(self._tracker.starts.lengths(rows.transitions).sum())
         each = 1 if self.sequences is None else self.sequences.length
         return each * len(rows.transitions)
 
-    def _where_to_begin(self, first: int) -> tuple[int, int]:
+    def make_window(self) -> Window:
+        """Make a window whose sequences begin anywhere, because every episode is whole."""
         if isinstance(self.sequences, Sequences):
-            # Every episode is whole, so a sequence may begin at any of its steps.
-            return first, self._ring.end
-        return super()._where_to_begin(first)
+            steps = self.make_steps()
+            return SequenceWindow(self.sequences, steps, steps.reach(self._ring), only_whole=True)
+        return super().make_window()
 
     # What comes and goes
 
@@ -126,14 +129,16 @@ class EpisodicReplay(PERBuffer):
                 f"got {self.memory_bytes}"
             )
         self._resident = Resident(self._ring, plan.episodes, _DRAWS_EACH, shelving)
-        if self._knows_episodes:
-            self._index_episodes()
+        if self._tracker is not None:
+            self._tracker.build()
+        # How far windows reach depends on the size of the ring.
+        self.configure()
 
     def _hold(self, state: Mapping[str, Any] | None) -> None:
         """Have in memory what fits; ``state`` says what was there, None where nobody knows."""
         directory, resident = self._directory, self._resident
         assert resident is not None
-        self._priorities = None
+        self._prioritized.priorities = None
         directory.hold(state)
         try:
             self._bring_back(resident, None if state is None else state["memory"])
@@ -143,8 +148,8 @@ class EpisodicReplay(PERBuffer):
             directory.refresh()
             self._hold(None)
             return
-        if self._knows_episodes:
-            self._index_episodes()
+        if self._tracker is not None:
+            self._tracker.build()
 
     def _bring_back(self, resident: Resident, memory: Mapping[str, Any] | None) -> None:
         ledger = self._directory.ledger
@@ -172,12 +177,9 @@ class EpisodicReplay(PERBuffer):
 
     def _changed(self, gone: list[Stretch], came: Stretch | None) -> None:
         """Follow what left the ring, and what came into it."""
-        if self._episodes is not None:
-            following = self._ring.steps if came is None else came.at
-            self._episodes.put(following)
-            if self._starts is not None:
-                self._starts.put(following)
-        priorities, resident = self._priorities, self._resident
+        if self._tracker is not None:
+            self._tracker.replaced(self._ring.steps if came is None else came.at)
+        priorities, resident = self.priorities, self._resident
         if priorities is None or resident is None:
             return
         if not resident.is_everything:
@@ -197,12 +199,13 @@ class EpisodicReplay(PERBuffer):
 
     def _know_all_errors(self) -> None:
         """Take those of what is in memory, too, for when it is not."""
-        self._settle_errors()
-        if self._priorities is not None and self._resident is not None:
+        self._prioritized.settle()
+        if self.priorities is not None and self._resident is not None:
             for at, first, count in self._resident.merged():
-                self._known.put(first, self._priorities.errors_of(at, at + count))
+                self._known.put(first, self.priorities.errors_of(at, at + count))
 
-    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`extra_state` returned; what is in memory is restored already."""
         saved = state.get("priorities")
         if saved is not None and self._resident is not None:
             known = np.concatenate(
@@ -211,7 +214,7 @@ class EpisodicReplay(PERBuffer):
             )
             saved = {**saved, "errors": torch.from_numpy(known)}
         # The oldest transition in memory always begins an episode, wherever it lay then.
-        super()._load_beside_the_ring({**state, "priorities": saved, "episodes_begun": None})
+        super().load_extra_state({**state, "priorities": saved, "episodes_begun": None})
 
     @property
     def nbytes(self) -> int:

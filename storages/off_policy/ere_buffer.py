@@ -15,7 +15,8 @@ from storages.component.hyper_parameters import (
     UnitIntervalOrSchedule,
     Within,
 )
-from storages.core.sampling.recency import Improvement, newest_count
+from storages.core.parts import Sampler
+from storages.core.sampling.recency import Recency
 from storages.off_policy.per_buffer import PERBuffer
 from storages.storage import Discounting, Environments
 from storages.transition import Batch
@@ -80,7 +81,6 @@ class EREBuffer(PERBuffer):
         self.eta = eta
         self.cmin = cmin
         self.adapt_eta = adapt_eta
-        self._improvement = Improvement()
         super().__init__(
             device,
             actor,
@@ -103,14 +103,22 @@ class EREBuffer(PERBuffer):
             allow_nonfinite=allow_nonfinite,
         )
 
+    def make_sampler(self) -> Sampler:
+        """Make the sampler by priority, of the newest transitions alone."""
+        self.recency = Recency()
+        return super().make_sampler()
+
+    def configure(self) -> None:
+        """Give the parts the present values of hyper-parameters."""
+        super().configure()
+        assert self.recency is not None
+        self.recency.eta, self.recency.cmin, self.recency.adapts = self.eta, self.cmin, self.adapt_eta
+
     @property
     def current_eta(self) -> float:
-        """What eta is worth now: ``eta`` itself unless it adapts."""
-        if not self.adapt_eta:
-            return self.eta
-        # The paper: eta_0 * I_recent / I_max + eta_max * (1 - I_recent / I_max), I the improvement of returns.
-        share = self._improvement.share_of_largest
-        return self.eta * share + 1.0 * (1 - share)
+        """Present value of eta: ``eta`` itself unless it adapts."""
+        assert self.recency is not None
+        return self.recency.current_eta
 
     def update_eta(self, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adapt eta to how fast returns rise, if it adapts; returns ``info`` with "storage/eta".
@@ -118,9 +126,10 @@ class EREBuffer(PERBuffer):
         Args:
             info: "train/return" is the mean return of the training episodes since the last call; without it, eta stays.
         """
+        assert self.recency is not None
         if "train/return" in info:
-            self._before_change()
-            self._improvement.observe(float(info["train/return"]))
+            self._tell_of_change()
+            self.recency.improvement.observe(float(info["train/return"]))
         return {**info, "storage/eta": self.current_eta}
 
     def after_episodes(self, returns: Sequence[float]) -> None:
@@ -129,18 +138,5 @@ class EREBuffer(PERBuffer):
             self.update_eta({"train/return": float(np.mean(returns))})
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """As for any prioritised storage, and what eta is worth."""
+        """As for any prioritised storage, and the present value of eta."""
         return {**super().after_gradients(batch, info), "storage/eta": self.current_eta}
-
-    def _first_of(self, update: int, updates: int) -> int:
-        """Number of the oldest transition that a batch may hold."""
-        return self._ring.end - newest_count(len(self), self.current_eta, self.cmin, update, updates)
-
-    def _state_beside_the_ring(self) -> dict[str, Any]:
-        return super()._state_beside_the_ring() | {"improvement": self._improvement.state_dict()}
-
-    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
-        super()._load_beside_the_ring(state)
-        self._improvement = Improvement()
-        if "improvement" in state:
-            self._improvement.load_state_dict(state["improvement"])

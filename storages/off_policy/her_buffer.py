@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from storages.component.hyper_parameters import (
     Count,
@@ -17,24 +15,10 @@ from storages.component.hyper_parameters import (
     UnitIntervalOrSchedule,
     Within,
 )
-from storages.core.windows.hindsight import (
-    DESIRED,
-    GoalReward,
-    Goals,
-    HerFunction,
-    Strategy,
-    check_goals,
-    choose_goals,
-    relabel_by_function,
-    relabel_goals,
-    steps_of,
-)
-from storages.core.windows.n_step import windows_of
-from storages.core.windows.sequence_batches import Runs
+from storages.core.parts import Relabeler
+from storages.core.windows.hindsight import GoalReward, HerFunction, Hindsight, Strategy
 from storages.off_policy.ere_buffer import EREBuffer
-from storages.off_policy.replay_buffer import Draw
 from storages.storage import Discounting, Environments
-from storages.transition import OBS, Sample
 from storages.windows import Episodes, Sequences
 
 
@@ -80,7 +64,7 @@ class HERBuffer(EREBuffer):
         ValueError: there is no ``her_function``, and the environments have no ``compute_reward``.
     """
 
-    _on_host = frozenset({(OBS, DESIRED)})
+    follows_episodes = True
 
     def __init__(
         self,
@@ -155,66 +139,18 @@ class HERBuffer(EREBuffer):
                 f"arrays; goals of dict observations (her_function=None) are relabelled with either"
             )
 
+    def make_relabeler(self) -> Relabeler:
+        """Make the part that gives rows other goals."""
+        assert self._tracker is not None
+        return Hindsight(self._tracker, self.her_function, self._reward)
+
+    def configure(self) -> None:
+        """Give the parts the present values of hyper-parameters."""
+        super().configure()
+        assert isinstance(self.relabeler, Hindsight)
+        self.relabeler.ratio, self.relabeler.strategy = self.her_ratio, self.strategy
+
     def handle_end_of_episode(self) -> None:
         """Say that the running episodes are over although no step said so; what comes next does not continue them."""
-        self._before_change()
+        self._tell_of_change()
         self._ring.break_off()
-
-    def _before_insertion(self, sample: Sample) -> None:
-        if self._episodes is None:
-            self._ring.init_columns(sample)
-            if self.her_function is None:
-                self._refuse_without_goals()
-        super()._before_insertion(sample)
-
-    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
-        first = transitions if runs is None else runs.first
-        given = np.flatnonzero(self._generator.random(len(first)) < self.her_ratio)
-        if not len(given):
-            return None
-        if runs is None:
-            return Goals(given, self._goals(transitions[given]))
-        # All steps of a sequence are given one goal: one that any of its steps may have led to.
-        envs = self._ring.envs
-        steps_of_run = (runs.last - runs.first)[given] // envs + 1
-        goal_of = np.full(len(first), -1)
-        goal_of[given] = self._goals(runs.first[given] + envs * self._generator.integers(0, steps_of_run))
-        reached = goal_of[runs.of_each(len(transitions))]
-        rows = np.flatnonzero(reached >= 0)
-        return Goals(rows, reached[rows])
-
-    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
-        fields = super()._fields(draw, keys)
-        if draw.goals is None:
-            return fields
-        ring, (rows, reached), gamma = self._ring, draw.goals, draw.gamma
-        chosen = draw.transitions[rows]
-        steps = steps_of(windows_of(ring, chosen, self.n_step, gamma), ring.envs)
-        if self.her_function is not None:
-            assert self._episodes is not None
-            initial = self._episodes.first_of(chosen)
-            relabel_by_function(ring, fields, rows, steps, reached, gamma, self.her_function, initial)
-        else:
-            assert self._reward is not None
-            relabel_goals(ring, fields, rows, steps, reached, gamma, self._reward)
-        return fields
-
-    def _goals(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        assert self._episodes is not None
-        return choose_goals(self.strategy, self._generator, self._ring, self._episodes, transitions)
-
-    def _refuse_without_goals(self) -> None:
-        try:
-            check_goals(self._ring)
-        except ValueError:
-            self._ring.forget_columns()
-            raise
-
-    @property
-    def _knows_episodes(self) -> bool:
-        return True
-
-    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
-        if self._ring.layout and self.her_function is None:
-            check_goals(self._ring)
-        super()._load_beside_the_ring(state)

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from storages.component.hyper_parameters import Count, CountOrZero
-from storages.core.windows import n_step as windows
-from storages.off_policy.replay_buffer import Draw, ReplayBuffer
+from storages.core.parts import Window
+from storages.core.windows.n_step import NSteps
+from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.storage import Discounting, Environments
 from storages.windows import Episodes, Sequences
 
@@ -88,7 +89,6 @@ class NStepReplayBuffer(ReplayBuffer):
                 f"packed batches hold no steps that lead there; give packed=False or longest=None"
             )
 
-    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
-        if self.n_step == 1:
-            return super()._fields(draw, keys)
-        return windows.n_steps(self._ring, self._gather, draw.transitions, self.n_step, draw.gamma, keys)
+    def make_steps(self) -> Window:
+        """Make windows of ``n_step`` steps."""
+        return NSteps(self.n_step)

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from storages.component.hyper_parameters import Count, InitialError, NonNegative, UnitIntervalOrSchedule
-from storages.core.ring.insertion import Slice
-from storages.core.ring.layout import FieldKey, converted, leaves, nest
+from storages.core.ring.layout import converted, leaves, nest
 from storages.episode import Episode
 from storages.errors import DamageError, PersistenceError
 from storages.off_policy.episodic_replay import EpisodicReplay
@@ -24,10 +23,10 @@ from storages.persistent.episodes.memory_plan import MemoryPlan
 from storages.persistent.episodes.memtable import Running
 from storages.persistent.episodes.rollback_marker import nothing_on_disk
 from storages.persistent.log.json_file import damage_told
-from storages.persistent.replay.journalled_storage import close_at_exit
+from storages.persistent.replay.ring_log import close_at_exit
 from storages.persistent.replay.write_ahead_log import Position
 from storages.storage import Discounting, EmptyStorageError, Environments
-from storages.transition import OBS, OBS2, RHS, RHS2, Array, Leaf, Sample
+from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
 from storages.windows import Episodes, Sequences
 
 _STEPS_RUNNING = 1024
@@ -90,6 +89,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     """
 
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor"}
+    stores_slices_whole = False
 
     def __init__(
         self,
@@ -187,11 +187,11 @@ class PersistentEpisodicBuffer(EpisodicReplay):
                 one was stored.
         """
         running = self._directory.writable()
-        self._settle_errors()
+        self._prioritized.settle()
         begins = self._resident is None
         if not begins:
-            self._let_go_of(self._directory.advance(self._state_beside_the_ring))
-        finished = running.insert(sample, self._state_beside_the_ring)
+            self._let_go_of(self._directory.advance(self.extra_state))
+        finished = running.insert(sample, self.extra_state)
         if begins:
             try:
                 self._begin_with(running)
@@ -204,10 +204,6 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             self._add(running.recording(one), one)
         self._inserted += running.ring.envs
 
-    def _slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
-        # Which episodes a step shows to be finished is known step by step.
-        return None
-
     def add_episode(self, episode: Episode) -> None:
         """Store a whole episode; it is on disk with the next :meth:`flush`, or with a volume full of such.
 
@@ -216,9 +212,9 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             PersistenceError: earlier ones could not be written, or the buffer is read only, or the episode is too long.
         """
         running = self._directory.writable()
-        self._settle_errors()
+        self._prioritized.settle()
         if self._resident is not None:
-            self._let_go_of(self._directory.advance(self._state_beside_the_ring))
+            self._let_go_of(self._directory.advance(self.extra_state))
         columns, length = columns_of(episode), len(episode)
         sample = nest({path: column[:1] for path, column in columns.items()})
         sample[OBS2] = nest({path: column[1:2] for path, column in columns.items() if path[0] == OBS})[OBS]
@@ -249,14 +245,14 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         """Empty, ready, memory kept; what is on disk is deleted."""
         directory, resident = self._directory, self._resident
         directory.writable()
-        self._settle_errors()
+        self._prioritized.settle()
         if resident is None:
             return
-        directory.reset(self._state_beside_the_ring)
+        directory.reset(self.extra_state)
         resident.forget(directory.ledger.live)
         self._changed([], None)
-        if self._priorities is not None:
-            self._priorities.reset()
+        if self.priorities is not None:
+            self.priorities.reset()
         self.flush()
 
     # Whole episodes
@@ -338,7 +334,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         """
         state = self._state_read() if self.read_only else self._flush(pin=self.states_kept)
         live = self._directory.ledger.live
-        count = self._directory.ledger.next - live if self._priorities is not None else 0
+        count = self._directory.ledger.next - live if self.priorities is not None else 0
         return state | {"errors": torch.from_numpy(self._known.get(live, count)), "errors_first": live}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -359,14 +355,14 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         else:
             self._directory.writable()
             if self._resident is None:
-                self._load_beside_the_ring(state)
+                self.load_extra_state(state)
                 return
-            self._directory.settle(self._state_beside_the_ring)
+            self._directory.settle(self.extra_state)
             said = self._directory.roll_back(state)
         self._known = KnownErrors(state["errors_first"])
         self._known.put(state["errors_first"], state["errors"].numpy())
         self._hold(None if said is None else {**said, "memory": state["memory"]})
-        self._load_beside_the_ring(state)
+        self.load_extra_state(state)
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """Refused: what is on disk does not change."""
@@ -425,24 +421,25 @@ class PersistentEpisodicBuffer(EpisodicReplay):
 
     # Inside
 
-    def _state_beside_the_ring(self) -> dict[str, Any]:
-        return super()._state_beside_the_ring() | self._directory.state() | {"memory": None}
+    def extra_state(self) -> dict[str, Any]:
+        """State beside transitions and their errors: a few numbers, as JSON can keep them."""
+        return super().extra_state() | self._directory.state() | {"memory": None}
 
     def _flush(self, pin: int = 0, last: bool = False) -> dict[str, Any]:
         resident = self._resident
         self._directory.writable()
         if resident is None:
-            return self._state_beside_the_ring() | nothing_on_disk()
+            return self.extra_state() | nothing_on_disk()
         self._know_all_errors()
-        known = None if self._priorities is None else self._known
+        known = None if self.priorities is None else self._known
         return self._directory.flush(
-            lambda: self._state_beside_the_ring() | {"memory": resident.state()}, known, pin=pin, last=last
+            lambda: self.extra_state() | {"memory": resident.state()}, known, pin=pin, last=last
         )
 
     def _state_read(self) -> dict[str, Any]:
         assert self._resident is not None
         self._know_all_errors()
-        beside = self._state_beside_the_ring() | {"memory": self._resident.state()}
+        beside = self.extra_state() | {"memory": self._resident.state()}
         return beside | self._directory.state_read()
 
     # Inside: opening
@@ -480,7 +477,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             self._hold(state)
             self._known.drop_from(directory.ledger.next)
             if state is not None:
-                self._load_beside_the_ring(state)
+                self.load_extra_state(state)
 
     def _begin_with(self, running: Running) -> None:
         """Make everything that needs to know what transitions look like; the ring of those that run does."""

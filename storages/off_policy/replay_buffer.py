@@ -1,66 +1,49 @@
-"""The plain replay buffer: every stored transition is as likely as any other."""
+"""The replay buffer: one class, composed of a sampler, a window, a relabeler and observers of its ring."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from storages.component.hyper_parameters import Count, CountOrZero
-from storages.core.device.device_cache import DeviceMemoryError, OnDevice
-from storages.core.device.prefetch import Ahead
+from storages.core.device.device_cache import DeviceCache
+from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
-from storages.core.ring.insertion import Slice
-from storages.core.ring.layout import FieldKey
-from storages.core.sampling import uniform as samplers
-from storages.core.sampling.episode_index import EpisodeIndex
-from storages.core.sampling.episode_starts import EpisodeStarts
-from storages.core.windows import n_step as windows
-from storages.core.windows.hindsight import Goals
-from storages.core.windows.packed import Packing, packing_of, put_together_packed
-from storages.core.windows.sequence_batches import (
-    Layout,
-    Runs,
-    episodes_laid_out,
-    keys_of_steps,
-    laid_out,
-    put_together,
-)
-from storages.persistent.replay.journalled_storage import JournalledStorage
-from storages.storage import Discounting, Environments
-from storages.transition import INDICES, WEIGHTS, Array, Batch, Sample
+from storages.core.parts import Gather, Relabeler, Request, Rows, Sampler, Window
+from storages.core.sampling.episode_tracker import EpisodeTracker
+from storages.core.sampling.recency import Recency
+from storages.core.sampling.uniform import UniformSampler
+from storages.core.windows.n_step import NSteps, next_actions
+from storages.core.windows.packed import PackedWindow
+from storages.core.windows.segments import EpisodeWindow, SequenceWindow
+from storages.persistent.replay.ring_log import RingLog, check_directory
+from storages.storage import Discounting, Environments, Storage
+from storages.transition import INDICES, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
 
 
-class Rows(NamedTuple):
-    """What a batch is made of."""
-
-    transitions: NDArray[np.int64]
-    """(B,): numbers of the transitions that its rows begin with."""
-    weights: NDArray[np.float32]
-    """(B, 1): their importance weights."""
-
-
 class Draw(NamedTuple):
-    """All that decides of a batch, but what is stored."""
+    """Everything from which a batch follows, but for what is stored."""
 
     rows: Rows
-    layout: Layout | Packing | None
-    """Of the sequences or episodes that begin with the rows; None where each row is one transition."""
+    window: Window
+    steps: Any
+    """What the window selected; None where each row is one transition."""
     transitions: NDArray[np.int64]
     """(N,): numbers of all transitions, of sequences one step after the other."""
-    goals: Goals | None
-    """Other goals for some rows; None for none."""
+    relabeled: Any
+    """What the relabeler chose; None for nothing."""
     gamma: float
-    before: Any
-    """Where the random generator stood before; None where nobody will ask."""
+    generator_before: Any
+    """State of the random generator before the draw; None where the draw is not undone."""
 
 
-class ReplayBuffer(JournalledStorage):
+class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
@@ -77,13 +60,10 @@ class ReplayBuffer(JournalledStorage):
     on_policy = False
     knows_next_actions = True
     knows_newest_steps = True
-    unchangeable = JournalledStorage.unchangeable | {"sequences", "keep_on_device"}
-    state_names = (*JournalledStorage.state_names, "inserted", "sampled")
-    n_step = 1
-    _with_next_actions = False
-    """Whether batches hold ACT2 and TAKEN2."""
-    _on_host: frozenset[FieldKey] = frozenset()
-    """Leaves that are changed when a batch is made of them, and therefore gathered where they can be."""
+    unchangeable = frozenset({"size", "sequences", "keep_on_device", "directory", "commit_every", "durable"})
+    state_names = (*Storage.state_names, "inserted", "sampled")
+    follows_episodes: ClassVar[bool] = False
+    """Whether a part asks where episodes begin and end, even if rows are no episodes."""
 
     def __init__(
         self,
@@ -104,21 +84,62 @@ class ReplayBuffer(JournalledStorage):
         self.sequences = sequences
         self.prefetch = prefetch
         self.keep_on_device = keep_on_device
+        self.directory, self.commit_every, self.durable = directory, commit_every, durable
+        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self._transfer = Transfer(torch.device(device))
-        self._on_device: OnDevice | None = None
-        self._ahead: Ahead[Draw, Sent] = Ahead(self._put_back)
-        self._inserted = 0
+        self._with_next_actions = False
         self._sampled = 0
-        self._episodes: EpisodeIndex | None = None
-        """None where nothing is asked of episodes, or nothing was inserted yet."""
-        self._starts: EpisodeStarts | None = None
-        """As well where batches are not of episodes."""
-        super().__init__(device, actor, algorithm, envs, size, directory, commit_every, durable, allow_nonfinite)
+        ring, episodes = self._ring, sequences if isinstance(sequences, Episodes) else None
+        self._tracker = EpisodeTracker(ring, episodes) if episodes is not None or self.follows_episodes else None
+        self.recency: Recency | None = None
+        self.relabeler = self.make_relabeler()
+        self._cache: DeviceCache | None = None
+        if keep_on_device:
+            on_host = frozenset() if self.relabeler is None else self.relabeler.changed
+            self._cache = DeviceCache(ring, self._transfer, on_host)
+        self._prefetcher: Prefetcher[Draw, Sent] = Prefetcher(self._restore_generator)
+        self.sampler = self.make_sampler()
+        for part in (self._prefetcher, self.relabeler, self._cache, self._tracker, self.recency, self.sampler):
+            if part is not None:
+                self.observe(part)
+        self.configure()
+        if directory is not None:
+            self.attach(RingLog(self, directory, commit_every, durable))
+
+    # Its parts
+
+    def make_sampler(self) -> Sampler:
+        """Make the part that chooses rows."""
+        return UniformSampler()
+
+    def make_steps(self) -> Window:
+        """Make the part that says which fields a step becomes."""
+        return NSteps()
+
+    def make_window(self) -> Window:
+        """Make the part that says which steps a row consists of."""
+        steps, sequences, tracker = self.make_steps(), self.sequences, self._tracker
+        if sequences is None:
+            return steps
+        if isinstance(sequences, Sequences):
+            return SequenceWindow(sequences, steps, steps.reach(self._ring))
+        assert tracker is not None
+        kind = PackedWindow if sequences.packed else EpisodeWindow
+        return kind(sequences, steps, tracker, steps.reach(self._ring))
+
+    def make_relabeler(self) -> Relabeler | None:
+        """Make the part that relabels fields; None for none."""
+        return None
+
+    def configure(self) -> None:
+        """Give the parts the present values of hyper-parameters; called after every change of one."""
+        self.window = self.make_window()
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse sequences and episodes that do not fit."""
         super().check_hyper_parameters(hyper_parameters)
+        check_directory(cls.__name__, hyper_parameters)
         size, sequences = hyper_parameters.get("size", sys.maxsize), hyper_parameters["sequences"]
         if isinstance(sequences, Episodes) and sequences.longest is not None and size < sequences.longest:
             raise ValueError(
@@ -133,7 +154,7 @@ class ReplayBuffer(JournalledStorage):
 
     def include_next_actions(self) -> None:
         """Let batches hold ACT2 and TAKEN2 from here on."""
-        self._before_change()
+        self._tell_of_change()
         self._with_next_actions = True
 
     def generate_batches(
@@ -176,230 +197,121 @@ class ReplayBuffer(JournalledStorage):
         Raises:
             EmptyStorageError: nothing is stored.
         """
-        self._ahead.take_back()
+        self._prefetcher.cancel()
         self._refuse_if_empty()
         ring = self._ring
         steps = min(steps, ring.live_steps)
         first = np.arange((ring.steps - steps) * ring.envs, (ring.steps - steps + 1) * ring.envs)
-        layout = laid_out(ring, first, Sequences(steps, across_episodes=True), 0)
+        window = SequenceWindow(Sequences(steps, across_episodes=True), self.make_steps())
+        selected = window.select(ring, first)
         rows = Rows(first, np.ones((ring.envs, 1), np.float32))
-        drawn = Draw(rows, layout, layout.transitions.ravel(), None, self._gamma, None)
-        self._count(drawn)
-        return self._transfer.receive(self._send(drawn))
+        self._sampled += selected.learnt_steps
+        draw = Draw(rows, window, selected, selected.transitions.ravel(), None, self._gamma, None)
+        return self._transfer.receive(self._make_batch(draw))
+
+    def set_progress(self, steps: int, target_steps: int) -> None:
+        """Called before an update phase: how far the run has come, in environment transitions; schedules follow."""
+        super().set_progress(steps, target_steps)
+        self.configure()
+
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter while the storage is in use; its parts follow.
+
+        Raises:
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+        """
+        super().update_storage_parameter(name, value)
+        self.configure()
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Adds how old the rows of the batch were, in steps, and how often a transition was replayed so far."""
         indices = batch[INDICES]
         # A tensor's mean on another device is not waited for.
         mean = indices.double().mean() if indices.is_cuda else mean_of(indices.numpy(force=True))
-        return {**info, **self._ages(mean)}
+        age = self._ring.steps - 1 - mean / self._ring.envs
+        replayed = self._sampled / max(1, self._inserted)
+        metrics = {"storage/row_age": age, "storage/replay_ratio": replayed}
+        return {**info, **metrics, **self.sampler.after_update(batch, info)}
 
-    def _ages(self, mean_index: float | torch.Tensor) -> dict[str, Any]:
-        age = self._ring.steps - 1 - mean_index / self._ring.envs
-        return {"storage/row_age": age, "storage/replay_ratio": self._sampled / max(1, self._inserted)}
+    # Batches
 
     def _batches(self, batch_size: int, updates: int) -> Iterator[Batch]:
         ahead = min(self.prefetch, updates - 1)
         if ahead == 0:
             for update in range(1, updates + 1):
                 # What another iterator has begun is drawn later than this.
-                self._ahead.take_back()
-                self._refuse_if_empty()
-                drawn = self._draw(self._choose(batch_size, update, updates), None)
-                sent = self._send(drawn)
-                self._count(drawn)
+                self._prefetcher.cancel()
+                draw = self._draw(batch_size, update, updates)
+                sent = self._make_batch(draw)
+                self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
                 yield self._transfer.receive(sent)
             return
 
-        def draw(update: int) -> Draw:
-            self._refuse_if_empty()
+        def draw_ahead(update: int) -> Draw:
             before = self._generator.bit_generator.state
-            return self._draw(self._choose(batch_size, update, updates), before)
+            return self._draw(batch_size, update, updates)._replace(generator_before=before)
 
-        for drawn, sent in self._ahead.batches(draw, self._send, updates, ahead):
-            self._count(drawn)
+        for draw, sent in self._prefetcher.batches(draw_ahead, self._make_batch, updates, ahead):
+            self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
             yield self._transfer.receive(sent)
 
-    def _count(self, drawn: Draw) -> None:
-        self._sampled += len(drawn.transitions) if drawn.layout is None else drawn.layout.learnt_steps
+    def draw_rows(self, batch_size: int, update: int = 1, updates: int = 1) -> Rows:
+        """Draw the rows of the ``update``-th of ``updates`` batches of an update phase."""
+        ring, recency = self._ring, self.recency
+        first = ring.oldest * ring.envs if recency is None else recency.first(ring, update, updates)
+        return self.sampler.draw(Request(self._generator, ring, self.window, batch_size, first, update, updates))
 
-    def _draw(self, rows: Rows, before: Any) -> Draw:
-        layout = None if self.sequences is None else self._lay_out(rows.transitions, self.sequences)
-        transitions = rows.transitions if layout is None else layout.transitions.ravel()
-        goals = self._choose_goals(transitions, None if layout is None else layout.runs)
-        return Draw(rows, layout, transitions, goals, self._gamma, before)
+    def _draw(self, batch_size: int, update: int, updates: int) -> Draw:
+        self._refuse_if_empty()
+        rows, window = self.draw_rows(batch_size, update, updates), self.window
+        transitions, segments = rows.transitions, None
+        steps = window.select(self._ring, transitions)
+        if steps is not None:
+            transitions, segments = steps.transitions.ravel(), steps.segments
+        relabeled = None
+        if self.relabeler is not None:
+            relabeled = self.relabeler.choose(self._generator, self._ring, transitions, segments)
+        return Draw(rows, window, steps, transitions, relabeled, self._gamma, None)
 
-    def _put_back(self, draw: Draw) -> None:
-        self._generator.bit_generator.state = draw.before
+    def _restore_generator(self, draw: Draw) -> None:
+        self._generator.bit_generator.state = draw.generator_before
 
-    def _before_change(self) -> None:
-        self._ahead.take_back()
-
-    def _before_insertion(self, sample: Sample) -> None:
-        if self.keep_on_device and self._on_device is None:
-            self._begin_on_device(sample)
-        super()._before_insertion(sample)
-
-    def _after_insertion(self, steps: int) -> None:
-        self._inserted += steps * self._ring.envs
-        if self._episodes is not None:
-            self._episodes.put(self._ring.steps - steps)
-            if self._starts is not None:
-                self._starts.inserted()
-        elif self._knows_episodes:
-            self._index_episodes()
-
-    def _slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
-        # Which episodes may be drawn is known step by step.
-        return super()._slice_of(arrays) if self._starts is None else None
-
-    def _send(self, draw: Draw) -> Sent:
-        """Make a batch; on another thread where there is a ``prefetch``: what changes what is read here waits."""
-        rows, kept = draw.rows, self._on_device
-        if kept is not None:
-            kept.bring_up()
-        fields = self._fields(draw) if draw.layout is None else self._fields_of_steps(draw, draw.layout)
-        if self._with_next_actions and draw.layout is None:
-            fields |= self._next_actions(draw)
+    def _make_batch(self, draw: Draw) -> Sent:
+        """Make a batch, on another thread where there is a ``prefetch``: changes of what is read here cancel it."""
+        rows, window, steps, transitions, relabeled, gamma, _ = draw
+        ring, cache = self._ring, self._cache
+        gather: Gather = ring.gather
+        if cache is not None:
+            cache.synchronize()
+            gather = cache.gather
+        fields = window.step_fields(ring, gather, transitions, gamma)
+        if relabeled is not None and self.relabeler is not None:
+            self.relabeler.relabel(ring, window, fields, transitions, relabeled, gamma)
+        if self._with_next_actions:
+            fields |= next_actions(ring, window.spans(ring, transitions, gamma).last)
+        if steps is not None:
+            fields = window.arrange(ring, gather, steps, fields, gamma)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
-        return self._transfer.send(fields, None if kept is None else kept.look_up)
+        return self._transfer.send(fields, None if cache is None else cache.resolve)
 
-    def _lay_out(self, first: NDArray[np.int64], sequences: Sequences | Episodes) -> Layout | Packing:
-        """The steps of the sequences or episodes that begin with some transitions (B,)."""
-        beyond = min(self.n_step, self._ring.size) - 1
-        if isinstance(sequences, Sequences):
-            return laid_out(self._ring, first, sequences, beyond)
-        assert self._starts is not None
-        lengths = self._starts.lengths(first)
-        if sequences.packed:
-            return packing_of(self._ring, first, lengths)
-        # Windows do not reach beyond an episode, only beyond a piece of one.
-        lead_out = 0 if sequences.longest is None else beyond
-        return episodes_laid_out(self._ring, first, lengths, sequences, lead_out)
+    # State
 
-    def _next_actions(self, draw: Draw) -> dict[str, Any]:
-        last = draw.transitions
-        if self.n_step > 1:
-            last = windows.windows_of(self._ring, last, self.n_step, draw.gamma).last
-        return windows.next_actions(self._ring, last)
-
-    def _fields_of_steps(self, draw: Draw, layout: Layout | Packing) -> dict[str, Any]:
-        ring = self._ring
-        fields = self._fields(draw, keys_of_steps(ring))
-        each = windows.windows_of(ring, draw.transitions, self.n_step, draw.gamma)
-        if self._with_next_actions:
-            fields |= windows.next_actions(ring, each.last)
-        if isinstance(layout, Layout):
-            return put_together(ring, self._gather, layout, fields, each.lengths)
-        return put_together_packed(ring, self._gather, layout, fields, each.lengths)
-
-    def _choose(self, batch_size: int, update: int, updates: int) -> Rows:
-        """The rows of the ``update``-th of ``updates`` batches of an update phase."""
-        return self._choose_uniformly(batch_size, self._ring.start)
-
-    def _choose_uniformly(self, batch_size: int, first: int) -> Rows:
-        sequences = self.sequences
-        if sequences is not None and isinstance(sequences, Episodes):
-            assert self._starts is not None
-            transitions = self._starts.uniform(self._generator, first, batch_size)
-        elif sequences is None or sequences.stride == 1:
-            transitions = samplers.uniform(self._generator, *self._where_to_begin(first), batch_size)
-        else:
-            first, end = self._where_to_begin(first)
-            stride, envs = sequences.stride, self._ring.envs
-            transitions = samplers.uniform_in_steps(self._generator, first, end, envs, stride, batch_size)
-        return Rows(transitions, np.ones((batch_size, 1), np.float32))
-
-    def _where_to_begin(self, first: int) -> tuple[int, int]:
-        """Numbers of the first transition, not before ``first``, and after the last that a row may begin with."""
-        ring = self._ring
-        if self.sequences is None:
-            return first, ring.end
-        if isinstance(self.sequences, Episodes):
-            assert self._starts is not None
-            return self._starts.where_to_begin(first), ring.end
-        latest = max(ring.oldest, ring.steps - self.sequences.length)
-        # At least one step whose number is a multiple of the stride, if there is any.
-        multiple = max(ring.oldest, latest - latest % self.sequences.stride)
-        return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
-
-    def _choose_goals(self, transitions: NDArray[np.int64], runs: Runs | None) -> Goals | None:
-        """Other goals for some rows of a batch.
-
-        Args:
-            transitions: (N,), numbers of the transitions of all rows.
-            runs: the sequences or episodes that rows are of; None where each row is for itself.
-        """
-        return None
-
-    def _fields(self, draw: Draw, keys: set[str] | None = None) -> dict[str, Any]:
-        """What the batch holds of its transitions (N, ...), DISCOUNT too; all fields where ``keys`` is None."""
-        return windows.one_step(self._gather, draw.transitions, draw.gamma, keys)
-
-    def _gather(
-        self,
-        transitions: NDArray[np.int64],
-        keys: set[str] | None = None,
-        last: NDArray[np.int64] | None = None,
-    ) -> dict[str, Any]:
-        return (self._on_device or self._ring).gather(transitions, keys, last)
-
-    def _begin_on_device(self, sample: Sample) -> None:
-        first_of_all = not self._ring.layout
-        self._ring.init_columns(sample)
-        try:
-            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
-        except DeviceMemoryError:
-            if first_of_all:
-                self._ring.forget_columns()
-            raise
-
-    @property
-    def _knows_episodes(self) -> bool:
-        """Whether episodes are followed from the first insertion on."""
-        # Whether something is of an abstract class takes a tenth of an insertion to find out, which None need not pay.
-        return self.sequences is not None and isinstance(self.sequences, Episodes)
-
-    def _index_episodes(self, begun: NDArray[np.int64] | None = None) -> None:
-        """Follow the episodes of what is stored, and of what comes."""
-        self._episodes = EpisodeIndex(self._ring, begun)
-        if isinstance(self.sequences, Episodes):
-            self._starts = EpisodeStarts(self._ring, self._episodes, self.sequences)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the stored fields take, free room included, where episodes are, and what is kept on the device."""
-        parts = (self._episodes, self._starts, self._on_device)
-        return super().nbytes + sum(part.nbytes for part in parts if part is not None)
-
-    def _state_beside_the_ring(self) -> dict[str, Any]:
-        state = super()._state_beside_the_ring() | {"inserted": self._inserted, "sampled": self._sampled}
-        state["episodes_begun"] = None if self._episodes is None else self._episodes.begun.tolist()
-        if self._ahead.oldest is not None:
-            # As if nothing had been drawn that nobody has asked for yet.
-            state["generator"] = self._ahead.oldest.before
+    def extra_state(self) -> dict[str, Any]:
+        """State beside transitions and their errors: a few numbers, as JSON can keep them."""
+        state = (
+            {"episodes_begun": None} | super().extra_state() | {"inserted": self._inserted, "sampled": self._sampled}
+        )
+        if self._prefetcher.oldest is not None:
+            # Batches that were begun and not asked for are drawn anew.
+            state["generator"] = self._prefetcher.oldest.generator_before
         return state
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Neither is a thread copied, nor what follows from the rest.
-        self._ahead.take_back()
-        return {name: value for name, value in self.__dict__.items() if name not in ("_ahead", "_on_device")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._ahead, self._on_device = Ahead(self._put_back), None
-        if self.keep_on_device and self._ring.layout:
-            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
-
-    def _load_beside_the_ring(self, state: Mapping[str, Any]) -> None:
-        super()._load_beside_the_ring(state)
-        self._on_device = None
-        if self.keep_on_device and self._ring.layout:
-            self._on_device = OnDevice(self._ring, self._transfer, self._on_host)
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`extra_state` returned; the ring is restored already."""
+        super().load_extra_state(state)
         self._inserted, self._sampled = state["inserted"], state["sampled"]
-        self._episodes, self._starts = None, None
-        if self._knows_episodes and self._ring.layout:
-            # Saved by a storage that asked nothing of episodes, the oldest steps may begin any.
-            begun = state.get("episodes_begun")
-            self._index_episodes(None if begun is None else np.array(begun, np.int64))
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._prefetcher.cancel()
+        return self.__dict__

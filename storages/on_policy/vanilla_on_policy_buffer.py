@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import discounted_returns
-from storages.core.ring.layout import SampleError
-from storages.core.sampling import uniform as samplers
-from storages.core.windows.sequence_batches import in_time
+from storages.core.sampling.uniform import permuted
+from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.reward_stream import RewardStream
+from storages.on_policy.rollout_guard import RolloutGuard
 from storages.storage import Curiosity, Discounting, Environments, IntrinsicValueFunction, Storage, ValueFunction
 from storages.transition import (
     ADV,
@@ -24,6 +24,7 @@ from storages.transition import (
     IRET,
     IREW,
     IVAL,
+    LOGP,
     MASK,
     OBS2,
     RET,
@@ -32,7 +33,6 @@ from storages.transition import (
     RHS2,
     VAL,
     Batch,
-    Sample,
 )
 
 
@@ -71,6 +71,8 @@ class VanillaOnPolicyBuffer(Storage):
         super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
         self.sequence_length = sequence_length
         self.cut_episodes = cut_episodes
+        needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if cut_episodes == "bootstrap" else ())]
+        self.observe(RolloutGuard(needed))
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -109,16 +111,6 @@ class VanillaOnPolicyBuffer(Storage):
         learnt = advantages[self._learnt_from()].astype(np.float64)
         if len(learnt) > 1:
             advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
-
-    def _before_insertion(self, sample: Sample) -> None:
-        if self._ring.live_steps == self.size:
-            raise RuntimeError(f"{type(self).__name__}: the rollout of {self.size} steps is full; call reset() first")
-        if VAL not in sample and self.cut_episodes == "bootstrap":
-            raise SampleError(f"{type(self).__name__}: an on-policy sample needs {VAL}; got {list(sample)}")
-        super()._before_insertion(sample)
-
-    def _steps_at_once(self) -> int:
-        return self.size - self._ring.live_steps
 
     def _stream(self) -> RewardStream:
         """The environments' rewards."""
@@ -204,7 +196,7 @@ class VanillaOnPolicyBuffer(Storage):
         for _ in range(num_epochs):
             self._refuse_another_rollout(rollout)
             learnt = self._ring.oldest * self.num_envs + np.flatnonzero(self._learnt_from())
-            for transitions in samplers.permuted(self._generator, learnt, num_mini_batch):
+            for transitions in permuted(self._generator, learnt, num_mini_batch):
                 self._refuse_another_rollout(rollout)
                 if len(transitions):
                     yield to_batch(self._ring.gather(transitions), self.device)

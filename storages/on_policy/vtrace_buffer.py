@@ -7,12 +7,11 @@ from numpy.typing import NDArray
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import vtrace
-from storages.core.ring.layout import SampleError
-from storages.core.windows.sequence_batches import in_time
+from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.storage import Discounting, Environments, PolicyEvaluation
-from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, RET, REW, RHS, Sample
+from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, RET, REW, RHS
 
 
 class VTraceBuffer(VanillaOnPolicyBuffer):
@@ -55,14 +54,6 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         self.rho_bar = rho_bar
         self.c_bar = c_bar
         self.trace_lambda = trace_lambda
-
-    def _before_insertion(self, sample: Sample) -> None:
-        if LOGP not in sample:
-            raise SampleError(
-                f"{type(self).__name__}: a sample needs {LOGP}, which says what the policy that acted thought of its "
-                f"action; got {list(sample)}"
-            )
-        super()._before_insertion(sample)
 
     def before_gradients(self) -> None:
         """Make RET and ADV of the rollout so far, as the current actor sees it.

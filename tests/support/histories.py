@@ -239,9 +239,9 @@ class RingHistory(History):
     def _held(self, storage: Any) -> str:
         if not storage.ring.steps:
             return "nothing"
-        priorities = storage._kept_priorities()
+        priorities = storage.priorities
         errors = b"" if priorities is None else priorities.errors(storage.ring.oldest).tobytes()
-        return digest({"rows": contents(storage), "errors": errors, "beside": storage._state_beside_the_ring()})
+        return digest({"rows": contents(storage), "errors": errors, "beside": storage.extra_state()})
 
     def assert_holds(self, storage: Any, safe: int, begun: int, whole: bool, known: int = 0) -> None:
         held = self._held(storage)
@@ -292,7 +292,7 @@ class EpisodicHistory(History):
         generator = storage._generator.bit_generator.state
         model.assert_holds(storage)
         storage._generator.bit_generator.state = generator
-        if storage._priorities is None:
+        if storage.priorities is None:
             return
         # Of those that have come since the errors were written, nothing is known.
         candidates = [begun] if whole else range(safe, begun + 1)
@@ -316,7 +316,7 @@ class EpisodicHistory(History):
 
 def errors_in(storage: Any) -> dict[int, float]:
     """Of each transition that an episodic buffer holds, by its number."""
-    if storage._priorities is None:
+    if storage.priorities is None:
         return {}
     start = storage.ring.start
-    return dict(enumerate(storage._priorities.errors_of(start, storage.ring.end).tolist(), start))
+    return dict(enumerate(storage.priorities.errors_of(start, storage.ring.end).tolist(), start))

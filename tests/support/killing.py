@@ -233,7 +233,7 @@ class Kills:
         )
         self._count(told, goes_back)
         left = made(self._folder / "kept")
-        self.figures["cut"] += left._journal.cut_bytes > 0
+        self.figures["cut"] += left._log.journal.cut_bytes > 0
         self._look(left, told, goes_back, commit_every)
         left.close()
 

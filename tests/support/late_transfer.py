@@ -46,5 +46,5 @@ class LateTransfer(Transfer):
 
 def with_late_errors(storage: Storage) -> Any:
     """The storage, which does not wait for errors any more."""
-    storage._transfer = LateTransfer()  # type: ignore[attr-defined]
+    storage.sampler._transfer = LateTransfer()  # type: ignore[attr-defined]
     return storage

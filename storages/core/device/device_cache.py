@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.device.transfer import Transfer, in_one_piece, taken_apart, torch_dtype
+from storages.core.device.transfer import Transfer, pack, torch_dtype, unpack
 from storages.core.kernels.indices import following_places, stack_places
+from storages.core.parts import RingObserver
 from storages.core.ring.column import Column
 from storages.core.ring.frames import FRAMES, FrameColumn
 from storages.core.ring.layout import FieldKey, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.ring.side_table import SideTable
-from storages.transition import BURN_IN, LEAD_OUT, Array, Batch
+from storages.transition import BURN_IN, LEAD_OUT, Array, Batch, Sample
 
 _LARGEST_PIECE_BYTES = 2**26
 _ROWS_TO_A_PLACE_ASIDE = 64
@@ -30,33 +31,65 @@ class DeviceMemoryError(RuntimeError):
     """A storage does not fit into the memory of its device."""
 
 
-class OnDevice:
-    """Tables of what a ring's transitions began with and led to.
+class DeviceCache(RingObserver):
+    """Tables, on a device, of what a ring's transitions began with and led to.
+
+    They are allocated before the first insertion, and anew after rows were loaded or copied.
 
     Args:
-        ring: whose columns are known.
+        ring: what holds the transitions.
         transfer: the way to the device.
-        on_host: leaves that are gathered as ever, because they are changed before they come to the device.
-
-    Raises:
-        DeviceMemoryError: the tables do not fit.
+        on_host: leaves that are gathered on the host, because they are changed before they come to the device.
     """
 
     def __init__(self, ring: Ring, transfer: Transfer, on_host: frozenset[FieldKey] = frozenset()) -> None:
-        self._ring, self._transfer = ring, transfer
-        self._columns: dict[FieldKey, Column] = {
-            path: column for path, column in ring.columns.chained() if path not in on_host
-        }
-        successors = {column.successor: path for path, column in self._columns.items()}
-        self._path_of: dict[FieldKey, FieldKey] = {path: path for path in self._columns}
+        self._ring, self._transfer, self._on_host = ring, transfer, on_host
+        self._is_built = False
+        self._columns: dict[FieldKey, Column] = {}
+        self._path_of: dict[FieldKey, FieldKey] = {}
         """The column that a leaf is read from: its own, or that of what it follows."""
-        self._path_of |= {successor: path for successor, path in successors.items() if successor is not None}
         self._gathered: dict[frozenset[str] | None, tuple[frozenset[FieldKey], list[FieldKey]]] = {}
         self._tables: dict[FieldKey, _Table] = {}
         self._steps = _NO_STEPS
-        """How many steps had been inserted at the last call of :meth:`bring_up`."""
-        with transfer.stream():
+        """How many steps had been inserted at the last call of :meth:`synchronize`."""
+
+    def build(self) -> None:
+        """Allocate the tables of the ring's columns.
+
+        Raises:
+            DeviceMemoryError: they do not fit.
+        """
+        self._columns = {path: column for path, column in self._ring.columns.chained() if path not in self._on_host}
+        successors = {column.successor: path for path, column in self._columns.items()}
+        self._path_of = {path: path for path in self._columns}
+        self._path_of |= {successor: path for successor, path in successors.items() if successor is not None}
+        self._gathered = {}
+        with self._transfer.stream():
             self._make_tables()
+        self._is_built = True
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Allocate the tables before the first insertion; refuse it if they do not fit."""
+        if self._is_built:
+            return
+        first_of_all = not ring.layout
+        ring.init_columns(sample)
+        try:
+            self.build()
+        except DeviceMemoryError:
+            if first_of_all:
+                ring.forget_columns()
+            raise
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Allocate the tables anew."""
+        self._is_built, self._tables = False, {}
+        if self._ring.layout:
+            self.build()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The tables follow from the ring.
+        return DeviceCache, (self._ring, self._transfer, self._on_host)
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +104,7 @@ class OnDevice:
     ) -> dict[str, Any]:
         """As :meth:`storages.core.ring.ring.Ring.gather`, but of a leaf that the device has, only where it is.
 
-        That is (B,) int64, or (B, depth) of a stack of frames, for :meth:`look_up`; it may be cut and reshaped as the
+        That is (B,) int64, or (B, depth) of a stack of frames, for :meth:`resolve`; it may be cut and reshaped as the
         values themselves.
         """
         first = np.ascontiguousarray(transitions)
@@ -97,10 +130,10 @@ class OnDevice:
                 fields[key] = value
         return fields
 
-    def look_up(self, batch: Batch) -> Batch:
-        """The batch with values in the place of where they are."""
+    def resolve(self, batch: Batch) -> Batch:
+        """The batch with the values of leaves instead of their rows in the tables."""
         return {
-            key: self.look_up(value)
+            key: self.resolve(value)
             if key in (BURN_IN, LEAD_OUT)
             else {name: self._values((key, name), leaf) for name, leaf in value.items()}
             if isinstance(value, dict)
@@ -108,16 +141,18 @@ class OnDevice:
             for key, value in batch.items()
         }
 
-    def bring_up(self) -> None:
-        """Copy what was inserted since the last call; before anything is gathered."""
+    def synchronize(self) -> None:
+        """Copy what was inserted since the last call; to be called before anything is gathered."""
+        if not self._is_built:
+            self.build()
         with self._transfer.stream():
-            self._bring_up()
+            self._copy_new()
 
-    def _bring_up(self) -> None:
+    def _copy_new(self) -> None:
         if not self._tables or any(table.is_too_small for table in self._tables.values()):
             self._make_tables()
         for table in self._tables.values():
-            table.bring_up_aside(self._to_device)
+            table.copy_new_finals(self._to_device)
         ring = self._ring
         if self._steps == ring.steps:
             return
@@ -192,7 +227,7 @@ class OnDevice:
 
     def _to_device(self, arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
         device = self._transfer.device
-        return taken_apart(in_one_piece(arrays, pin_memory=device.type == "cuda").to(device))
+        return unpack(pack(arrays, pin_memory=device.type == "cuda").to(device))
 
 
 class _Table:
@@ -236,7 +271,7 @@ class _Table:
         self.values = torch.empty(shape, dtype=dtype, device=device)
         self.values[self._rows].zero_()
 
-    def bring_up_aside(self, to_device: Any) -> None:
+    def copy_new_finals(self, to_device: Any) -> None:
         """Copy what was put aside since the last call."""
         for queue in self._queues:
             places, new = queue.take_new()

@@ -1,12 +1,12 @@
-"""Batches ahead of the learner: while it computes with one, a thread makes the next.
+"""Prefetching: while the learner computes with one batch, a thread makes the next.
 
-What a batch is made of is drawn on the learner's own thread, in the order of the batches, and only the work that
-follows from it (gathering, relabelling, the way to the device) is left to the thread. So nothing depends on which of
-the two is faster: the same random numbers make the same batches as without the thread. Copying is compiled and does not
-hold the interpreter's lock, so that it overlaps with the learner's own Python.
+Rows are drawn on the learner's thread, in the order of the batches; only the work that follows from them (gathering,
+relabelling, the transfer to the device) is left to the other thread. Batches therefore do not depend on which thread is
+faster, and are the same as without prefetching. The compiled copies do not hold the interpreter's lock, so they overlap
+with the learner's Python.
 
-It pays where a batch takes longer to make than to hand over, some 0.05 ms: frames and long sequences, beside a learner
-that leaves a processor idle, as one on a GPU does.
+It pays where making a batch takes longer than the hand-over between threads, some 0.05 ms: frames and long sequences,
+beside a learner that leaves a processor idle, as one on a GPU does.
 """
 
 from collections import deque
@@ -16,37 +16,50 @@ from threading import Thread
 from typing import Any, Generic, TypeVar
 from weakref import WeakMethod
 
+from storages.core.parts import RingObserver
+from storages.core.ring.ring import Ring
+from storages.transition import Sample
+
 Draw = TypeVar("Draw")
 Made = TypeVar("Made")
 
 
-class Ahead(Generic[Draw, Made]):
-    """Batches that are made before they are asked for, and taken back when what they are made of changes.
+class Prefetcher(RingObserver, Generic[Draw, Made]):
+    """Makes batches before they are asked for, and cancels them when what they are made of changes.
 
     Args:
-        put_back: a method, called with a draw that nobody will see, to make all be as before it was drawn. Whoever it
-            is of is not kept alive by it.
+        restore: a method, called with a draw whose batch was not asked for, which restores the random generator to its
+            state before the draw. The prefetcher keeps no reference to the method's object.
     """
 
-    def __init__(self, put_back: Callable[[Draw], None]) -> None:
-        self._put_back = WeakMethod(put_back)
+    def __init__(self, restore: Callable[[Draw], None]) -> None:
+        self._restore = WeakMethod(restore)
         self._begun: deque[Draw] = deque()
-        """What is being made, or was, and nobody has asked for yet."""
-        self._maker: _Maker[Draw, Made] | None = None
+        """Batches that were begun and not asked for yet."""
+        self._worker: _Worker[Draw, Made] | None = None
         self._turn: object | None = None
-        """Stands for the iterator whose batches these are."""
+        """Identifies the iterator to which the batches belong."""
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Cancel."""
+        if self._turn is not None:
+            self.cancel()
+
+    def before_change(self, ring: Ring, rows: bool) -> None:
+        """Cancel."""
+        self.cancel()
 
     def batches(
         self, draw: Callable[[int], Draw], make: Callable[[Draw], Made], count: int, ahead: int
     ) -> Iterator[tuple[Draw, Made]]:
-        """``count`` batches and what they were drawn as, each when it is asked for.
+        """Yield ``count`` draws and the batches made of them.
 
         Args:
             draw: called with 1 to ``count``, on the caller's thread; the batch after ``ahead`` others is drawn when the
                 first of these is asked for.
-            make: called with what was drawn, in that order, on another thread. What it raises is raised where its batch
-                is asked for.
-            count: of the batches.
+            make: called with each draw, in order, on another thread. Its exceptions are raised where the batch is asked
+                for.
+            count: number of batches.
             ahead: how many batches are made while the caller uses one, at least 1.
         """
         turn = object()
@@ -54,44 +67,49 @@ class Ahead(Generic[Draw, Made]):
             for number in range(1, count + 1):
                 if self._turn is not turn:
                     # Another iterator, or a change of what is stored, came between.
-                    self.take_back()
+                    self.cancel()
                     self._turn = turn
-                if self._maker is None:
-                    self._maker = _Maker(make)
+                if self._worker is None:
+                    self._worker = _Worker(make)
                 while len(self._begun) <= min(ahead, count - number):
                     self._begun.append(draw(number + len(self._begun)))
-                    self._maker.begin(self._begun[-1])
+                    self._worker.begin(self._begun[-1])
                 drawn = self._begun.popleft()
-                yield drawn, self._maker.finished()
+                yield drawn, self._worker.finished()
         finally:
             if self._turn is turn:
-                self.take_back()
+                self.cancel()
 
     @property
     def oldest(self) -> Draw | None:
-        """What the next batch was drawn as, if it was already."""
+        """The draw of the next batch, if it was drawn already."""
         return self._begun[0] if self._begun else None
 
-    def take_back(self) -> None:
-        """Be as if no batch had been begun that nobody has asked for; the thread is gone when this returns."""
+    def cancel(self) -> None:
+        """Drop batches that were not asked for, and undo their draws; the thread has ended when this returns."""
         if self._turn is None:
             return
         begun, self._begun, self._turn = self._begun, deque(), None
-        if self._maker is not None:
-            self._maker.stop()
-            self._maker = None
-        put_back = self._put_back()
-        if begun and put_back is not None:
-            put_back(begun[0])
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+        restore = self._restore()
+        if begun and restore is not None:
+            restore(begun[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy has no thread, and nothing that was begun.
+        self.cancel()
+        return Prefetcher, (self._restore(),)
 
 
-class _Maker(Generic[Draw, Made]):
-    """A thread that makes one thing after the other.
+class _Worker(Generic[Draw, Made]):
+    """A thread that calls a function with one argument after the other.
 
-    Two plain queues: an executor's futures take as long as a batch of small observations.
+    It uses plain queues, because the futures of an executor take as long as a batch of small observations.
 
     Args:
-        make: what it calls.
+        make: the function.
     """
 
     def __init__(self, make: Callable[[Draw], Made]) -> None:
@@ -103,11 +121,11 @@ class _Maker(Generic[Draw, Made]):
         self._thread.start()
 
     def begin(self, draw: Draw) -> None:
-        """Have something made, after all that was begun before."""
+        """Queue an argument."""
         self._draws.put(draw)
 
     def finished(self) -> Made:
-        """The oldest thing that was begun and not fetched yet, as soon as it is made; or what went wrong with it."""
+        """Wait for the oldest result that was not fetched, and return it, or raise its exception."""
         made, error = self._finished.get()
         if error is not None:
             raise error
@@ -115,7 +133,7 @@ class _Maker(Generic[Draw, Made]):
         return finished
 
     def stop(self) -> None:
-        """Wait until nothing is being made; what was not begun never is."""
+        """End the thread after the call that is running; drop the other arguments."""
         self._stopped = True
         self._draws.put(None)
         self._thread.join()

@@ -81,7 +81,7 @@ class Transfer:
             return Sent(batch if finish is None else finish(batch), None)
         with self.stream():
             away = {key: value for key, value in fields.items() if key != BATCH_SIZES}
-            batch = taken_apart(in_one_piece(away, pin_memory=True).to(self.device))
+            batch = unpack(pack(away, pin_memory=True).to(self.device))
             if BATCH_SIZES in fields:
                 batch[BATCH_SIZES] = torch.from_numpy(fields[BATCH_SIZES])
             if finish is not None:
@@ -145,7 +145,7 @@ class Place(NamedTuple):
     dtype: torch.dtype
 
 
-class OnePiece(NamedTuple):
+class PackedBatch(NamedTuple):
     """Arrays in one piece of memory."""
 
     memory: torch.Tensor
@@ -153,20 +153,20 @@ class OnePiece(NamedTuple):
     places: dict[str, Any]
     """A :class:`Place` for each array, in dicts as the arrays were."""
 
-    def to(self, device: torch.device) -> "OnePiece":
+    def to(self, device: torch.device) -> "PackedBatch":
         """The same on another device; out of pinned memory this is not waited for."""
-        return OnePiece(self.memory.to(device, non_blocking=True), self.places)
+        return PackedBatch(self.memory.to(device, non_blocking=True), self.places)
 
 
-def in_one_piece(fields: Mapping[str, Any], pin_memory: bool) -> OnePiece:
+def pack(fields: Mapping[str, Any], pin_memory: bool) -> PackedBatch:
     """Copies of arrays, in one piece."""
     places, size = _places(fields, 0)
     memory = torch.empty(size, dtype=torch.uint8, pin_memory=pin_memory)
     _write(fields, places, memory.numpy())
-    return OnePiece(memory, places)
+    return PackedBatch(memory, places)
 
 
-def taken_apart(one: OnePiece) -> Batch:
+def unpack(one: PackedBatch) -> Batch:
     """Tensors that are parts of the one piece."""
     return _parts(one.memory, one.places, {})
 

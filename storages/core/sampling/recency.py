@@ -4,6 +4,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from storages.core.parts import RingObserver
+from storages.core.ring.ring import Ring
+
 _EPISODES_COMPARED = 20
 
 
@@ -20,8 +23,40 @@ def newest_count(stored: int, eta: float, cmin: int, update: int, updates: int) 
     return min(stored, max(int(stored * eta ** (1000 * update / updates)), cmin))
 
 
-class Improvement:
-    """How fast returns rise now, beside how fast they ever rose."""
+class Recency(RingObserver):
+    """Limits sampling to the newest transitions: ever fewer as an update phase goes on."""
+
+    def __init__(self) -> None:
+        self.eta, self.cmin, self.adapts = 1.0, 1, False
+        """Hyper-parameters, see :class:`storages.EREBuffer`."""
+        self.improvement = ReturnImprovement()
+
+    @property
+    def current_eta(self) -> float:
+        """Present value of eta: ``eta`` itself unless it adapts."""
+        if not self.adapts:
+            return self.eta
+        # The paper: eta_0 * I_recent / I_max + eta_max * (1 - I_recent / I_max), I the improvement of returns.
+        share = self.improvement.share_of_largest
+        return self.eta * share + 1.0 * (1 - share)
+
+    def first(self, ring: Ring, update: int, updates: int) -> int:
+        """Number of the oldest transition that the ``update``-th of ``updates`` batches is drawn from."""
+        return ring.end - newest_count(ring.live_transitions, self.current_eta, self.cmin, update, updates)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Entries of the storage's state."""
+        return {"improvement": self.improvement.state_dict()}
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Restore the entries; nothing is known of returns where the state has none."""
+        self.improvement = ReturnImprovement()
+        if "improvement" in state:
+            self.improvement.load_state_dict(state["improvement"])
+
+
+class ReturnImprovement:
+    """Present improvement of returns, compared with the largest so far."""
 
     def __init__(self) -> None:
         self._returns: deque[float] = deque(maxlen=2 * _EPISODES_COMPARED)
@@ -52,7 +87,7 @@ class Improvement:
         return {"returns": list(self._returns), "largest": self._largest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be what was saved."""
+        """Restore the state returned by :meth:`state_dict`."""
         self._returns.clear()
         self._returns.extend(state["returns"])
         self._largest = state["largest"]

@@ -10,11 +10,13 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.parts import Relabeler, Segments, Window
 from storages.core.ring.layout import SampleError, leaves, text
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
-from storages.core.windows.n_step import Windows
-from storages.transition import OBS, OBS2, REW, RHS, RHS2, Array
+from storages.core.sampling.episode_tracker import EpisodeTracker
+from storages.core.windows.n_step import Spans
+from storages.transition import OBS, OBS2, REW, RHS, RHS2, Array, Sample
 
 Strategy: TypeAlias = Literal["future", "final", "episode", "random"]
 HerFunction: TypeAlias = Callable[..., tuple[Any, Any, Any, Any, Any]]
@@ -33,6 +35,86 @@ class GoalReward(Protocol):
         """Rewards of ``N`` pairs of goals."""
 
 
+class Hindsight(Relabeler):
+    """Gives a part of the rows goals that their episodes reached.
+
+    Args:
+        tracker: of the ring's episodes.
+        her_function: relabels whole batches; None relabels goals of dict observations.
+        reward: what the environments pay for goals; needed without a ``her_function``.
+    """
+
+    def __init__(self, tracker: EpisodeTracker, her_function: HerFunction | None, reward: GoalReward | None) -> None:
+        self.ratio: float = 0.8
+        """Part of the rows that is relabelled."""
+        self.strategy: Strategy = "future"
+        """Where goals come from, see :func:`choose_goals`."""
+        self._tracker, self._her_function, self._reward = tracker, her_function, reward
+        self.changed = frozenset({(OBS, DESIRED)})
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Refuse a first step whose observations have no goals, where no function relabels them."""
+        if self._tracker.is_built:
+            return
+        ring.init_columns(sample)
+        try:
+            self._check(ring)
+        except ValueError:
+            ring.forget_columns()
+            raise
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Refuse transitions without goals."""
+        if ring.layout:
+            self._check(ring)
+
+    def _check(self, ring: Ring) -> None:
+        if self._her_function is None:
+            check_goals(ring)
+
+    def choose(
+        self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64], segments: Segments | None
+    ) -> "Goals | None":
+        """Draw which steps are relabelled, and their goals; all steps of a sequence are given one goal."""
+        first = transitions if segments is None else segments.first
+        given = np.flatnonzero(generator.random(len(first)) < self.ratio)
+        if not len(given):
+            return None
+        if segments is None:
+            return Goals(given, self._goals(generator, ring, transitions[given]))
+        # The goal of a sequence is one that any of its steps may have led to.
+        envs = ring.envs
+        lengths = (segments.last - segments.first)[given] // envs + 1
+        goal_of = np.full(len(first), -1)
+        goal_of[given] = self._goals(generator, ring, segments.first[given] + envs * generator.integers(0, lengths))
+        reached = goal_of[segments.of_each(len(transitions))]
+        rows = np.flatnonzero(reached >= 0)
+        return Goals(rows, reached[rows])
+
+    def relabel(
+        self,
+        ring: Ring,
+        window: Window,
+        fields: dict[str, Any],
+        transitions: NDArray[np.int64],
+        chosen: Any,
+        gamma: float,
+    ) -> None:
+        """Change observations and rewards of the chosen steps."""
+        rows, reached = chosen
+        relabelled = transitions[rows]
+        steps = steps_of(window.spans(ring, relabelled, gamma), ring.envs)
+        if self._her_function is not None:
+            initial = self._tracker.index.first_of(relabelled)
+            relabel_by_function(ring, fields, rows, steps, reached, gamma, self._her_function, initial)
+        else:
+            assert self._reward is not None
+            relabel_goals(ring, fields, rows, steps, reached, gamma, self._reward)
+
+    def _goals(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return choose_goals(self.strategy, generator, ring, self._tracker.index, transitions)
+
+
 class Goals(NamedTuple):
     """Which rows of a batch are given other goals."""
 
@@ -42,7 +124,7 @@ class Goals(NamedTuple):
     """(R,): transitions whose OBS2 shows the new goals."""
 
 
-class Steps(NamedTuple):
+class SpanSteps(NamedTuple):
     """All the steps of some windows, one window after the other."""
 
     transitions: NDArray[np.int64]
@@ -78,19 +160,19 @@ def choose_goals(
     return first + generator.integers(0, (last - first) // envs + 1) * envs
 
 
-def steps_of(windows: Windows, num_envs: int) -> Steps:
+def steps_of(spans: Spans, num_envs: int) -> SpanSteps:
     """The steps of windows, in their order."""
-    starts = np.cumsum(windows.lengths) - windows.lengths
-    window = np.repeat(np.arange(len(windows.lengths)), windows.lengths)
+    starts = np.cumsum(spans.lengths) - spans.lengths
+    window = np.repeat(np.arange(len(spans.lengths)), spans.lengths)
     position = np.arange(len(window)) - starts[window]
-    return Steps(windows.first[window] + position * num_envs, window, position, starts)
+    return SpanSteps(spans.first[window] + position * num_envs, window, position, starts)
 
 
 def relabel_goals(
     ring: Ring,
     fields: dict[str, Any],
     rows: NDArray[np.int64],
-    steps: Steps,
+    steps: SpanSteps,
     goals: NDArray[np.int64],
     gamma: float,
     reward: GoalReward,
@@ -129,7 +211,7 @@ def relabel_by_function(
     ring: Ring,
     fields: dict[str, Any],
     rows: NDArray[np.int64],
-    steps: Steps,
+    steps: SpanSteps,
     goals: NDArray[np.int64],
     gamma: float,
     her_function: HerFunction,
@@ -195,7 +277,7 @@ def _refuse_unlike(relabelled: object, original: Mapping[str, Any], owner: str) 
                 )
 
 
-def _discounted(rewards: Array, steps: Steps, gamma: float) -> Array:
+def _discounted(rewards: Array, steps: SpanSteps, gamma: float) -> Array:
     """(R,): the discounted sum of each window's rewards."""
     if len(steps.starts) == len(steps.window):
         return rewards

@@ -1,28 +1,70 @@
-"""What around a row a batch holds: one transition, or n of them summed up."""
+"""Rows of one step, or of n steps summed up."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.kernels.step_windows import cut_discounts, discounted_sums, discounts_of, follow, next_steps
+from storages.core.parts import Gather, Window
 from storages.core.ring.ring import Ring
 from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, TAKEN2, Array
 
-Gather: TypeAlias = Callable[..., dict[str, Any]]
-"""As :meth:`storages.core.ring.ring.Ring.gather`."""
+
+class NSteps(Window):
+    """Windows of up to ``n`` steps, as if each were one transition.
+
+    Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: rewards are summed, discounted; OBS2, RHS2, DONE2
+    and TRUNC2 are those of the last step, and DISCOUNT is ``gamma**k`` for the ``k`` steps that the window has, 0 where
+    the environment terminated. An end of either kind, and the newest step, end a window.
+
+    Args:
+        n: longest window; 1 for single transitions.
+    """
+
+    def __init__(self, n: int = 1) -> None:
+        self.n = n
+
+    def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
+        """(batch_size,): transitions from ``first`` on, drawn uniformly."""
+        return generator.integers(first, ring.steps * ring.envs, batch_size, np.int64)
+
+    def step_fields(
+        self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the fields of windows that begin with transitions (N,)."""
+        if self.n == 1:
+            fields = gather(transitions, keys)
+            fields[DISCOUNT] = discounts_of(fields[DONE2], gamma)
+            return fields
+        spans = spans_of(ring, transitions, self.n, gamma)
+        fields = gather(transitions, keys, spans.last)
+        if REW in fields:
+            fields[REW] = spans.rewards
+        if IREW in fields:
+            fields[IREW] = sums(ring, IREW, spans, gamma)
+        cut_discounts(fields[DONE2], spans.discounts)
+        fields[DISCOUNT] = spans.discounts
+        return fields
+
+    def spans(self, ring: Ring, transitions: NDArray[np.int64], gamma: float) -> "Spans":
+        """Return how far the windows reach."""
+        return spans_of(ring, transitions, self.n, gamma)
+
+    def reach(self, ring: Ring) -> int:
+        """Return how many steps beyond its first one a window reaches at most."""
+        return min(self.n, ring.size) - 1
 
 
-class Windows(NamedTuple):
-    """Steps of one environment each, one after the other."""
+class Spans(NamedTuple):
+    """Consecutive steps of one environment each."""
 
     first: NDArray[np.int64]
     """(B,): numbers of the transitions that they begin with."""
     rows: NDArray[np.int64]
-    """(B,): where these lie."""
+    """(B,): rows of the ring in which these lie."""
     lengths: NDArray[np.int64]
-    """(B,): their steps."""
+    """(B,): numbers of steps."""
     last: NDArray[np.int64]
     """(B,): numbers of the transitions that they end with."""
     discounts: NDArray[np.float32]
@@ -31,8 +73,8 @@ class Windows(NamedTuple):
     """(B, 1): the discounted sums of REW over them."""
 
 
-def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -> Windows:
-    """Windows of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
+def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -> Spans:
+    """Return spans of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
     count = len(first)
     followed, discounts = np.empty((3, count), np.int64), np.empty((count, 1), np.float32)
     rewards = ring.column(REW).reshape(-1, 1)
@@ -42,34 +84,7 @@ def windows_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float)
         longest = ring.size
     follow(first, longest, ring.end, ring.envs, ring.final_numbers, gamma, rewards, followed, discounts, sums)
     rows, lengths, last = followed
-    return Windows(first, rows, lengths, last, discounts, sums)
-
-
-def one_step(gather: Gather, first: NDArray[np.int64], gamma: float, keys: set[str] | None = None) -> dict[str, Any]:
-    """The fields of transitions, or some of them, and DISCOUNT: ``gamma``, 0 where the environment terminated."""
-    fields = gather(first, keys)
-    fields[DISCOUNT] = discounts_of(fields[DONE2], gamma)
-    return fields
-
-
-def n_steps(
-    ring: Ring, gather: Gather, first: NDArray[np.int64], n: int, gamma: float, keys: set[str] | None = None
-) -> dict[str, Any]:
-    """The fields, or some of them, of windows of up to ``n`` steps as if each were one transition.
-
-    Sutton and Barto, "Reinforcement Learning" (2018), equation 7.1: rewards are summed, discounted; what follows
-    (OBS2, RHS2, DONE2, TRUNC2) is what followed the last step, and DISCOUNT is ``gamma**k`` for the ``k`` steps that
-    the window has, 0 where the environment terminated. An end of either kind, and the newest step, end a window.
-    """
-    windows = windows_of(ring, first, n, gamma)
-    fields = gather(first, keys, windows.last)
-    if REW in fields:
-        fields[REW] = windows.rewards
-    if IREW in fields:
-        fields[IREW] = sums(ring, IREW, windows, gamma)
-    cut_discounts(fields[DONE2], windows.discounts)
-    fields[DISCOUNT] = windows.discounts
-    return fields
+    return Spans(first, rows, lengths, last, discounts, sums)
 
 
 def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
@@ -82,11 +97,11 @@ def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
     return {ACT2: ring.gather_leaf((ACT,), following), TAKEN2: taken}
 
 
-def sums(ring: Ring, key: str, windows: Windows, gamma: float) -> NDArray[np.floating]:
+def sums(ring: Ring, key: str, spans: Spans, gamma: float) -> NDArray[np.floating]:
     """(B, 1): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
     rewards = ring.column(key).reshape(-1, 1)
-    out = _room_for_sums(len(windows.first), rewards)
-    discounted_sums(windows.rows, windows.lengths, rewards, gamma, ring.envs, out)
+    out = _room_for_sums(len(spans.first), rewards)
+    discounted_sums(spans.rows, spans.lengths, rewards, gamma, ring.envs, out)
     return out
 
 

@@ -1,13 +1,13 @@
-"""Batches of episodes without anything that fills up: as the rows of a ``torch.nn.utils.rnn.PackedSequence`` lie."""
+"""Rows that are episodes without padding, as those of a ``torch.nn.utils.rnn.PackedSequence``."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.parts import Gather, Segments
 from storages.core.ring.ring import Ring
-from storages.core.windows.n_step import Gather
-from storages.core.windows.sequence_batches import Runs
+from storages.core.windows.segments import EpisodeWindow
 from storages.transition import (
     BATCH_SIZES,
     EPISODE,
@@ -18,12 +18,24 @@ from storages.transition import (
 )
 
 
+class PackedWindow(EpisodeWindow):
+    """Whole episodes without padding."""
+
+    def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
+        """Return the :class:`Packing` of episodes that begin with transitions (B,)."""
+        return pack_episodes(ring, first, self.tracker.starts.lengths(first))
+
+    def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
+        """Arrange the fields of steps as those of a ``PackedSequence``."""
+        return assemble_packed(ring, gather, steps, fields, self.spans(ring, steps.transitions, gamma).lengths)
+
+
 class Packing(NamedTuple):
     """How the N steps of B episodes lie: all first ones, the longest episode's first; all second ones; and so on."""
 
     transitions: NDArray[np.int64]
     """(N,): their numbers."""
-    runs: Runs
+    segments: Segments
     sizes: NDArray[np.int64]
     """(T,): how many episodes have a step t."""
     order: NDArray[np.int64]
@@ -35,18 +47,18 @@ class Packing(NamedTuple):
         return len(self.transitions)
 
 
-def packing_of(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64]) -> Packing:
+def pack_episodes(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64]) -> Packing:
     """The steps of episodes that begin with some transitions (B,) and have some lengths (B,)."""
     order = np.argsort(-lengths, kind="stable")
     shortest_first = lengths[order[::-1]]
     sizes = len(lengths) - np.searchsorted(shortest_first, np.arange(shortest_first[-1]), side="right")
     step = np.repeat(np.arange(len(sizes)), sizes)
     of = order[np.arange(len(step)) - (np.cumsum(sizes) - sizes)[step]]
-    runs = Runs(first, first + (lengths - 1) * ring.envs, of)
-    return Packing(first[of] + step * ring.envs, runs, sizes, order)
+    segments = Segments(first, first + (lengths - 1) * ring.envs, of)
+    return Packing(first[of] + step * ring.envs, segments, sizes, order)
 
 
-def put_together_packed(
+def assemble_packed(
     ring: Ring, gather: Gather, packing: Packing, fields: dict[str, Any], lengths: NDArray[np.int64]
 ) -> dict[str, Any]:
     """A batch of packed episodes, of the fields of all their steps, (N, ...), without hidden states.
@@ -62,11 +74,11 @@ def put_together_packed(
     unsorted[packing.order] = np.arange(len(unsorted))
     batch = fields | {
         WINDOW: lengths[:, None],
-        EPISODE: packing.runs.of_each(len(lengths))[:, None],
+        EPISODE: packing.segments.of_each(len(lengths))[:, None],
         BATCH_SIZES: packing.sizes,
         SORTED_INDICES: packing.order,
         UNSORTED_INDICES: unsorted,
     }
     if (RHS,) in ring.layout:
-        batch[RHS] = gather(packing.runs.first, {RHS})[RHS]
+        batch[RHS] = gather(packing.segments.first, {RHS})[RHS]
     return batch

@@ -65,15 +65,15 @@ def test_transitions_stored_before_the_first_error_count_as_at_most_that_error()
     insert(storage, 504)
     assert share_of_newest(storage, 4) == pytest.approx(4 / 504, abs=0.01)
     learn(storage, np.arange(500), np.full(500, 2.0))
-    assert storage._priorities is not None
-    assert (storage._priorities.errors(0) == 2).all()
+    assert storage.priorities is not None
+    assert (storage.priorities.errors(0) == 2).all()
     # Errors of zero alone do not say how large errors are.
     zeros = made(size=10, default_error=3.0)
     insert(zeros, 4)
     learn(zeros, [0, 1], [0.0, 0.0])
     insert(zeros, 2)
-    assert zeros._priorities is not None
-    assert zeros._priorities.errors(0).ravel().tolist() == [0, 0, 3, 3, 3, 3]
+    assert zeros.priorities is not None
+    assert zeros.priorities.errors(0).ravel().tolist() == [0, 0, 3, 3, 3, 3]
 
 
 @dataclass
@@ -133,7 +133,7 @@ def run(model: Model, storage: Any, actions: Any, insert: Any, reopened: Any, nu
             storage = reopened(storage, model.default)
         # Priorities are kept from the first batch on.
         next(storage.generate_batches(1, 1))
-        found = storage._priorities.errors(storage.ring.oldest).ravel()
+        found = storage.priorities.errors(storage.ring.oldest).ravel()
         assert found.tolist() == model.errors, name
     storage.close()
 
@@ -203,8 +203,8 @@ def test_errors_of_episodes_that_left_memory_before_any_was_known_are_bounded_wh
     assert storage.ring.live_steps < len(storage)
     for batch in storage.generate_batches(200, 256):
         storage.after_gradients(batch, {ERRORS: torch.full((256, 1), 0.5)})
-        assert storage._priorities is not None
-        assert (storage._priorities.errors(storage.ring.oldest) == 0.5).all()
+        assert storage.priorities is not None
+        assert (storage.priorities.errors(storage.ring.oldest) == 0.5).all()
     storage.close()
 
 
@@ -220,5 +220,5 @@ def test_sequences_and_episodes_that_are_new_are_bounded_too(sequences: Any) -> 
     for storage, batch in batches_of([sequences]):
         storage.after_gradients(batch, {ERRORS: torch.full(batch[MASK].shape, 0.5)})
         insert(storage, 10, num_envs=2)
-        assert storage._priorities is not None
-        assert storage._priorities.largest == 0.5
+        assert storage.priorities is not None
+        assert storage.priorities.largest == 0.5

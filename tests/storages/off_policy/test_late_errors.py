@@ -141,7 +141,7 @@ def test_batches_ahead_are_drawn_with_the_errors_that_counted_then(prefetch: int
 def test_no_update_is_waited_for_before_the_second_draw_after_it() -> None:
     late = with_late_errors(made())
     filled(late)
-    arrivals = late._transfer.arrivals
+    arrivals = late.sampler._transfer.arrivals
     for number, batch in enumerate(late.generate_batches(6, 6)):
         awaited = [arrival.was_awaited for arrival in arrivals]
         assert awaited == [True] * max(0, number - 1) + [False] * min(1, number)
@@ -285,7 +285,7 @@ def test_errors_stay_on_the_cpu_without_a_device() -> None:
     filled(storage)
     batch = next(iter(storage.generate_batches(1, 6)))
     storage.after_gradients(batch, {ERRORS: errors_of(batch)})
-    assert not storage._priorities.late.updates
-    assert not isinstance(storage._transfer, LateTransfer)
+    assert not storage.priorities.late.updates
+    assert not isinstance(storage.sampler._transfer, LateTransfer)
     assert INDICES in batch
     assert MASK not in batch

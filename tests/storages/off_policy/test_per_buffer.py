@@ -100,7 +100,7 @@ def test_priorities_do_not_depend_on_when_they_are_asked_for(size: int, stride: 
             for storage in (often, seldom):
                 storage.insert_transition(sample)
             if often.ring.live_steps >= stride:
-                assert often._choose(1, 1, 1).transitions.shape == (1,)
+                assert often.draw_rows(1).transitions.shape == (1,)
         if often.ring.live_steps < stride:
             continue
         seed, error = int(random.integers(1_000)), random.exponential()

@@ -108,7 +108,7 @@ def test_what_is_no_error_is_refused_and_the_storage_can_be_saved_and_loaded(err
 def test_compiled_code_is_never_given_more_or_fewer_errors_than_transitions() -> None:
     storage = filled()
     next(storage.generate_batches(1, 4))
-    priorities = storage._priorities
+    priorities = storage.priorities
     assert priorities is not None
     for count in (1, 9):
         with pytest.raises(ValueError, match=rf"as many errors as transitions are needed, got \({count},\) of \(4,\)"):

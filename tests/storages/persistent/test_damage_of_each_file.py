@@ -64,7 +64,7 @@ def held(kind: str, directory: Path) -> Any:
     made, stacked, given = KINDS[kind]
     storage = made(directory, stacked, **given)
     try:
-        errors = storage._priorities
+        errors = storage.priorities
         return contents(storage), None if errors is None else errors.state_dict()["errors"].tolist()
     finally:
         storage.close()

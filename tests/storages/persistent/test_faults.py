@@ -365,7 +365,7 @@ def test_a_file_that_is_shorter_where_the_process_was_killed_holds_what_was_comm
         (tmp_path / "copy" / "closed.json").unlink()
         storage = made("priority", tmp_path / "copy")
         assert contents(storage) == held[storage.ring.steps]
-        assert storage._journal.cut_bytes >= length - max([0, *(end for end in ends if end <= length)])
+        assert storage._log.journal.cut_bytes >= length - max([0, *(end for end in ends if end <= length)])
         storage.close()
 
 

@@ -122,7 +122,7 @@ def test_errors_are_known_when_transitions_come_back(tmp_path: Path) -> None:
     )
     for one in (storage, again):
         data = one.get_all_buffer_data()[ACT][:, 0, 0].tolist()
-        errors = one._priorities.errors_of(one.ring.start, one.ring.end).tolist()
+        errors = one.priorities.errors_of(one.ring.start, one.ring.end).tolist()
         met = [(number, error) for number, error in zip(data, errors, strict=True) if number in seen]
         assert len(met) > 100
         assert all(error == pytest.approx(seen[number]) for number, error in met)
@@ -184,9 +184,9 @@ def test_an_index_that_left_memory_does_not_change_another_priority(tmp_path: Pa
     old = next(iter(storage.generate_batches(1, 32)))
     list(storage.generate_batches(500, 32))
     assert int(old[INDICES].max()) < storage.ring.start
-    before = storage._priorities.errors_of(storage.ring.start, storage.ring.end)
+    before = storage.priorities.errors_of(storage.ring.start, storage.ring.end)
     storage.after_gradients(old, {"Errors": torch.full((32, 1), 50.0)})
-    assert np.array_equal(storage._priorities.errors_of(storage.ring.start, storage.ring.end), before)
+    assert np.array_equal(storage.priorities.errors_of(storage.ring.start, storage.ring.end), before)
     storage.close()
 
 

@@ -63,16 +63,14 @@ def test_what_is_written_between_reading_errors_and_steps_is_no_damage(
             pair.insert(20)
             pair.update()
             # All errors go to a new file, and the older one is dropped.
-            pair.kept._journal.flush(
-                pair.kept._ring, pair.kept._state_beside_the_ring(), pair.kept._priorities, anew=True
-            )
+            pair.kept._log.journal.flush(pair.kept._ring, pair.kept.extra_state(), pair.kept.priorities, anew=True)
             pair.kept.flush()
         return recover(*given)
 
     monkeypatch.setattr(reading, "recover", goes_on_meanwhile)
     with small_segments(100):
         state = read_state(tmp_path)
-    assert torch.equal(state["priorities"]["errors"], pair.kept._priorities.state_dict()["errors"])
+    assert torch.equal(state["priorities"]["errors"], pair.kept.priorities.state_dict()["errors"])
     pair.close()
 
 

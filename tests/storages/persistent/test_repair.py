@@ -137,7 +137,7 @@ def test_the_errors_of_what_is_left_stay_with_their_transitions(tmp_path: Path) 
 
 
 def _errors(storage: Any) -> list[float]:
-    errors: list[float] = storage._priorities.state_dict()["errors"].tolist()
+    errors: list[float] = storage.priorities.state_dict()["errors"].tolist()
     return errors
 
 

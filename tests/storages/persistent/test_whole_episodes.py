@@ -156,9 +156,9 @@ def test_an_index_of_an_episode_that_left_memory_does_not_change_another(tmp_pat
     old = next(iter(storage.generate_batches(1, 32)))
     list(storage.generate_batches(500, 32))
     assert int(old[INDICES].max()) < storage.ring.start
-    before = storage._priorities.errors_of(storage.ring.start, storage.ring.end)
+    before = storage.priorities.errors_of(storage.ring.start, storage.ring.end)
     storage.after_gradients(old, {ERRORS: torch.full_like(old[REW], 50.0)})
-    assert np.array_equal(storage._priorities.errors_of(storage.ring.start, storage.ring.end), before)
+    assert np.array_equal(storage.priorities.errors_of(storage.ring.start, storage.ring.end), before)
     storage.close()
 
 

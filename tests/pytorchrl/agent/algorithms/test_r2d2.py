@@ -70,11 +70,11 @@ def test_a_sequences_priority_is_between_its_largest_and_its_mean_error() -> Non
     result = scheme.algorithm.update(batch)
     assert result.errors is not None
     storage.after_gradients(batch, result.info)
-    assert storage._priorities is not None
+    assert storage.priorities is not None
     for b, index in enumerate(batch[INDICES][:, 0].tolist()):
         real = [abs(result.errors[t, b, 0].item()) for t in range(4) if batch[MASK][t, b, 0]]
         expected = 0.9 * max(real) + 0.1 * sum(real) / len(real)
-        (found,) = storage._priorities.errors_of(index, index + 1)
+        (found,) = storage.priorities.errors_of(index, index + 1)
         assert math.isclose(found, expected, rel_tol=1e-5)
     scheme.close()
 

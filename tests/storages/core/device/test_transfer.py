@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from storages.core.device.transfer import in_one_piece, taken_apart, to_batch
+from storages.core.device.transfer import pack, to_batch, unpack
 from tests.support.model import all_leaves
 
 RANDOM = np.random.default_rng(0)
@@ -31,12 +31,12 @@ def same(one: Any, two: Any) -> bool:
 
 
 def test_what_was_packed_comes_out_as_it_went_in() -> None:
-    assert same(taken_apart(in_one_piece(WHOLE, pin_memory=False)), to_batch(WHOLE, torch.device("cpu")))
+    assert same(unpack(pack(WHOLE, pin_memory=False)), to_batch(WHOLE, torch.device("cpu")))
 
 
 def test_a_packed_batch_is_one_piece_of_memory_and_nobody_elses() -> None:
-    one = in_one_piece(WHOLE, pin_memory=False)
-    batch = taken_apart(one)
+    one = pack(WHOLE, pin_memory=False)
+    batch = unpack(one)
     assert {leaf.untyped_storage().data_ptr() for leaf in all_leaves(batch)} == {one.memory.data_ptr()}
     assert all(leaf.data_ptr() % 64 == 0 for leaf in all_leaves(batch) if leaf.numel())
     before = batch["float"].clone()
@@ -49,4 +49,4 @@ def test_a_packed_batch_is_one_piece_of_memory_and_nobody_elses() -> None:
 @pytest.mark.parametrize("key", [key for key in WHOLE if key != "dict"])
 def test_each_dtype_comes_out_alone_too(key: str) -> None:
     alone = {key: WHOLE[key]}
-    assert same(taken_apart(in_one_piece(alone, pin_memory=False)), to_batch(alone, torch.device("cpu")))
+    assert same(unpack(pack(alone, pin_memory=False)), to_batch(alone, torch.device("cpu")))

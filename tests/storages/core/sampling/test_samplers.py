@@ -3,13 +3,21 @@
 import numpy as np
 import pytest
 
+from storages.core.parts import Request
+from storages.core.ring.ring import Ring
 from storages.core.sampling import uniform as samplers
+from storages.core.windows.n_step import NSteps
 
 
 def test_uniform_draws_reach_both_ends_and_nothing_beyond() -> None:
-    drawn = samplers.uniform(np.random.default_rng(0), 10**12, 10**12 + 5, 1000)
-    assert drawn.dtype == np.int64
-    assert set(drawn.tolist()) == set(range(10**12, 10**12 + 5))
+    ring = Ring(5, "test", 1)
+    ring.steps = 10**12 + 5
+    request = Request(np.random.default_rng(0), ring, NSteps(), 1000, 10**12, 1, 1)
+    rows = samplers.UniformSampler().draw(request)
+    assert rows.transitions.dtype == np.int64
+    assert set(rows.transitions.tolist()) == set(range(10**12, 10**12 + 5))
+    assert rows.weights.shape == (1000, 1)
+    assert (rows.weights == 1).all()
 
 
 @pytest.mark.parametrize(("count", "parts"), [(1, 1), (12, 3), (13, 3), (5, 5)])

@@ -1,0 +1,218 @@
+"""Protocols of the parts that a storage is composed of.
+
+A :class:`Sampler` chooses the rows of a batch, a :class:`Window` says which steps a row consists of and which fields
+they become, a :class:`Relabeler` changes the fields as if another goal had been meant, and a :class:`RingObserver`
+follows what happens to the ring that holds the transitions. A class that extends one of them inherits what it does not
+write.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.ring.layout import FieldKey
+from storages.core.ring.ring import Ring
+from storages.transition import Batch, Sample
+
+Gather: TypeAlias = Callable[..., dict[str, Any]]
+"""As :meth:`storages.core.ring.ring.Ring.gather`."""
+
+
+class RingObserver(Protocol):
+    """Follows what a storage does to its ring: a write-ahead log, an index of episodes, priorities, a cache."""
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Called before a step is inserted, or several steps of which ``sample`` is the first.
+
+        An exception refuses the insertion; nothing is stored then.
+        """
+        return
+
+    def after_insert(self, ring: Ring, steps: int) -> None:
+        """Called after the newest ``steps`` were inserted."""
+        return
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Return how many steps may be inserted between two calls of the methods above."""
+        return sys.maxsize
+
+    def before_change(self, ring: Ring, rows: bool) -> None:
+        """Called before a change, other than an insertion, of anything from which batches follow.
+
+        Args:
+            ring: the storage's.
+            rows: whether rows of the ring are replaced, dropped or loaded; else it is a hyper-parameter, the progress
+                of the run or the random generator that changes.
+        """
+        return
+
+    def after_change(self, ring: Ring) -> None:
+        """Called after rows of the ring were replaced, dropped or loaded."""
+        return
+
+    def state_dict(self) -> dict[str, Any]:
+        """Entries of the storage's state, as JSON can keep them; their names are the observer's alone."""
+        return {}
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Restore a storage's state, of which :meth:`state_dict` returned entries; its ring is restored already."""
+        return
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return 0
+
+
+class Rows(NamedTuple):
+    """Rows of a batch, as a sampler draws them."""
+
+    transitions: NDArray[np.int64]
+    """(B,): numbers of the transitions with which the rows begin."""
+    weights: NDArray[np.float32]
+    """(B, 1): their importance weights."""
+
+
+class Request(NamedTuple):
+    """A batch that a sampler is to draw."""
+
+    generator: np.random.Generator
+    ring: Ring
+    window: "Window"
+    batch_size: int
+    first: int
+    """Number of the oldest transition that may be drawn."""
+    update: int
+    """Which batch of the update phase it is, from 1."""
+    updates: int
+    """How many batches the update phase has."""
+
+    def uniform(self) -> Rows:
+        """Rows that are drawn uniformly."""
+        transitions = self.window.uniform(self.generator, self.ring, self.first, self.batch_size)
+        return Rows(transitions, np.ones((self.batch_size, 1), np.float32))
+
+
+class Sampler(RingObserver, Protocol):
+    """Chooses the rows of batches."""
+
+    def draw(self, request: Request) -> Rows:
+        """Draw the rows of a batch, with no other random numbers than those of the request's generator."""
+        raise NotImplementedError
+
+    def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Follow the errors that an update reports in ``info``, and return metrics."""
+        return {}
+
+
+class Steps(Protocol):
+    """Steps of which the rows of a batch consist."""
+
+    @property
+    def transitions(self) -> NDArray[np.int64]:
+        """Their numbers."""
+
+    @property
+    def segments(self) -> "Segments":
+        """What they are parts of."""
+
+    @property
+    def learnt_steps(self) -> int:
+        """How many are learnt from."""
+
+
+class Segments(NamedTuple):
+    """Consecutive steps of one environment each, to which the steps of a batch belong."""
+
+    first: NDArray[np.int64]
+    """(B,): numbers of the transitions that they begin with."""
+    last: NDArray[np.int64]
+    """(B,): numbers of the transitions that they end with."""
+    of: NDArray[np.int64] | None = None
+    """(N,): the segment of each step; None where step ``i`` is of segment ``i % B``."""
+
+    def of_each(self, num_steps: int) -> NDArray[np.int64]:
+        """(num_steps,): the segment of each step."""
+        return np.arange(num_steps) % len(self.first) if self.of is None else self.of
+
+
+class Window(Protocol):
+    """Says which steps a row consists of, and which fields they become."""
+
+    def begins(self, ring: Ring, first: int) -> tuple[int, int]:
+        """Return the range [first, end) of transitions with which a row may begin.
+
+        Args:
+            ring: of the transitions.
+            first: the oldest that is wanted; an older one is returned where no row may begin later.
+        """
+        return first, ring.end
+
+    def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
+        """(batch_size,): transitions with which rows may begin, from ``first`` on, drawn uniformly."""
+        return generator.integers(*self.begins(ring, first), batch_size, np.int64)
+
+    def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
+        """Return the :class:`Steps` of rows that begin with transitions (B,); None where each row is one step."""
+        return None
+
+    def step_fields(
+        self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the fields of steps, (N, ...), and DISCOUNT.
+
+        Args:
+            ring: of the transitions.
+            gather: as ``ring.gather``; of fields that are cached on a device, returns where they are.
+            transitions: (N,).
+            gamma: discount factor of one step.
+            keys: which fields; all where None.
+        """
+        raise NotImplementedError
+
+    def spans(self, ring: Ring, transitions: NDArray[np.int64], gamma: float) -> Any:
+        """Return the n-step windows of steps, see :class:`storages.core.windows.n_step.Spans`."""
+        raise NotImplementedError
+
+    def reach(self, ring: Ring) -> int:
+        """Return how many steps beyond its first one a step's fields depend on."""
+        return 0
+
+    def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
+        """Arrange the fields (N, ...) of the steps that :meth:`select` returned as the fields of a batch."""
+        return fields
+
+
+class Relabeler(RingObserver, Protocol):
+    """Changes the fields of a batch as if something else had been meant."""
+
+    changed: frozenset[FieldKey] = frozenset()
+    """Leaves that it writes, which are therefore not cached on a device."""
+
+    def choose(
+        self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64], segments: Segments | None
+    ) -> Any:
+        """Draw what :meth:`relabel` needs; None changes nothing.
+
+        Args:
+            generator: the only source of random numbers.
+            ring: of the transitions.
+            transitions: (N,), the steps of a batch.
+            segments: sequences or episodes to which the steps belong; None where each is a row of its own.
+        """
+        raise NotImplementedError
+
+    def relabel(
+        self,
+        ring: Ring,
+        window: Window,
+        fields: dict[str, Any],
+        transitions: NDArray[np.int64],
+        chosen: Any,
+        gamma: float,
+    ) -> None:
+        """Change the fields (N, ...) of steps, in place, by what :meth:`choose` returned."""
+        raise NotImplementedError

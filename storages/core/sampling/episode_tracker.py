@@ -1,0 +1,86 @@
+"""The episodes of a ring, followed from the first insertion on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.parts import RingObserver
+from storages.core.ring.ring import Ring
+from storages.core.sampling.episode_index import EpisodeIndex
+from storages.core.sampling.episode_starts import EpisodeStarts
+from storages.windows import Episodes
+
+
+class EpisodeTracker(RingObserver):
+    """Keeps the index of a ring's episodes, and where those begin that may be drawn.
+
+    Args:
+        ring: what holds the transitions.
+        episodes: which episodes are drawn; None where rows are not episodes.
+    """
+
+    def __init__(self, ring: Ring, episodes: Episodes | None) -> None:
+        self._ring, self._episodes = ring, episodes
+        self._index: EpisodeIndex | None = None
+        self._starts: EpisodeStarts | None = None
+
+    @property
+    def index(self) -> EpisodeIndex:
+        """Where each episode begins and ends; known from the first insertion on."""
+        assert self._index is not None
+        return self._index
+
+    @property
+    def starts(self) -> EpisodeStarts:
+        """Where episodes begin that may be drawn; known from the first insertion on."""
+        assert self._starts is not None
+        return self._starts
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the index is known."""
+        return self._index is not None
+
+    def build(self, begun: NDArray[np.int64] | None = None) -> None:
+        """Index what is stored; see :attr:`EpisodeIndex.begun`."""
+        self._index = EpisodeIndex(self._ring, begun)
+        if self._episodes is not None:
+            self._starts = EpisodeStarts(self._ring, self._index, self._episodes)
+
+    def after_insert(self, ring: Ring, steps: int) -> None:
+        """Index the newest steps."""
+        if self._index is None:
+            self.build()
+            return
+        self._index.put(ring.steps - steps)
+        if self._starts is not None:
+            self._starts.inserted()
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Which episodes may be drawn is known step by step; else any number of steps."""
+        return ring.size if self._episodes is None else 1
+
+    def replaced(self, begin: int) -> None:
+        """Index the steps from one on, which took the place of others in a ring of whole episodes."""
+        if self._index is not None:
+            self._index.put(begin)
+            if self._starts is not None:
+                self._starts.put(begin)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the episodes began that hold the oldest step."""
+        return {"episodes_begun": None if self._index is None else self._index.begun.tolist()}
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Index what is stored; where the state was saved without an index, the oldest steps may begin any episode."""
+        self._index = self._starts = None
+        if self._ring.layout:
+            begun = state.get("episodes_begun")
+            self.build(None if begun is None else np.array(begun, np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(part.nbytes for part in (self._index, self._starts) if part is not None)

@@ -1,0 +1,181 @@
+"""Sampling by priority, which follows the errors of updates."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from storages.component.hyper_parameters import InitialError
+from storages.core.device.transfer import Transfer
+from storages.core.kernels.priority_updates import effective_sample_size
+from storages.core.parts import Request, Rows, Sampler
+from storages.core.ring.ring import Ring
+from storages.core.sampling.episode_tracker import EpisodeTracker
+from storages.core.sampling.late_errors import LateUpdate
+from storages.core.sampling.prioritized import Priorities, importance_weights
+from storages.core.sampling.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
+from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
+from storages.windows import Episodes, Sequences
+
+
+class PrioritizedSampler(Sampler):
+    """Draws rows in proportion to ``(|error| + epsilon)**alpha``.
+
+    Priorities are made when ``alpha`` is first greater than 0; until then rows are drawn uniformly, at no further cost.
+
+    Args:
+        ring: what holds the transitions.
+        transfer: how errors come from the device.
+        sequences: what a row is of, if it is more than one step.
+        tracker: of the ring's episodes, where rows are such.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        transfer: Transfer,
+        sequences: Sequences | Episodes | None = None,
+        tracker: EpisodeTracker | None = None,
+    ) -> None:
+        self.priorities: Priorities | None = None
+        self._ring, self._transfer, self._sequences = ring, transfer, sequences
+        self._tracker = tracker if isinstance(sequences, Episodes) else None
+        self._stride = sequences.stride if isinstance(sequences, Sequences) else 1
+        self._eta = 1.0 if sequences is None else sequences.eta
+        self._epsilon, self._alpha, self._beta = 0.0, 0.0, 1.0
+        self._default_error: InitialError = "largest"
+        self._over_batch, self._stratified = False, True
+        self._follows_schedule = False
+
+    def configure(
+        self,
+        epsilon: float,
+        alpha: float,
+        beta: float,
+        default_error: InitialError,
+        weights_over: Literal["stored", "batch"],
+        stratified: bool,
+        smallest_change: float | None,
+    ) -> None:
+        """Set hyper-parameters to their present values; see :class:`storages.PERBuffer`.
+
+        Args:
+            epsilon: added to errors.
+            alpha: exponent of priorities.
+            beta: exponent of importance weights.
+            default_error: of transitions that no update has met.
+            weights_over: what the largest weight is 1 of.
+            stratified: whether each row is drawn from its own part of the whole priority.
+            smallest_change: of ``alpha``, by less than which priorities stay as they are, because a schedule moves
+                ``alpha`` in small steps; None where no schedule does.
+        """
+        self._epsilon, self._alpha, self._beta = epsilon, alpha, beta
+        self._over_batch, self._stratified = weights_over == "batch", stratified
+        self._default_error, self._follows_schedule = default_error, smallest_change is not None
+        priorities = self.priorities
+        if priorities is None:
+            return
+        if priorities.default_error != default_error:
+            priorities.default_error = default_error
+        if abs(alpha - priorities.alpha) > (smallest_change or 0.0) or epsilon != priorities.epsilon:
+            priorities.rescale(epsilon, alpha)
+
+    def draw(self, request: Request) -> Rows:
+        """Draw the rows of a batch, and their importance weights."""
+        priorities = self.priorities
+        if priorities is not None and priorities.late.updates:
+            priorities.begin_draw()
+        if self._alpha == 0:
+            return request.uniform()
+        if priorities is None:
+            priorities = self.priorities = self._new_priorities()
+            priorities.fill()
+        generator, ring, window, batch_size, first, _, _ = request
+        chosen = priorities.choose(generator, *window.begins(ring, first), batch_size, stratified=self._stratified)
+        if chosen is None:
+            return request.uniform()
+        smallest = chosen.priorities.min() if self._over_batch else priorities.smallest
+        return Rows(chosen.transitions, importance_weights(chosen.priorities, self._beta, smallest))
+
+    def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Let priorities follow the errors in ``info``, and return what is to be logged of them."""
+        priorities = self.priorities
+        if priorities is None:
+            return {}
+        if self._transfer.is_asynchronous:
+            return self._update_later(priorities, batch, info)
+        indices, owner = batch[INDICES].numpy(force=True), self._ring.owner
+        if self._sequences is None:
+            errors = errors_of_update(info, indices.shape, owner)
+        else:
+            steps = batch[EPISODE if EPISODE in batch else MASK].numpy(force=True)
+            errors = errors_of_update(info, steps.shape, owner)
+            errors = errors_of_sequences(errors, steps, len(indices), self._eta)
+        priorities.update(indices[:, 0], errors)
+        return {
+            "storage/mean_priority": priorities.mean,
+            "storage/largest_priority": priorities.largest,
+            "storage/effective_sample_size": effective_sample_size(batch[WEIGHTS].numpy(force=True)),
+        }
+
+    # As an observer
+
+    def after_insert(self, ring: Ring, steps: int) -> None:
+        """Give the newest steps the initial error."""
+        if self.priorities is not None:
+            self.priorities.inserted(steps)
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Half of the ring at most, so that what follows them finds the step before them."""
+        return ring.size // 2
+
+    def before_change(self, ring: Ring, rows: bool) -> None:
+        """Wait for errors that are on their way from a device."""
+        if rows:
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait for errors that are on their way from a device, and let them count."""
+        if self.priorities is not None:
+            self.priorities.settle()
+
+    def after_change(self, ring: Ring) -> None:
+        """Forget the priorities of a ring that was emptied."""
+        if self.priorities is not None and ring.steps == ring.first:
+            self.priorities.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Summary of the priorities; the errors of each transition are kept beside it."""
+        self.settle()
+        return {"priorities": None if self.priorities is None else self.priorities.summary()}
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Restore the priorities, if the state has any."""
+        self.priorities, saved = None, state.get("priorities")
+        if saved is not None:
+            self.priorities = self._new_priorities()
+            self.priorities.load_state_dict(saved)
+            if self._follows_schedule:
+                # Priorities were made with an earlier value of the schedule.
+                self.priorities.rescale(self._epsilon, saved["alpha"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return 0 if self.priorities is None else self.priorities.nbytes
+
+    # Inside
+
+    def _new_priorities(self) -> Priorities:
+        starts = None if self._tracker is None else self._tracker.starts
+        return Priorities(self._ring, self._epsilon, self._alpha, self._stride, starts, self._default_error)
+
+    def _update_later(self, priorities: Priorities, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin to copy an update's errors to the host; metrics are tensors, which are not waited for."""
+        indices, weights = batch[INDICES], batch[WEIGHTS].double()
+        rows = [indices] if self._sequences is None else [indices, batch[EPISODE if EPISODE in batch else MASK]]
+        errors = tensor_of_errors(info, tuple(rows[-1].shape), self._ring.owner)
+        priorities.late.add(LateUpdate(self._transfer.fetch(indices, errors, *rows[1:]), self._eta))
+        return {
+            "storage/mean_priority": priorities.mean,
+            "storage/largest_priority": priorities.largest,
+            "storage/effective_sample_size": weights.sum() ** 2 / (weights.square().sum() * len(weights)),
+        }

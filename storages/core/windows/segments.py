@@ -1,0 +1,193 @@
+"""Rows that are sequences of steps or padded episodes: batches (T, B, ...), time first."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.sequence_steps import lay_out
+from storages.core.parts import Gather, Segments, Window
+from storages.core.ring.ring import Ring
+from storages.core.sampling.episode_tracker import EpisodeTracker
+from storages.core.sampling.uniform import uniform_in_steps
+from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
+from storages.windows import Episodes, Sequences
+
+
+class SequenceWindow(Window):
+    """Sequences of steps.
+
+    Args:
+        sequences: their settings.
+        steps: what the fields of each step are.
+        reach: bootstrap steps that follow a sequence.
+        only_whole: whether the ring holds whole episodes alone, so that a sequence may begin with any of its steps.
+    """
+
+    def __init__(self, sequences: Sequences, steps: Window, reach: int = 0, only_whole: bool = False) -> None:
+        self.sequences, self.steps = sequences, steps
+        self._reach, self._only_whole = reach, only_whole
+
+    def begins(self, ring: Ring, first: int) -> tuple[int, int]:
+        """Return the range of transitions with which a sequence may begin: those whose steps are all stored."""
+        if self._only_whole:
+            return first, ring.end
+        latest = max(ring.oldest, ring.steps - self.sequences.length)
+        # At least one step whose number is a multiple of the stride, if there is any.
+        multiple = max(ring.oldest, latest - latest % self.sequences.stride)
+        return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
+
+    def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
+        """(batch_size,): transitions with which sequences may begin, drawn uniformly."""
+        if self.sequences.stride == 1:
+            return super().uniform(generator, ring, first, batch_size)
+        return uniform_in_steps(generator, *self.begins(ring, first), ring.envs, self.sequences.stride, batch_size)
+
+    def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
+        """Return the :class:`SequenceLayout` of sequences that begin with transitions (B,)."""
+        return layout_sequences(ring, first, self.sequences, self._reach)
+
+    def step_fields(
+        self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the fields of steps, but for hidden states, which only the first step of a sequence needs."""
+        return self.steps.step_fields(ring, gather, transitions, gamma, keys_of_steps(ring) if keys is None else keys)
+
+    def spans(self, ring: Ring, transitions: NDArray[np.int64], gamma: float) -> Any:
+        """Return the n-step windows of steps."""
+        return self.steps.spans(ring, transitions, gamma)
+
+    def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
+        """Arrange the fields of steps as those of sequences, time first."""
+        lengths = self.spans(ring, steps.transitions.ravel(), gamma).lengths
+        return assemble(ring, gather, steps, fields, lengths)
+
+
+class EpisodeWindow(SequenceWindow):
+    """Whole episodes, or pieces of them, padded to the longest.
+
+    Args:
+        episodes: their settings.
+        steps: what the fields of each step are.
+        tracker: of the ring's episodes.
+        reach: bootstrap steps that follow a piece of an episode.
+    """
+
+    def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker, reach: int = 0) -> None:
+        self.episodes, self.steps, self.tracker = episodes, steps, tracker
+        # n-step windows reach beyond a piece of an episode, never beyond an episode.
+        self._reach = 0 if episodes.longest is None else reach
+
+    def begins(self, ring: Ring, first: int) -> tuple[int, int]:
+        """Return the range of transitions within which episodes begin."""
+        return self.tracker.starts.where_to_begin(first), ring.end
+
+    def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
+        """(batch_size,): transitions with which episodes begin, each as likely as any other."""
+        return self.tracker.starts.uniform(generator, first, batch_size)
+
+    def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
+        """Return the :class:`SequenceLayout` of episodes that begin with transitions (B,)."""
+        return layout_episodes(ring, first, self.tracker.starts.lengths(first), self.episodes, self._reach)
+
+
+class SequenceLayout(NamedTuple):
+    """The steps of sequences, (steps, B): burn-in steps, steps that are learnt from, bootstrap steps."""
+
+    transitions: NDArray[np.int64]
+    """Their numbers."""
+    real: NDArray[np.float32]
+    """1, or 0 where a step repeats the last real one, or belongs to what follows."""
+    anew: NDArray[np.float32]
+    """1 where a step does not continue the one before it."""
+    learnt: slice
+    """Which steps are learnt from."""
+    segments: Segments
+    learnt_steps: int
+    """How many steps are learnt from, in all sequences."""
+
+
+def layout_sequences(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> SequenceLayout:
+    """Return the steps of sequences that begin with transitions (B,), and ``lead_out`` bootstrap steps after them."""
+    burn_in, length = sequences.burn_in, sequences.length
+    steps = _steps(ring, first, burn_in, burn_in + length + lead_out, sequences.across_episodes)
+    segments = Segments(steps.numbers[0], steps.numbers[-1])
+    return SequenceLayout(*steps, slice(burn_in, burn_in + length), segments, length * len(first))
+
+
+def layout_episodes(
+    ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64], episodes: Episodes, lead_out: int
+) -> SequenceLayout:
+    """As :func:`layout_sequences`, the steps of episodes, or pieces of such, of some lengths (B,).
+
+    What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
+    """
+    length = int(lengths.max()) if episodes.longest is None else episodes.longest
+    steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
+    steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
+    segments = Segments(first, first + (lengths - 1) * ring.envs)
+    return SequenceLayout(*steps, slice(0, length), segments, int(lengths.sum()))
+
+
+def assemble(
+    ring: Ring, gather: Gather, layout: SequenceLayout, fields: dict[str, Any], lengths: NDArray[np.int64]
+) -> dict[str, Any]:
+    """A batch of sequences, of the fields of all their steps.
+
+    Args:
+        ring: what holds the transitions.
+        gather: fetches the hidden states that sequences begin with.
+        layout: of the sequences.
+        fields: of all steps, (steps * B, ...), in the layout's order; without hidden states.
+        lengths: (steps * B,), steps in the n-step window of each.
+    """
+    steps, batch_size = layout.transitions.shape
+    shape, learnt = (steps, batch_size), layout.learnt
+    burn_in = learnt.start
+    parts = {key: in_time(value, shape) for key, value in fields.items()}
+    parts[DONE] = np.maximum(parts[DONE], layout.anew[..., None])
+    batch = {key: _cut(value, learnt) for key, value in parts.items()}
+    batch[MASK] = np.ascontiguousarray(layout.real[learnt, :, None])
+    batch[WINDOW] = np.ascontiguousarray(lengths.reshape(*shape, 1)[learnt])
+    first = {RHS: layout.transitions[burn_in]}
+    if burn_in:
+        batch[BURN_IN] = {key: _cut(parts[key], slice(0, burn_in)) for key in (OBS, DONE)}
+        first[BURN_IN] = layout.transitions[0]
+    if steps > learnt.stop:
+        batch[LEAD_OUT] = {key: _cut(parts[key], slice(learnt.stop, steps)) for key in (OBS, DONE)}
+    if (RHS,) in ring.layout:
+        for key, transitions in first.items():
+            (batch if key == RHS else batch[key])[RHS] = gather(transitions, {RHS})[RHS]
+    return batch
+
+
+def keys_of_steps(ring: Ring) -> set[str]:
+    """The fields that every step of a sequence has: all but hidden states, which only its first step needs."""
+    return {path[0] for path in ring.layout} - {RHS, RHS2} | {DISCOUNT}
+
+
+def in_time(value: Any, shape: tuple[int, ...]) -> Any:
+    """(T * B, ...) as (T, B, ...), of an array or a dict of such."""
+    if isinstance(value, dict):
+        return {name: leaf.reshape(*shape, *leaf.shape[1:]) for name, leaf in value.items()}
+    return value.reshape(*shape, *value.shape[1:])
+
+
+class _Steps(NamedTuple):
+    numbers: NDArray[np.int64]
+    real: NDArray[np.float32]
+    anew: NDArray[np.float32]
+
+
+def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:
+    shape = (steps, len(first))
+    found = _Steps(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
+    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.final_numbers, *found)
+    return found
+
+
+def _cut(value: Any, steps: slice) -> Any:
+    if isinstance(value, dict):
+        return {name: np.ascontiguousarray(leaf[steps]) for name, leaf in value.items()}
+    cut: Array = np.ascontiguousarray(value[steps])
+    return cut

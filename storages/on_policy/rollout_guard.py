@@ -1,0 +1,37 @@
+"""Checks of what a rollout is given."""
+
+from collections.abc import Sequence
+
+from storages.core.parts import RingObserver
+from storages.core.ring.layout import SampleError
+from storages.core.ring.ring import Ring
+from storages.transition import LOGP, VAL, Sample
+
+
+class RolloutGuard(RingObserver):
+    """Refuses steps beyond the end of a rollout, and samples without a field that returns are made of.
+
+    Args:
+        needed: the fields that samples must have.
+    """
+
+    def __init__(self, needed: Sequence[str]) -> None:
+        self._needed = needed
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Raise what refuses the sample."""
+        if ring.live_steps == ring.size:
+            raise RuntimeError(f"{ring.owner}: the rollout of {ring.size} steps is full; call reset() first")
+        for field in self._needed:
+            if field not in sample:
+                raise SampleError(f"{ring.owner}: {_NEED[field]}; got {list(sample)}")
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Steps until the rollout is full."""
+        return ring.size - ring.live_steps
+
+
+_NEED = {
+    LOGP: f"a sample needs {LOGP}, the log probability of its action under the policy that acted",
+    VAL: f"an on-policy sample needs {VAL}",
+}

@@ -1,0 +1,159 @@
+"""The write-ahead log of a storage, as an observer of its ring."""
+
+import atexit
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from storages.core.ring.layout import Layout, text
+from storages.core.ring.ring import Ring
+from storages.errors import DamageError, PersistenceError
+from storages.persistent.replay.write_ahead_log import Journal, Position
+from storages.storage import Storage, StorageLog
+from storages.transition import Sample
+
+
+class Closable(Protocol):
+    """A storage that holds a directory."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+_open: "weakref.WeakSet[Closable]" = weakref.WeakSet()
+
+
+class RingLog(StorageLog):
+    """Commits a storage's rows to a directory, and restores them when the storage is made again.
+
+    :mod:`storages.persistent` says what is promised. Any storage can have one: ``storage.attach(RingLog(...))`` as the
+    last statement of its ``__init__``.
+
+    Args:
+        storage: made with the same hyper-parameters as the one that wrote the directory, and still empty.
+        directory: where to write.
+        commit_every: steps that a process which is killed loses at most.
+        durable: whether commits survive a power cut as well.
+
+    Raises:
+        PersistenceError: the directory is in use, is something else, or holds another storage.
+        DamageError: the directory's content is not what was written.
+    """
+
+    def __init__(self, storage: Storage, directory: str | Path, commit_every: int, durable: bool) -> None:
+        # Weak, so that a storage without other references is closed at once.
+        self._storage = weakref.ref(storage)
+        self._ring, self._owner = storage.ring, type(storage).__name__
+        self._state_as_made = storage.extra_state()
+        self.journal = Journal(Path(directory), self._owner, self._ring, commit_every, durable)
+        try:
+            state = self.journal.recover(self._ring)
+            if state is not None:
+                storage.load_extra_state(state)
+        except (LookupError, TypeError, AttributeError) as error:
+            self.journal.close()
+            raise DamageError(
+                f"{self.journal.directory} is damaged, or was not written by this package: its last commit says of "
+                f"what stands beside the steps what no {self._owner} does: {error!r}"
+            ) from error
+        except BaseException:
+            self.journal.close()
+            raise
+        close_at_exit(storage)
+
+    # As an observer
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Begin the next commit if it is time."""
+        if ring.steps >= self.journal.due:
+            storage = self._storage()
+            assert storage is not None
+            self.journal.commit_soon(ring, storage.extra_state, storage.priorities)
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Steps until the next commit."""
+        return self.journal.due - ring.steps
+
+    def before_change(self, ring: Ring, rows: bool) -> None:
+        """Wait for a commit that reads rows."""
+        if rows:
+            self.journal.wait()
+
+    def after_change(self, ring: Ring) -> None:
+        """Let the next commit hold all rows."""
+        self.journal.changed()
+
+    # What a storage asks
+
+    @property
+    def position(self) -> Position:
+        """The last commit."""
+        return self.journal.position
+
+    def flush(self, storage: Storage) -> None:
+        """Commit everything, and wait until it is written."""
+        self.journal.flush(self._ring, storage.extra_state(), storage.priorities)
+
+    def roll_back(self, position: Position) -> dict[str, Any]:
+        """Restore the rows of a commit, drop later ones, and return the commit's state beside the rows."""
+        state = self.journal.roll_back(self._ring, position)
+        return self._state_as_made if state is None else state
+
+    def pin(self, storage: Storage, position: Position) -> None:
+        """Keep what is needed to roll back to a commit."""
+        self.journal.pin(position)
+        self.flush(storage)
+
+    def close(self, storage: Storage) -> None:
+        """Commit everything and release the directory."""
+        if not self.journal.closed:
+            try:
+                self.flush(storage)
+            finally:
+                self.journal.close()
+
+    def save(self, storage: Storage) -> dict[str, Any]:
+        """Return the position of a commit of everything, and the state beside the rows."""
+        state = storage.extra_state()
+        self.journal.flush(self._ring, state, storage.priorities, pin=storage.states_kept)
+        return {"position": dict(self.journal.position)} | state
+
+    def refuse_other_fields(self, saved: Layout) -> None:
+        """Raise a PersistenceError if the directory was made for other fields."""
+        if self._ring.layout not in ({}, saved):
+            here, there = (
+                ", ".join(f"{text(path)} {leaf.dtype}{leaf.shape}" for path, leaf in layout.items())
+                for layout in (self._ring.layout, saved)
+            )
+            raise PersistenceError(
+                f"{self._owner}: {self.journal.directory} holds {here}; what is to be loaded is {there}. Make the "
+                f"storage with another directory"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.journal.__getstate__()
+
+
+def check_directory(owner: str, hyper_parameters: Mapping[str, Any]) -> None:
+    """Refuse a directory that is a file, and a promise about none.
+
+    Raises:
+        ValueError: the values of ``directory`` and ``durable`` do not fit.
+    """
+    directory = hyper_parameters["directory"]
+    if directory is None and hyper_parameters["durable"]:
+        raise ValueError(f"{owner}: durable=True needs a directory=, in which commits survive a power cut")
+    if directory is not None and Path(directory).is_file():
+        raise ValueError(f"{owner}: directory must be a directory, or not be there yet; {directory} is a file")
+
+
+def close_at_exit(storage: Closable) -> None:
+    """Close a storage when the process ends, if it still exists."""
+    _open.add(storage)
+
+
+@atexit.register
+def _close_all() -> None:
+    for storage in list(_open):
+        storage.close()
