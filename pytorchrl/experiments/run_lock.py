@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from storages.persistent.log.lock import InUseError, Lock, NoLocksError
+from storages.persistent.log.lock import InUseError, Lock
+from storages.persistent.log.system_calls import NoLocksError
 
 
 class RunInUseError(RuntimeError):

@@ -19,10 +19,11 @@ from storages.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.episodes.archive_manifest import GROUP, ArchiveManifest
 from storages.persistent.episodes.episode_batch import Recording
 from storages.persistent.episodes.volume import Record, Volume, block_of, flaw_of, read_volume, volume_of
-from storages.persistent.log.directories import make_directory
+from storages.persistent.log.files import make_directory
 from storages.persistent.log.json_file import damage_told
-from storages.persistent.log.log_segments import BEGINNING, Segments, sync_directory
+from storages.persistent.log.log_segments import BEGINNING, Segments
 from storages.persistent.log.records import Found
+from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
 
 SUFFIX = "volumes"
 SEGMENT_BYTES = 4 << 20
@@ -372,12 +373,12 @@ class Archive:
 
 
 def _write(path: Path, data: bytes, durable: bool) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    file = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         view = memoryview(data)
         while len(view):
             view = view[os.write(file, view) :]
         if durable:
-            os.fdatasync(file)
+            sync_data(file)
     finally:
         os.close(file)

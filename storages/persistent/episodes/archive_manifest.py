@@ -9,8 +9,7 @@ from typing import Any, Self
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout
 from storages.errors import PersistenceError
 from storages.persistent.episodes.chunks import Chunks, metadata, with_rows
-from storages.persistent.log.directories import make_directory
-from storages.persistent.log.files import unfinished
+from storages.persistent.log.files import make_directory, unfinished
 from storages.persistent.log.json_file import checked_facts, count_of, damage_told, layout_of, write_facts, write_json
 from storages.persistent.log.records import FORMAT
 from storages.transition import SUCCESSORS

@@ -23,8 +23,7 @@ from storages.persistent.episodes.memtable import Finished, Running, marks_of
 from storages.persistent.episodes.opening import manifest_to_read, manifest_to_write
 from storages.persistent.episodes.rollback_marker import read_note, remove_note, write_note
 from storages.persistent.episodes.volume import Volume
-from storages.persistent.log.directories import make_directory
-from storages.persistent.log.files import refuse_links_in
+from storages.persistent.log.files import make_directory, refuse_links_in
 from storages.persistent.log.lock import Lock
 from storages.persistent.replay.manifest import Manifest
 

@@ -10,8 +10,8 @@ from typing import Any
 from storages.errors import DamageError
 from storages.persistent.episodes.volume import Record
 from storages.persistent.log.json_file import checked_facts, write_facts
-from storages.persistent.log.log_segments import sync_directory
 from storages.persistent.log.records import FORMAT
+from storages.persistent.log.system_calls import sync_directory
 from storages.persistent.replay.write_ahead_log import Position
 
 NAME = "going-back.json"

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from storages.errors import DamageError
 from storages.persistent.log.json_file import checked_facts, damage_told, write_facts
-from storages.persistent.log.log_segments import sync_directory
 from storages.persistent.log.records import FORMAT
+from storages.persistent.log.system_calls import sync_directory
 
 NAME = "closed.json"
 _WHAT = "what this directory held when it was last closed"

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from storages.errors import PersistenceError
-
-# Windows has neither of them.
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_EXACT = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+from storages.persistent.log.system_calls import open_file, sync_directory
 
 _LONGEST_TEXT_BYTES = 64 << 20
 
@@ -29,7 +26,7 @@ def create(path: Path) -> BinaryIO:
     """
     path.unlink(missing_ok=True)
     # Fails where something appeared since, a link too.
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _EXACT, 0o666), "wb")
+    return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
 
 
 @contextmanager
@@ -52,7 +49,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
         new.unlink(missing_ok=True)
         raise
     if durable:
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
 def read_text(path: Path) -> str:
@@ -90,7 +87,7 @@ def open_for_append(path: Path) -> BinaryIO:
         OSError: it cannot be opened.
     """
     try:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_FOLLOW | _EXACT, 0o666), "ab")
+        return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), "ab")
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise PersistenceError(_is_a_link(path)) from None
@@ -133,9 +130,23 @@ def _is_a_link(path: Path) -> str:
     return f"{path} is a symbolic link, which is not followed; put what it leads to in its place"
 
 
-def _sync_directory(directory: Path) -> None:
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+def make_directory(directory: Path, durable: bool) -> None:
+    """Make a directory, and those above it that are missing.
+
+    Args:
+        directory: which may be there already.
+        durable: whether the names of all that are made are to survive a power cut.
+
+    Raises:
+        OSError: one cannot be made; those above it stay.
+    """
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        if durable:
+            try:
+                sync_directory(path.parent)
+            except OSError:
+                # Otherwise the next call would find it, and take its name for safe.
+                path.rmdir()
+                raise

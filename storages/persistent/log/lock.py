@@ -1,15 +1,20 @@
 """One writer at a time: a lock that the operating system takes back from a process that dies."""
 
-import errno
 import json
 import os
 import socket
-import stat
 import weakref
 from contextlib import suppress
 from pathlib import Path
 
 from storages.errors import PersistenceError
+from storages.persistent.log.system_calls import (
+    NoLocksError,
+    after_fork_in_child,
+    lock_exclusively,
+    open_directory,
+    open_plain_file,
+)
 
 NAME = "lock"
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
@@ -26,10 +31,6 @@ class InUseError(PersistenceError):
     def __init__(self, message: str, holder: str = "another process") -> None:
         super().__init__(message)
         self.holder = holder
-
-
-class NoLocksError(PersistenceError):
-    """A system, or a file system, that has no locks."""
 
 
 class Lock:
@@ -52,11 +53,11 @@ class Lock:
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
         self._file: int | None = None
-        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = open_directory(directory)
         try:
             # First, so that nothing is made in a directory that is in use.
             self._locks_folder = _locked(folder, self._path, of_folder=True)
-            file = _opened(self._path, os.O_CREAT)
+            file = open_plain_file(self._path, os.O_CREAT)
             try:
                 _locked(file, self._path, of_folder=False)
                 _tell_holder(file)
@@ -93,15 +94,6 @@ class Lock:
             os.close(self._folder)
 
 
-def _opened(path: Path, flags: int) -> int:
-    # Neither a link nor a pipe, as the directory may be from somebody else.
-    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o644)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "it is no plain file", str(path))
-    return file
-
-
 def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
     """Lock a file, or a folder; returns False for a folder where the file system locks files alone.
 
@@ -110,11 +102,7 @@ def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
         NoLocksError: there are no locks.
     """
     try:
-        import fcntl
-    except ImportError:
-        raise NoLocksError("storages are kept on disk on systems that have POSIX file locks alone") from None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_exclusively(file)
     except BlockingIOError:
         holder = _holder(path)
         raise InUseError(
@@ -137,14 +125,14 @@ def _tell_holder(file: int) -> None:
     # Others are told of it; the lock holds without.
     with suppress(OSError):
         os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        os.write(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
 
 
 def _holder(path: Path) -> str:
     try:
-        file = _opened(path, 0)
+        file = open_plain_file(path, 0)
         try:
-            who = json.loads(os.pread(file, 1000, 0))
+            who = json.loads(os.read(file, 1000))
         finally:
             os.close(file)
         return f"process {int(who['pid'])} on host {who['host']}"
@@ -158,5 +146,4 @@ def _let_go() -> None:
         lock.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+after_fork_in_child(_let_go)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
 from storages.persistent.log.records import Block, Flaw, Found, Image
+from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
 
 _DIGITS = 12
 
@@ -123,7 +124,7 @@ class Segments:
             file = self._opened(place)
             length, checksum = blocks.write(file, block)
             if self._durable:
-                _sync_data(file)
+                sync_data(file)
             end = Place(place.segment, place.offset + length)
             self._refuse_unless_there(file, end)
         except BaseException:
@@ -211,7 +212,7 @@ class Segments:
                 try:
                     os.ftruncate(file, place.offset)
                     if self._durable:
-                        _sync_data(file)
+                        sync_data(file)
                 finally:
                     os.close(file)
             self._leftovers.pop(0)
@@ -219,9 +220,9 @@ class Segments:
     def _sync_all(self) -> None:
         """What was read may have been written by a process that did not live to sync it."""
         for number in self.numbers():
-            file = os.open(self.path(number), os.O_RDONLY | os.O_CLOEXEC)
+            file = open_file(self.path(number), os.O_RDONLY)
             try:
-                _sync_data(file)
+                sync_data(file)
             finally:
                 os.close(file)
         sync_directory(self._directory)
@@ -251,20 +252,6 @@ class Segments:
             os.close(file)
 
 
-def sync_directory(directory: Path) -> None:
-    """Have the names in a directory survive a power cut."""
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def _open_to_append(path: Path, flags: int = 0) -> int:
     # No link is followed: the directory may be from somebody else.
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o644)
-
-
-def _sync_data(file: int) -> None:
-    # Not every system has the quicker one.
-    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(file)
+    return open_file(path, os.O_WRONLY | os.O_APPEND | flags)

@@ -17,8 +17,9 @@ from storages.persistent.episodes.volume import Record, Volume, block_of, flaw_o
 from storages.persistent.log.closing_note import refuse_missing
 from storages.persistent.log.json_file import damage_told
 from storages.persistent.log.lock import Lock
-from storages.persistent.log.log_segments import Segments, sync_directory
+from storages.persistent.log.log_segments import Segments
 from storages.persistent.log.records import Block, Flaw, Found
+from storages.persistent.log.system_calls import sync_directory
 from storages.persistent.replay.manifest import Manifest
 from storages.persistent.replay.recovery import recover
 from storages.persistent.replay.write_ahead_log import ERRORS_SUFFIX, STEPS_SUFFIX

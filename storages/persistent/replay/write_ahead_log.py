@@ -21,10 +21,10 @@ from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.closing_note import Closed, refuse_missing, remove_note
-from storages.persistent.log.files import refuse_links_in
+from storages.persistent.log.files import make_directory, refuse_links_in
 from storages.persistent.log.json_file import damage_told
 from storages.persistent.log.lock import Lock
-from storages.persistent.log.log_segments import Place, Segments, sync_directory
+from storages.persistent.log.log_segments import Place, Segments
 from storages.persistent.log.records import Block, Image
 from storages.persistent.replay.commit import Commit, to_write
 from storages.persistent.replay.manifest import NAME as MANIFEST
@@ -447,10 +447,7 @@ def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
         Manifest.read(directory)
         if directory.exists():
             refuse_links_in(directory)
-        missing = [path for path in (directory, *directory.parents) if not path.exists()]
-        directory.mkdir(parents=True, exist_ok=True)
-        for path in missing if durable else ():
-            sync_directory(path.parent)
+        make_directory(directory, durable)
         return Lock(directory)
     except PersistenceError as error:
         raise type(error)(f"{owner}: {error}") from None

@@ -1,0 +1,104 @@
+"""What only some operating systems have, with a plain fallback for the others.
+
+Storages in memory need nothing of it. A storage with a directory needs file locks, and is refused without them.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from errno import EINVAL
+from pathlib import Path
+
+from storages.errors import PersistenceError
+
+_DIRECTORY = getattr(os, "O_DIRECTORY", None)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NOT_INHERITED = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+_NON_BLOCKING = getattr(os, "O_NONBLOCK", 0)
+
+
+class NoLocksError(PersistenceError):
+    """A system, or a file system, without file locks."""
+
+
+def open_file(path: Path, flags: int, mode: int = 0o644) -> int:
+    """Open a file in binary mode, without following a link where the system can refuse one.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    return os.open(path, flags | _NO_FOLLOW | _NOT_INHERITED | _BINARY, mode)
+
+
+def open_plain_file(path: Path, flags: int) -> int:
+    """Open a file to read and write; as :func:`open_file`, but refuse pipes and devices.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file.
+    """
+    file = open_file(path, os.O_RDWR | _NON_BLOCKING | flags)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(EINVAL, "it is no plain file", str(path))
+    return file
+
+
+def open_directory(directory: Path) -> int:
+    """Open a directory, to lock or to sync it.
+
+    Raises:
+        NoLocksError: the system opens files only.
+        OSError: it cannot be opened.
+    """
+    if _DIRECTORY is None:
+        raise NoLocksError(_NO_LOCKS)
+    return os.open(directory, os.O_RDONLY | _DIRECTORY | _NOT_INHERITED)
+
+
+def sync_data(file: int) -> None:
+    """Make the content of an open file survive a power cut.
+
+    Raises:
+        OSError: it may not survive it.
+    """
+    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(file)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory survive a power cut, where the system lets a process ask for it.
+
+    Raises:
+        OSError: they may not survive it.
+    """
+    if _DIRECTORY is None:
+        return
+    file = open_directory(directory)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def lock_exclusively(file: int) -> None:
+    """Lock an open file or directory until it is closed or its process ends.
+
+    Raises:
+        NoLocksError: the system has no such locks.
+        BlockingIOError: it is locked already.
+        OSError: its file system has no such locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise NoLocksError(_NO_LOCKS) from None
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def after_fork_in_child(function: Callable[[], None]) -> None:
+    """Register a function that each forked process calls first."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+
+
+_NO_LOCKS = "a storage with a directory needs POSIX file locks, which this system lacks; keep it in memory"
