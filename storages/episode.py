@@ -1,4 +1,4 @@
-"""One whole episode as plain arrays: what data sets are read from and written as."""
+"""An episode as plain arrays, the unit of data sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ Observations: TypeAlias = Array | Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Episode:
-    """What one environment did from a reset to an end, each observation once.
+    """The steps of one environment from a reset to an end, with each observation once.
 
     Args:
-        observations: (L + 1, *obs), or a dict of such: what was seen before each of the L steps, and after the last.
-        fields: (L, ...), what else a step has, under the names of :mod:`storages.transition`: ACT, REW, and others.
+        observations: (L + 1, *obs), or a dict of such: before each of the L steps, and after the last.
+        fields: (L, ...), other fields of a step, under the names of :mod:`storages.transition`: ACT, REW, and others.
         terminated: whether the environment ended it.
-        truncated: whether a limit cut it; where neither is so, it had not ended yet.
-        facts: plain data about it: its seed, its number in the data set that it came from.
+        truncated: whether a limit cut it; if neither is true, the episode is unfinished.
+        facts: plain data about it, such as its seed and its number in its data set.
     """
 
     observations: Observations
@@ -28,5 +28,5 @@ class Episode:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Steps."""
+        """Number of steps."""
         return len(next(iter(self.fields.values())))

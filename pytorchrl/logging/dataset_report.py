@@ -11,7 +11,7 @@ from rich.text import Text
 from pytorchrl.logging.storage_report import counted, episodes_tables, fields_table, told_bytes
 from storages.core.ring.summary import ENDINGS, Episodes, Field
 from storages.datasets import Dataset, open_dataset, return_of
-from storages.datasets.dataset_writer import layout_of
+from storages.datasets.dataset import layout_of
 from storages.episode import Episode
 from storages.errors import PersistenceError
 

@@ -1,13 +1,13 @@
-"""Data sets in and out: episodes that others recorded, and that others are to use.
+"""Data sets: episodes on disk, exchanged with other libraries.
 
-:func:`open_dataset` reads Minari's data sets (its HDF5, Arrow and Parquet layouts), HDF5 files as D4RL has them, files
-of numpy's arrays (``.npz``; stable-baselines3's, or anybody's, whose names are told) and the directories of storages;
-all of them are data sets (:class:`Dataset`), which yield an :class:`~storages.episode.Episode` at a time.
-:func:`write_dataset` writes Minari's layouts, which the package ``minari`` opens, and our own ``.npz``. :func:`fill`
-inserts a data set's episodes into a storage, :func:`episodes_of` yields those that a storage holds.
+:func:`open_dataset` reads Minari's data sets (its HDF5, Arrow and Parquet layouts), HDF5 files with D4RL's arrays,
+files of numpy's arrays (``.npz``: our own, stable-baselines3's, or others with the names of their arrays given) and
+the directories of storages. Each is a :class:`Dataset`, which yields one :class:`~storages.episode.Episode` after
+another. :func:`write_dataset` writes Minari's layouts, which the package ``minari`` opens, and our own ``.npz``.
+:func:`fill` inserts the episodes of a data set into a storage, :func:`episodes_of` yields the episodes in a storage.
 
 HDF5 needs the package h5py, Arrow and Parquet need pyarrow: ``pip install h5py pyarrow``. Nothing that is read can
-run code: arrays of objects are refused, and no environment is made of what a file says about one.
+run code: arrays of objects are refused, and no environment is made from a file.
 """
 
 from storages.datasets.dataset import About, Dataset, Space

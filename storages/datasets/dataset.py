@@ -1,19 +1,18 @@
-"""What every data set is, however it lies on disk: episodes that can be gone through, and what it says of itself."""
+"""Data sets: episodes on disk that can be iterated over, and the writer of one."""
 
-import lzma
-import struct
-import tokenize
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
+
+from storages.core.ring.layout import LeafLayout, leaves, text
+from storages.datasets.untrusted import damage_named
 from storages.episode import Episode
-from storages.errors import DatasetError, PersistenceError
+from storages.errors import DatasetError
+from storages.transition import ACT, OBS, REW
 
 Space: TypeAlias = Mapping[str, Any]
 """A space of gymnasium as plain data: ``{"type": "Discrete", "n": 2, "start": 0}``, as Minari writes it."""
@@ -21,20 +20,20 @@ Space: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class About:
-    """What a data set says of itself; plain data.
+    """Metadata of a data set; plain data.
 
     Args:
         dataset_id: its name, as Minari has it: ``pendulum/expert-v0``.
-        observation_space: what is observed; None where nobody said.
-        action_space: what is done; None where nobody said.
-        env_spec: JSON of gymnasium's ``EnvSpec`` of the environment that it was recorded in. No environment is ever
-            made of it here, because that would import what it names.
-        algorithm_name: who acted.
-        author: who recorded it.
-        author_email: where to ask.
-        description: in words.
-        combined_datasets: ids of the data sets that it was merged of.
-        further: whatever else Minari says, under its names.
+        observation_space: None where it is unknown.
+        action_space: None where it is unknown.
+        env_spec: JSON of gymnasium's ``EnvSpec`` of the environment that was recorded. No environment is ever made of
+            it here, because that would import the code that it names.
+        algorithm_name: the algorithm that acted.
+        author: names of the authors.
+        author_email: their addresses.
+        description: free text.
+        combined_datasets: ids of the data sets that were merged into this one.
+        further: other metadata of Minari, under Minari's names.
     """
 
     dataset_id: str | None = None
@@ -50,11 +49,11 @@ class About:
 
 
 class Dataset(ABC):
-    """Episodes on disk. Iterating reads them one by one, from the first each time.
+    """Episodes on disk. Every iteration reads them one by one, starting at the first.
 
     Args:
-        path: where it is.
-        about: what it says of itself.
+        path: a file or a folder.
+        about: the metadata.
     """
 
     format: ClassVar[str]
@@ -68,7 +67,7 @@ class Dataset(ABC):
         """Read the episodes.
 
         Raises:
-            DatasetError: what is there is not what the format says; the text names the file and the place.
+            DatasetError: the content does not match the format; the text names the file and the place.
         """
         with damage_named(self.path):
             yield from self._episodes()
@@ -78,40 +77,84 @@ class Dataset(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Episodes."""
+        """Number of episodes."""
 
     @property
     @abstractmethod
     def steps(self) -> int:
-        """Transitions of all episodes."""
+        """Number of transitions in all episodes."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} episodes, {self.steps} steps)"
 
 
-BROKEN = (
-    *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
-    *(SyntaxError, TypeError, ValueError),
-    *(lzma.LZMAError, struct.error, tokenize.TokenError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error),
-)
-"""What libraries raise on a file that is not what it seems."""
+class DatasetWriter(ABC):
+    """Writes a data set, episode by episode. All episodes have the same fields, shapes and dtypes.
+
+    Args:
+        path: a path where nothing is yet.
+        about: the metadata.
+    """
+
+    def __init__(self, path: Path, about: About) -> None:
+        self.path, self.about = path, about
+        self.episodes = self.steps = 0
+        self._layout: dict[str, LeafLayout] = {}
+
+    def add(self, episode: Episode) -> None:
+        """Write an episode; one without steps is skipped.
+
+        Raises:
+            DatasetError: it differs from the first one; the text names the field.
+        """
+        if not len(episode):
+            return
+        layout = layout_of(episode)
+        self._layout = self._layout or layout
+        if layout != self._layout:
+            shown = (
+                ", ".join(f"{name} {leaf.dtype}{leaf.shape}" for name, leaf in of.items())
+                for of in (self._layout, layout)
+            )
+            raise DatasetError(f"episode {self.episodes} is not like the first: {' beside '.join(shown)}")
+        self._add(episode)
+        self.episodes += 1
+        self.steps += len(episode)
+
+    def finish(self) -> None:
+        """Complete the data set.
+
+        Raises:
+            DatasetError: no episode was added.
+        """
+        if not self.episodes:
+            raise DatasetError("there is no episode to write, and a data set without one has no shapes and dtypes")
+        self._finish()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close files, whether the data set is complete or not; a second call does nothing."""
+
+    @abstractmethod
+    def _add(self, episode: Episode) -> None: ...
+
+    @abstractmethod
+    def _finish(self) -> None: ...
 
 
-@contextmanager
-def damage_named(path: Path) -> Iterator[None]:
-    """Say of which file it is that something cannot be understood.
+def layout_of(episode: Episode) -> dict[str, LeafLayout]:
+    """Shapes and dtypes of one step of an episode, by the names of the fields.
 
     Raises:
-        DatasetError: instead of what they raise.
+        DatasetError: a field is missing, or has too few or too many rows.
     """
-    try:
-        yield
-    except PersistenceError:
-        raise
-    except BROKEN as error:
-        raise DatasetError(f"{path} is damaged, or not what it seems: {error!r}") from error
-
-
-def needs_package(package: str, what: object) -> DatasetError:
-    """That a package is missing, and how to get it."""
-    return DatasetError(f"{what} needs the package {package}; pip install {package}")
+    for key in (ACT, REW):
+        if key not in episode.fields:
+            raise DatasetError(f"an episode needs {ACT} and {REW}, and has {', '.join(episode.fields)}")
+    layout = {}
+    for path, leaf in leaves({OBS: episode.observations, **episode.fields}):
+        array = np.asarray(leaf)
+        if len(array) != len(episode) + (path[0] == OBS):
+            raise DatasetError(f"an episode of {len(episode)} steps has {len(array)} rows of {text(path)}")
+        layout[text(path)] = LeafLayout(tuple(array.shape[1:]), array.dtype)
+    return layout

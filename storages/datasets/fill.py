@@ -1,7 +1,7 @@
-"""Between storages and episodes: a storage is filled from a data set, and a data set made of what one holds.
+"""Insert episodes into a storage, and read the episodes of one.
 
 A data set lists whole episodes one after the other, a storage takes steps of several environments side by side. So
-episodes are dealt to the environments, each of which plays its episodes one after the other; no transition joins two.
+every environment of the storage is a lane that receives episodes one after the other; no transition joins two.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,20 +20,20 @@ from storages.storage import Environments, Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array
 
 _STEPS_AT_ONCE = 1_000
-"""Laid side by side before they are inserted."""
+"""Steps that are inserted by one call."""
 _OF_THE_EPISODE = frozenset({OBS, OBS2, DONE, DONE2, TRUNC2})
-"""Fields that follow from where an episode begins and ends."""
+"""Fields that follow from the begin and the end of an episode."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """What a storage was given.
+    """Counts of what was inserted into a storage.
 
     Args:
-        episodes: of how many something was inserted.
-        transitions: how many were inserted, those included that newer ones have overwritten since.
-        divided: how often the rest of an episode went to another environment, so that all of them had as much.
-        left_out: transitions at the end that would not have filled a step of all environments.
+        episodes: episodes of which at least a step was inserted.
+        transitions: inserted transitions, including those that newer ones have overwritten.
+        divided: how often the rest of an episode was moved to another lane to make all lanes equally long.
+        left_out: transitions at the end, too few for a step of all environments.
     """
 
     episodes: int
@@ -44,7 +44,7 @@ class Filled:
 
 @runtime_checkable
 class _KeepsEpisodes(Protocol):
-    """A storage whose ring need not be all that it holds."""
+    """A storage that holds episodes outside its ring."""
 
     def episodes(self, *, whole: bool) -> Iterator[Episode]: ...
 
@@ -54,45 +54,46 @@ def fill(
 ) -> Filled:
     """Insert episodes into a storage.
 
-    Episodes are dealt to the storage's environments as these come to an end. Where there is none left to deal, what the
-    environments still have is divided among all of them; an episode that is divided is broken off and goes on in
-    another environment, where it begins like any. Fewer transitions than there are environments are left out.
+    Every lane (environment of the storage) receives a new episode when its last one ends. When no episode is left, the
+    rest of the running ones is divided equally among all lanes: the part of an episode that moves to another lane
+    begins there like an episode, and the part before it is neither terminated nor truncated. At the end, fewer
+    transitions than there are lanes are left out.
 
-    Values are made to have the dtypes that the storage has already, else those of ``envs``; else rewards become float32
-    and everything stays what it is.
+    Values are converted to the dtypes of the storage, or of ``envs`` if the storage is empty. Without either, rewards
+    become float32 and all else keeps its dtype.
 
     Args:
-        storage: gets them after what it holds.
+        storage: episodes are inserted after its present content.
         episodes: read one by one, as they are needed.
-        envs: those that the storage is to be used with; an empty storage takes shapes and dtypes from their spaces.
-        num_envs: environments of a storage that does not know yet; 1 where None.
+        envs: the environments of an empty storage, which takes shapes and dtypes from their spaces.
+        num_envs: number of lanes of an empty storage without ``envs``; 1 if None.
 
     Raises:
-        DatasetError: the episodes do not fit what the storage holds, or the environments; or they lack the memory of an
-            actor that has one.
+        DatasetError: the episodes do not fit the fields of the storage or the environments, or lack the hidden states
+            of a recurrent actor.
         SampleError: a field is missing or holds NaN or infinity; what was inserted before stays.
     """
     environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs) or 1
-    dealer = _Dealer(episodes, environments)
-    wanted = _Wanted(storage, envs)
+    interleaver = EpisodeInterleaver(episodes, environments)
+    converter = _Converter(storage, envs)
     transitions = 0
-    for sample, steps in dealer.blocks():
-        fitting = wanted.of(sample)
+    for sample, steps in interleaver.blocks():
+        fitting = converter.convert(sample)
         storage.insert_data_slice(nest(fitting))
         transitions += steps * environments
-    return Filled(dealer.begun, transitions, dealer.divided, dealer.left_out)
+    return Filled(interleaver.begun, transitions, interleaver.divided, interleaver.left_out)
 
 
 def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:
-    """The episodes that a storage of replay holds, those first that ended first.
+    """The episodes in a replay storage, in the order of their ends.
 
-    Of the oldest, the beginning may be overwritten already; those that run, and those that broke off, are neither
-    terminated nor truncated. ``facts`` tell the "environment", and whether the episode "begins" with its first step.
-    A buffer that keeps episodes on disk yields all that it holds, in memory or not, but those that run.
+    The first steps of the oldest ones may have been overwritten; unfinished ones are neither terminated nor truncated.
+    ``facts`` have the "environment", and whether the first step of the episode is present ("begins"). A buffer of
+    episodes on disk yields all its finished episodes, in memory or not.
 
     Args:
-        storage: must not change while its episodes are asked for.
-        whole: leave out those that lack their beginning or an end.
+        storage: must not change during the iteration.
+        whole: leave out episodes without their first step or their end.
     """
     if isinstance(storage, _KeepsEpisodes):
         return storage.episodes(whole=whole)
@@ -100,12 +101,12 @@ def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:
 
 
 def count_episodes_in(ring: Ring) -> int:
-    """How many there are."""
+    """Number of episodes in a ring, complete or not."""
     return int(np.count_nonzero(_ends(ring))) if ring.live_steps else 0
 
 
 def episodes_in(ring: Ring, *, whole: bool = False) -> Iterator[Episode]:
-    """As :func:`episodes_of`."""
+    """The episodes in a ring, as :func:`episodes_of`."""
     if not ring.live_steps:
         return
     index = EpisodeIndex(ring)
@@ -117,7 +118,7 @@ def episodes_in(ring: Ring, *, whole: bool = False) -> Iterator[Episode]:
 
 
 def _ends(ring: Ring) -> NDArray[np.bool_]:
-    """(transitions,): the last ones of episodes, or the newest."""
+    """(transitions,): whether a transition is the last of an episode, or the newest of its environment."""
     last = ring.broken()
     last[-1] = True
     return last.ravel()
@@ -142,13 +143,13 @@ def _episode(ring: Ring, first: int, last: int) -> Episode:
     )
 
 
-class _Piece:
-    """Steps [at, end) of an episode, of which :meth:`take` takes the next.
+class EpisodeCursor:
+    """Reads the steps [at, end) of an episode in order.
 
     Args:
-        episode: whose.
+        episode: the episode.
         at: number of the first step.
-        end: number after the last.
+        end: number after the last step.
     """
 
     def __init__(self, episode: Episode, at: int, end: int) -> None:
@@ -159,11 +160,11 @@ class _Piece:
 
     @property
     def left(self) -> int:
-        """Steps that were not taken yet."""
+        """Number of steps that were not read yet."""
         return self.end - self.at
 
     def take(self, steps: int) -> dict[FieldKey, Array]:
-        """The next steps, (steps, ...) by leaf."""
+        """Read the next steps: (steps, ...) by leaf."""
         at, end, episode = self.at, self.at + steps, self.episode
         taken: dict[FieldKey, Array] = {}
         for path, array in self._arrays.items():
@@ -178,12 +179,12 @@ class _Piece:
         return taken
 
 
-class _Dealer:
-    """Deals episodes to environments.
+class EpisodeInterleaver:
+    """Distributes episodes to lanes, one for each environment of a storage.
 
     Args:
-        episodes: what is dealt.
-        num_envs: to how many.
+        episodes: those to distribute.
+        num_envs: number of lanes.
     """
 
     def __init__(self, episodes: Iterable[Episode], num_envs: int) -> None:
@@ -192,51 +193,51 @@ class _Dealer:
         self.begun = self.divided = self.left_out = 0
 
     def blocks(self) -> Iterator[tuple[dict[FieldKey, Array], int]]:
-        """Steps of all environments, (steps, E, ...) by leaf, and how many these are."""
-        # What each environment has got: one piece, until there are no more episodes.
-        hands: list[list[_Piece]] = [[] for _ in range(self._num_envs)]
-        while all(hand or self._deal_to(hand) for hand in hands):
-            yield from self._played(hands)
-        self._divide(hands)
-        while all(hands):
-            yield from self._played(hands)
+        """Steps of all lanes, (steps, E, ...) by leaf, and their number."""
+        # One cursor in each lane, until there are no more episodes.
+        lanes: list[list[EpisodeCursor]] = [[] for _ in range(self._num_envs)]
+        while all(lane or self._start_episode(lane) for lane in lanes):
+            yield from self._interleaved(lanes)
+        self._divide(lanes)
+        while all(lanes):
+            yield from self._interleaved(lanes)
 
-    def _deal_to(self, hand: list[_Piece]) -> bool:
+    def _start_episode(self, lane: list[EpisodeCursor]) -> bool:
         for episode in self._episodes:
-            hand.append(_Piece(episode, 0, len(episode)))
+            lane.append(EpisodeCursor(episode, 0, len(episode)))
             self.begun += 1
             return True
         return False
 
-    def _played(self, hands: list[list[_Piece]]) -> Iterator[tuple[dict[FieldKey, Array], int]]:
-        steps = min(_STEPS_AT_ONCE, *(hand[0].left for hand in hands))
-        taken = [hand[0].take(steps) for hand in hands]
-        for hand in hands:
-            if not hand[0].left:
-                hand.pop(0)
+    def _interleaved(self, lanes: list[list[EpisodeCursor]]) -> Iterator[tuple[dict[FieldKey, Array], int]]:
+        steps = min(_STEPS_AT_ONCE, *(lane[0].left for lane in lanes))
+        taken = [lane[0].take(steps) for lane in lanes]
+        for lane in lanes:
+            if not lane[0].left:
+                lane.pop(0)
         if any(one.keys() != taken[0].keys() for one in taken):
             named = (sorted({text(path) for path in one}) for one in taken)
             raise DatasetError("episodes have different fields: " + ", beside ".join(map(str, named)))
         yield {path: _side_by_side([one[path] for one in taken], path) for path in taken[0]}, steps
 
-    def _divide(self, hands: list[list[_Piece]]) -> None:
-        """Give all environments as many steps of what is left."""
-        each, self.left_out = divmod(sum(piece.left for hand in hands for piece in hand), self._num_envs)
-        self.begun -= sum(1 for hand in hands for piece in hand if not each and piece.at == 0)
-        surplus: list[_Piece] = []
-        for hand in hands:
-            for piece in hand:
-                if piece.left > each:
-                    surplus.append(_Piece(piece.episode, piece.at + each, piece.end))
-                    piece.end = piece.at + each
+    def _divide(self, lanes: list[list[EpisodeCursor]]) -> None:
+        """Give every lane an equal number of the steps that are left."""
+        each, self.left_out = divmod(sum(cursor.left for lane in lanes for cursor in lane), self._num_envs)
+        self.begun -= sum(1 for lane in lanes for cursor in lane if not each and cursor.at == 0)
+        surplus: list[EpisodeCursor] = []
+        for lane in lanes:
+            for cursor in lane:
+                if cursor.left > each:
+                    surplus.append(EpisodeCursor(cursor.episode, cursor.at + each, cursor.end))
+                    cursor.end = cursor.at + each
             if not each:
-                hand.clear()
-        for hand in hands if each else ():
-            room = each - sum(piece.left for piece in hand)
+                lane.clear()
+        for lane in lanes if each else ():
+            room = each - sum(cursor.left for cursor in lane)
             while room:
                 source = surplus[0]
                 end = min(source.end, source.at + room)
-                hand.append(_Piece(source.episode, source.at, end))
+                lane.append(EpisodeCursor(source.episode, source.at, end))
                 self.divided += 1
                 room -= end - source.at
                 source.at = end
@@ -262,12 +263,12 @@ def _side_by_side(arrays: list[Array], path: FieldKey) -> Array:
     return np.stack(arrays, axis=1)
 
 
-class _Wanted:
-    """Which dtypes a storage takes.
+class _Converter:
+    """Converts blocks of steps to the dtypes of a storage.
 
     Args:
-        storage: what is filled.
-        envs: what an empty one is told of.
+        storage: the storage.
+        envs: decides while the storage is empty.
     """
 
     def __init__(self, storage: Storage, envs: Environments | None) -> None:
@@ -275,10 +276,10 @@ class _Wanted:
         self._owner = type(storage).__name__
         self._of_envs = _layout_of(envs) if envs is not None else {}
 
-    def of(self, block: Mapping[FieldKey, Array]) -> dict[FieldKey, Array]:
-        """A block (steps, E, ...) as the storage takes it."""
+    def convert(self, block: Mapping[FieldKey, Array]) -> dict[FieldKey, Array]:
+        """Convert a block (steps, E, ...)."""
         layout = self._storage.ring.layout
-        if (RHS,) not in block and _remembers(self._storage.actor):
+        if (RHS,) not in block and _is_recurrent(self._storage.actor):
             raise DatasetError(
                 f"{self._owner}: the actor has a memory, and the episodes do not say what it held; "
                 f"pytorchrl.experiments.with_memory(episodes, algorithm) does"
@@ -288,7 +289,7 @@ class _Wanted:
             if path in layout:
                 wanted: np.dtype[Any] = layout[path].dtype
             elif layout:
-                # The storage says which fields it has.
+                # The storage refuses it by name.
                 wanted = array.dtype
             else:
                 wanted = self._at_first(path, array)
@@ -321,13 +322,13 @@ class _Wanted:
         return cast
 
 
-def _remembers(actor: Any) -> bool:
+def _is_recurrent(actor: Any) -> bool:
     initial_memory = getattr(actor, "initial_memory", None)
     return initial_memory is not None and initial_memory(1) is not None
 
 
 def _layout_of(envs: Any) -> dict[FieldKey, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """What the spaces say; a space without a shape is a column of one number."""
+    """Shapes and dtypes of the spaces; a space without a shape is a column of one number."""
     observation, action = envs.observation_space, envs.action_space
     parts = getattr(observation, "spaces", None)
     spaces: dict[FieldKey, Any] = (

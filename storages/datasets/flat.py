@@ -1,41 +1,43 @@
 """Flat arrays: the steps of all episodes one after the other, as D4RL and stable-baselines3 keep them.
 
-Such data sets say where episodes end, and not always what was seen last. Where that is not there, the last step of an
-episode is of no use unless the environment ended it, when what followed has no value: then the observation before
-stands in for it, and ``facts`` say "last_observation": "not recorded". Other last steps are left out.
+Such data sets have the places where episodes end, but not always their last observations. A last step without one is
+left out, unless the environment terminated the episode: what followed has no value then, so that the observation before
+replaces the last one, and ``facts`` have "last_observation": "not recorded".
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.datasets import hdf5
 from storages.datasets.dataset import About, Dataset
+from storages.datasets.untrusted import MemoryBudget
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.transition import ACT, REW, Array
 
 Ends: TypeAlias = Literal["unknown", "terminated", "truncated"]
-"""How episodes ended of which nobody said."""
+"""How episodes ended, if their file does not say so."""
 _ROWS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
 class FlatNames:
-    """What arrays (N, ...) of N steps are called in a file.
+    """The names of the arrays (N, ...) of N steps in a file.
 
     Args:
-        observations: what was seen before each step.
-        actions: what was done.
-        rewards: what was paid.
-        terminals: where the environment ended an episode.
-        timeouts: where a limit cut one.
-        episode_starts: where one begins.
-        next_observations: what was seen after each step.
+        observations: the observation before each step.
+        actions: the action of each step.
+        rewards: the reward of each step.
+        terminals: true where the environment terminated an episode.
+        timeouts: true where a limit truncated one.
+        episode_starts: true where one begins.
+        next_observations: the observation after each step.
     """
 
     observations: str = "observations"
@@ -47,7 +49,7 @@ class FlatNames:
     next_observations: str | None = None
 
     def named(self) -> dict[str, str]:
-        """The names that are there, by what they are of."""
+        """The names that are not None, by their arguments here."""
         return {key: name for key, name in asdict(self).items() if name is not None}
 
 
@@ -56,7 +58,7 @@ STABLE_BASELINES3 = FlatNames(observations="obs", episode_starts="episode_starts
 
 
 def names_in(arrays: Mapping[str, Any]) -> FlatNames | None:
-    """Whose names a file has; None where they are nobody's."""
+    """The names in a file, if they are those of a known library, else None."""
     for known in (D4RL, STABLE_BASELINES3):
         there = {key: name for key, name in known.named().items() if name in arrays}
         if {"observations", "actions", "rewards"} <= there.keys() and {"terminals", "episode_starts"} & there.keys():
@@ -64,17 +66,25 @@ def names_in(arrays: Mapping[str, Any]) -> FlatNames | None:
     return None
 
 
+def unknown_names(path: Path, names: Iterable[str]) -> str:
+    """The text of the error for arrays whose names are those of no known library."""
+    return (
+        f"{path} has arrays that are called {', '.join(names)}; tell what they are: "
+        f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
+    )
+
+
 class FlatDataset(Dataset):
     """A data set of flat arrays.
 
     Args:
         path: the file.
-        arrays: what is in it; each is indexed by steps, as numpy's arrays are.
-        names: what they are called.
-        ends: how episodes ended where the file says that they did, and not how.
+        arrays: its arrays by name, each indexed by steps as numpy's arrays are.
+        names: the names of the arrays to use.
+        ends: how episodes ended, if the file does not say so.
 
     Raises:
-        DatasetError: there are no such arrays, or they do not belong together.
+        DatasetError: an array is missing, or has another length or shape than the others.
     """
 
     def __init__(self, path: Path, arrays: Mapping[str, Any], names: FlatNames, ends: Ends) -> None:
@@ -94,12 +104,12 @@ class FlatDataset(Dataset):
         self._bounds = _Bounds(self._arrays, ends)
 
     def __len__(self) -> int:
-        """Episodes."""
+        """Number of episodes."""
         return len(self._bounds.first)
 
     @property
     def steps(self) -> int:
-        """Transitions of all episodes."""
+        """Number of transitions in all episodes."""
         return int((self._bounds.end - self._bounds.first).sum())
 
     def _episodes(self) -> Iterator[Episode]:
@@ -128,12 +138,41 @@ class FlatDataset(Dataset):
             )
 
 
-class _Bounds:
-    """Where episodes begin and end, (episodes,) each.
+class D4rlDataset(FlatDataset):
+    """Flat arrays in an HDF5 file, such as D4RL's; they are read episode by episode.
 
     Args:
-        arrays: by what they are.
-        ends: how episodes ended of which nobody says.
+        path: the file.
+        names: the names of the arrays; if None, those of a known library are recognised.
+        ends: how episodes ended, if the file does not say so.
+
+    Raises:
+        DatasetError: an array is missing.
+    """
+
+    format: ClassVar[str] = "d4rl"
+
+    def __init__(self, path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -> None:
+        file = hdf5.open_file(path)
+        self._file = file
+        names = names or names_in(file)
+        if names is None:
+            raise DatasetError(unknown_names(path, file))
+        named = names.named().values()
+        nodes = {name: hdf5.child(file, name, str(path)) for name in file}
+        arrays = {name: node for name, node in nodes.items() if name in named or hdf5.is_numeric(node)}
+        budget = MemoryBudget(path)
+        for name in set(named).intersection(arrays):
+            budget.take(hdf5.nbytes_of(hdf5.numbers(arrays[name], str(path))), name)
+        super().__init__(path, arrays, names, ends)
+
+
+class _Bounds:
+    """Begins and ends of episodes, (episodes,) each.
+
+    Args:
+        arrays: by the arguments of :class:`FlatNames`.
+        ends: how episodes ended, if no array says so.
     """
 
     def __init__(self, arrays: Mapping[str, Any], ends: Ends) -> None:
@@ -151,16 +190,16 @@ class _Bounds:
         if "terminals" not in arrays and ends != "unknown":
             terminated, truncated = (np.full(len(ending), ends == way) for way in ("terminated", "truncated"))
         follows = np.full(len(ending), "next_observations" in arrays)
-        # Without what followed it, a step that was not the environment's last is of no use.
+        # A step is of no use without its next observation, unless the environment terminated there.
         shortened = ~follows & ~terminated
         kept = ending + 1 - shortened - first > 0
         self.first: NDArray[np.int64] = first[kept]
         self.end: NDArray[np.int64] = (ending + 1 - shortened)[kept]
         self.terminated, self.truncated = terminated[kept], truncated[kept]
         self.follows = follows[kept]
-        """Where what followed the last step is among the next observations."""
+        """Whether the last observation is in the array of next observations."""
         self.recorded_further = shortened[kept]
-        """Where it is what was seen before the step that is left out."""
+        """Whether the last observation is that of the step that is left out."""
 
 
 def _flags(array: Any, count: int) -> NDArray[np.bool_]:
@@ -168,19 +207,19 @@ def _flags(array: Any, count: int) -> NDArray[np.bool_]:
 
 
 def _breaks(arrays: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """(N,): where the next step begins with something else than what followed."""
+    """(N,): whether the next observation of a step differs from the observation of the step after it."""
     observations, following = arrays["observations"], arrays["next_observations"]
     breaks = np.zeros(len(observations), np.bool_)
     for begin in range(0, len(breaks) - 1, _ROWS_AT_ONCE):
         end = min(begin + _ROWS_AT_ONCE, len(breaks) - 1)
         here, there = np.asarray(following[begin:end]), np.asarray(observations[begin + 1 : end + 1])
-        # NaN follows itself.
+        # NaN counts as equal to itself.
         differs = (here != there) & ~((here != here) & (there != there))
         breaks[begin:end] = differs.reshape(end - begin, -1).any(axis=1)
     return breaks
 
 
 def _of_columns(array: Any) -> Array:
-    """(L, ...), with an axis of one where a step has one number."""
+    """(L, ...), with an axis of one if a step has one number."""
     values: Array = np.asarray(array)
     return values[:, None] if values.ndim == 1 else values

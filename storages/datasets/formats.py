@@ -1,4 +1,4 @@
-"""Which kind of data set lies at a path, and writing one whole or not at all."""
+"""Find, open and write data sets of all formats; a data set is written whole or not at all."""
 
 import os
 import shutil
@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from storages.datasets import minari_metadata, npz
-from storages.datasets.d4rl import D4rlDataset
-from storages.datasets.dataset import About, Dataset, damage_named
-from storages.datasets.dataset_writer import Writer
-from storages.datasets.episode_directory import EpisodeDirectoryDataset
-from storages.datasets.flat import Ends, FlatNames
-from storages.datasets.minari import WRITERS, MinariDataset, MinariWriter
-from storages.datasets.storage_directory import StorageDirectory
+from storages.datasets import minari, npz
+from storages.datasets.dataset import About, Dataset, DatasetWriter
+from storages.datasets.directories import EpisodeDirectory, StorageDirectory
+from storages.datasets.flat import D4rlDataset, Ends, FlatNames
+from storages.datasets.minari import MinariDataset, MinariWriter
+from storages.datasets.minari_files import LAYOUTS
+from storages.datasets.untrusted import damage_named
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.persistent.episodes import archive_manifest
@@ -22,19 +21,19 @@ from storages.persistent.replay import manifest
 
 _HDF5_SUFFIXES = (".hdf5", ".h5")
 _NPZ_SUFFIX = ".npz"
-FORMATS = (*(f"minari-{layout}" for layout in WRITERS), "npz")
-"""Those that can be written."""
+FORMATS = (*(f"minari-{layout}" for layout in LAYOUTS), "npz")
+"""Formats that can be written."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """A data set that was written.
 
     Args:
-        path: where.
+        path: its file or folder.
         format: one of :data:`FORMATS`.
-        episodes: how many.
-        steps: transitions of all of them.
+        episodes: their number.
+        steps: number of transitions in all of them.
     """
 
     path: Path
@@ -44,18 +43,18 @@ class Written:
 
 
 def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None, ends: Ends = "unknown") -> Dataset:
-    """The data set at a path: Minari's, D4RL's HDF5, numpy's ``.npz``, or the directory of a storage.
+    """Open a data set: Minari's, D4RL's HDF5, numpy's ``.npz``, or the directory of a storage.
 
     Episodes are read when they are iterated over. Nothing that is read can run code.
 
     Args:
         path: a file or a folder.
-        names: what flat arrays are called, where neither as D4RL nor as stable-baselines3 calls them.
-        ends: how episodes of flat arrays ended where the file says that they did, and not how. What followed the last
-            step of one is not known then; the step counts where episodes "terminated", and is left out else.
+        names: the names of flat arrays, if they are neither D4RL's nor stable-baselines3's.
+        ends: how episodes of flat arrays ended, if the file has the places of their ends alone. The last observation of
+            such an episode is unknown: its last step is kept if episodes "terminated", and left out otherwise.
 
     Raises:
-        DatasetError: there is none, or it is damaged; the text names the file and the way out.
+        DatasetError: there is none, or it is damaged; the text names the file and how to go on.
     """
     place = Path(path)
     if not place.exists():
@@ -64,7 +63,7 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
     if opening is None:
         raise DatasetError(
             f"{place} holds no data set that is known: a Minari data set is a folder with data/"
-            f"{minari_metadata.NAME}, a storage one with {manifest.NAME} or {archive_manifest.NAME}; files end in "
+            f"{minari.METADATA}, a storage one with {manifest.NAME} or {archive_manifest.NAME}; files end in "
             f".npz, .hdf5 or .h5"
         )
     with damage_named(place):
@@ -72,7 +71,7 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
 
 
 def find_datasets(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Where data sets and storages are at a path or anywhere below it, in the order of their names.
+    """The paths of data sets and storages at a path and below it, in the order of their names.
 
     Raises:
         DatasetError: the path does not exist.
@@ -93,14 +92,14 @@ def _found(place: Path) -> Iterator[Path]:
 
 
 def _opening(place: Path) -> Callable[[FlatNames | None, Ends], Dataset] | None:
-    """How to open what lies at a path; None where that is nothing known."""
+    """A function that opens the data set at a path; None if its format is unknown."""
     if place.is_dir():
-        if minari_metadata.folder_of(place) is not None:
+        if minari.metadata_folder(place) is not None:
             return lambda names, ends: MinariDataset(place)
         if (place / manifest.NAME).is_file():
             return lambda names, ends: StorageDirectory(place)
         if (place / archive_manifest.NAME).is_file():
-            return lambda names, ends: EpisodeDirectoryDataset(place)
+            return lambda names, ends: EpisodeDirectory(place)
         return None
     if place.suffix == _NPZ_SUFFIX:
         return lambda names, ends: npz.opened(place, names, ends)
@@ -116,22 +115,22 @@ def write_dataset(
     format: str | None = None,  # noqa: A002
     about: About | None = None,
 ) -> Written:
-    """Write episodes as a data set, which is at its path when it is whole, and not before.
+    """Write episodes as a data set, which appears at its path when it is complete.
 
     Args:
-        path: what must not be there yet: a folder for Minari's formats, a file that ends in ``.npz``.
-        episodes: read one by one; all of the same fields.
-        format: one of :data:`FORMATS`; None takes "npz" where the path ends so, else "minari-hdf5".
-        about: what it is to say of itself; its id follows from the path where it has none.
+        path: a path where nothing is yet: a folder for Minari's formats, or a file that ends in ``.npz``.
+        episodes: read one by one; all have the same fields.
+        format: one of :data:`FORMATS`; if None, "npz" for a path that ends so, else "minari-hdf5".
+        about: the metadata; an id that is None is made from the path.
 
     Raises:
-        DatasetError: something is there already, the format is not known, or an episode is unlike the first. Nothing
-            is left behind.
+        DatasetError: the path exists, the format is unknown, or an episode has other fields, shapes or dtypes than
+            the first. Nothing is left behind.
     """
     place, about = Path(path), about or About()
     chosen = format_for(place, format)
     if about.dataset_id is not None:
-        minari_metadata.refuse_malformed(about.dataset_id)
+        minari.refuse_malformed(about.dataset_id)
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{place.name}.unfinished-", dir=place.parent))
     try:
@@ -152,10 +151,10 @@ def write_dataset(
 
 
 def format_for(path: Path, format: str | None) -> str:  # noqa: A002
-    """The format that a data set at a path is to be written in.
+    """Choose the format for a data set that is to be written at a path.
 
     Raises:
-        DatasetError: something is there already, or there is no such format, or the path is not one for it.
+        DatasetError: the path exists, there is no such format, or the path does not fit it.
     """
     is_npz = path.suffix == _NPZ_SUFFIX
     chosen = format or ("npz" if is_npz else FORMATS[0])
@@ -171,16 +170,16 @@ def format_for(path: Path, format: str | None) -> str:  # noqa: A002
 
 
 def refuse_to_overwrite(path: Path) -> None:
-    """Refuse a path where something is.
+    """Refuse a path that exists.
 
     Raises:
-        DatasetError: something is.
+        DatasetError: it does.
     """
     if path.exists():
         raise DatasetError(f"{path} exists already; name another path, or delete it")
 
 
-def _writer(path: Path, format_: str, about: About) -> Writer:
+def _writer(path: Path, format_: str, about: About) -> DatasetWriter:
     if format_ == "npz":
         return npz.NpzWriter(path, about)
     return MinariWriter(path, about, format_.removeprefix("minari-"))

@@ -1,41 +1,45 @@
-"""Minari data sets: a folder with metadata and episodes, which the package ``minari`` reads and writes as well.
+"""Minari's data sets: a folder with metadata and episodes, as the package ``minari`` reads and writes it.
 
-``MinariDataset(path / "data")`` of that package opens what is written here, and ``minari.load_dataset(id)`` finds it
-if it lies under the id's name in the folder that it looks into. Pictures are written as they are, not as JPEG. Infos
-are left out, but for what a transition has under a name of :mod:`storages.transition` (log probabilities, values).
+``minari.MinariDataset(path / "data")`` opens what is written here, and ``minari.load_dataset(id)`` finds it if it lies
+under its id in the folder of Minari's data sets. Images are written as they are, not as JPEG. Infos are left out,
+except for fields of a transition (log probabilities, values) under their names of :mod:`storages.transition`.
 """
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from storages import transition
-from storages.datasets import minari_metadata
-from storages.datasets.budget import MemoryBudget
-from storages.datasets.dataset import About, Dataset, Space
-from storages.datasets.dataset_writer import Writer
-from storages.datasets.minari_arrow import ArrowReader, ArrowWriter, ParquetWriter
-from storages.datasets.minari_columns import Columns, ColumnsReader, ColumnsWriter, Key
-from storages.datasets.minari_hdf5 import Hdf5Reader, Hdf5Writer
+from storages.datasets.dataset import About, Dataset, DatasetWriter, Space
+from storages.datasets.minari_files import LAYOUTS, ColumnKey, EpisodeColumns, files_of
 from storages.datasets.spaces import (
-    Leaf,
     SpaceGuess,
-    by_name,
+    SpaceLeaf,
+    arrays_by_name,
     leaves_of,
-    put_together,
+    observations_of,
     with_dtypes,
 )
+from storages.datasets.untrusted import MemoryBudget
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.persistent.log.files import refuse_links_in
+from storages.persistent.log.files import read_text, refuse_links_in
 from storages.transition import ACT, REW, Array
 
-WRITERS: dict[str, type[ColumnsWriter]] = {writer.layout: writer for writer in (Hdf5Writer, ArrowWriter, ParquetWriter)}
-"""By Minari's name of the layout."""
+METADATA = "metadata.json"
+_VERSION = "0.5.4"
+"""The version of Minari whose layout is written; the first with images that are not JPEG."""
+_ID = re.compile(r"^([-_\w][-_\w/]*[-_\w]+/)?[-_\w]+-v\d+$")
+_SPACES = ("observation_space", "action_space")
+_LISTS = ("author", "author_email", "combined_datasets")
+_COMPUTED = {"total_episodes", "total_steps", "data_format", "jpeg_encoding", "minari_version", "dataset_size"}
+_OF_ABOUT = {field.name for field in fields(About)} - {"further"}
 _KEPT_INFOS = frozenset(
     getattr(transition, name) for name in ("IREW", "ACTPROBS", "VAL", "LOGP", "IVAL", "RHS", "RHS2")
 )
@@ -43,77 +47,79 @@ _FLAGS = (("terminations",), ("truncations",))
 
 
 class MinariDataset(Dataset):
-    """A Minari data set.
+    """A data set of Minari.
 
     Args:
-        path: its folder, which has ``data`` in it, or that.
+        path: its folder, which contains ``data``, or that.
 
     Raises:
-        DatasetError: it holds none, or one whose spaces are not known or not made of numbers.
+        DatasetError: there is none, or its metadata are damaged.
     """
 
     format: ClassVar[str] = "minari"
 
     def __init__(self, path: Path) -> None:
-        folder = minari_metadata.folder_of(path)
+        folder = metadata_folder(path)
         if folder is None:
-            raise DatasetError(f"{path} holds no Minari data set: it has no data/{minari_metadata.NAME}")
-        about, self._said = minari_metadata.read(folder)
+            raise DatasetError(f"{path} holds no Minari data set: it has no data/{METADATA}")
+        about, self._metadata = _read_metadata(folder / METADATA)
         super().__init__(path, about)
         self._folder = folder
-        self.layout: str = self._said["data_format"]
+        self.layout: str = self._metadata["data_format"]
         """"hdf5", "arrow" or "parquet"."""
-        if self.layout not in WRITERS:
-            raise DatasetError(f"{path} is in Minari's format {self.layout!r}; {', '.join(WRITERS)} are read")
+        if self.layout not in LAYOUTS:
+            raise DatasetError(f"{path} is in Minari's format {self.layout!r}; {', '.join(LAYOUTS)} are read")
         refuse_links_in(folder)
         # A flag of a step takes a byte.
         MemoryBudget(folder).take(self.steps, "the flags of all steps")
 
     @property
     def steps(self) -> int:
-        """Transitions of all episodes."""
-        steps: int = self._said["total_steps"]
+        """Number of transitions in all episodes."""
+        steps: int = self._metadata["total_steps"]
         return steps
 
     def __len__(self) -> int:
-        """Episodes."""
-        episodes: int = self._said["total_episodes"]
+        """Number of episodes."""
+        episodes: int = self._metadata["total_episodes"]
         return episodes
 
     def _episodes(self) -> Iterator[Episode]:
         observation, action = self._leaves()
-        wanted: dict[Key, Leaf | None] = {("observations", *leaf.path): leaf for leaf in observation}
+        wanted: dict[ColumnKey, SpaceLeaf | None] = {("observations", *leaf.path): leaf for leaf in observation}
         wanted |= {("actions", *action.path): action, ("rewards",): None} | dict.fromkeys(_FLAGS)
-        jpeg = bool(self._said.get("jpeg_encoding", True))
-        with closing(self._reader()) as reader:
-            numbers = reader.numbers()
+        jpeg = bool(self._metadata.get("jpeg_encoding", True))
+        with closing(files_of(self._folder, self.layout)) as files:
+            numbers = files.numbers()
             if len(numbers) != len(self):
                 raise DatasetError(
                     f"{self._folder}: the metadata speak of {len(self)} episodes, and {len(numbers)} are there"
                 )
             steps = 0
             for number in numbers:
-                columns, facts = reader.read(number, wanted, jpeg)
+                columns, facts = files.read(number, wanted, jpeg)
                 episode = self._episode(number, columns, facts, observation, action)
                 steps += len(episode)
                 yield episode
             if steps != self.steps:
                 raise DatasetError(f"{self._folder}: the metadata speak of {self.steps} steps, and {steps} are there")
 
-    def _leaves(self) -> tuple[list[Leaf], Leaf]:
-        where = self._folder / minari_metadata.NAME
+    def _leaves(self) -> tuple[list[SpaceLeaf], SpaceLeaf]:
+        where = self._folder / METADATA
         if self.about.observation_space is None or self.about.action_space is None:
             raise DatasetError(
                 f"{where} does not say the spaces; the package minari can tell them from the environment, and writes "
                 f"them since 0.5"
             )
-        return leaves_of(self.about.observation_space, where), action_leaf(self.about.action_space, where)
-
-    def _reader(self) -> ColumnsReader:
-        return Hdf5Reader(self._folder) if self.layout == "hdf5" else ArrowReader(self._folder, self.layout)
+        return leaves_of(self.about.observation_space, where), _action_leaf(self.about.action_space, where)
 
     def _episode(
-        self, number: int, columns: Columns, facts: dict[str, Any], observation: list[Leaf], action: Leaf
+        self,
+        number: int,
+        columns: EpisodeColumns,
+        facts: dict[str, Any],
+        observation: list[SpaceLeaf],
+        action: SpaceLeaf,
     ) -> Episode:
         where = f"{self._folder}: episode {number}"
         steps = len(columns[("rewards",)])
@@ -126,12 +132,10 @@ class MinariDataset(Dataset):
         _check(actions, action, steps, f"{where}: actions")
         terminations, truncations = (np.asarray(columns[key], np.bool_).reshape(-1) for key in _FLAGS)
         if len(terminations) != steps or len(truncations) != steps or (terminations | truncations)[:-1].any():
-            raise DatasetError(
-                f"{where} does not end where it says that it ends: its flags are set before its last step"
-            )
+            raise DatasetError(f"{where} is damaged: a flag of its end is set before its last step, or is missing")
         kept = {str(key[-1]): array for key, array in columns.items() if key[0] == "infos" and key[-1] in _KEPT_INFOS}
         return Episode(
-            put_together(observation, observations),
+            observations_of(observation, observations),
             {ACT: actions, REW: columns[("rewards",)].reshape(-1, 1)}
             | {name: array[:-1] for name, array in kept.items() if len(array) == steps + 1},
             terminated=bool(terminations[-1:].any()),
@@ -140,29 +144,29 @@ class MinariDataset(Dataset):
         )
 
 
-class MinariWriter(Writer):
-    """Writes one.
+class MinariWriter(DatasetWriter):
+    """Writes a data set of Minari.
 
     Args:
-        path: its folder, which is there and empty.
-        about: what it is to say of itself; spaces that are None are guessed from the values.
+        path: its folder, which exists and is empty.
+        about: the metadata; spaces that are None are guessed from the values.
         layout: "hdf5", "arrow" or "parquet".
     """
 
     def __init__(self, path: Path, about: About, layout: str) -> None:
         super().__init__(path, about)
-        self._folder = path / "data"
+        self._folder, self._layout_name = path / "data", layout
         self._folder.mkdir(parents=True)
-        self._columns = WRITERS[layout](self._folder)
+        self._files = files_of(self._folder, layout, write=True)
         self._guesses = SpaceGuess(), SpaceGuess()
         self._dtypes: tuple[dict[str, np.dtype[Any]], ...] = ()
 
     def _add(self, episode: Episode) -> None:
-        arrays, actions = by_name(episode.observations), episode.fields[ACT]
+        arrays, actions = arrays_by_name(episode.observations), episode.fields[ACT]
         for guess, values in zip(self._guesses, (arrays, {"": actions}), strict=True):
             guess.add(values)
         observation = leaves_of(self.about.observation_space or self._guesses[0].space(), self.path)
-        action = action_leaf(self.about.action_space or self._guesses[1].space(), self.path)
+        action = _action_leaf(self.about.action_space or self._guesses[1].space(), self.path)
         if {leaf.name for leaf in observation} != set(arrays):
             raise DatasetError(
                 f"the space to be written has observations {sorted(leaf.name for leaf in observation)}, the episode "
@@ -174,7 +178,9 @@ class MinariWriter(Writer):
         self._dtypes = {name: array.dtype for name, array in arrays.items()}, {"": actions.dtype}
         if action.is_scalar and actions.min() < 0:
             raise DatasetError(f"{ACT} is {actions.min()} somewhere; those of a Discrete space are counted from 0")
-        columns: Columns = {("observations", *leaf.path): leaf.to_disk(arrays[leaf.name]) for leaf in observation}
+        columns: EpisodeColumns = {
+            ("observations", *leaf.path): leaf.to_disk(arrays[leaf.name]) for leaf in observation
+        }
         columns |= {
             ("actions",): action.to_disk(actions, _start(action)),
             ("rewards",): episode.fields[REW].reshape(-1),
@@ -185,26 +191,88 @@ class MinariWriter(Writer):
             kept = episode.fields[name]
             columns[("infos", name)] = np.concatenate([kept, np.zeros_like(kept[:1])])
         facts = {"seed": episode.facts["seed"]} if isinstance(episode.facts.get("seed"), int) else {}
-        self._columns.write(self.episodes, columns, facts)
+        self._files.write(self.episodes, columns, facts)
 
     def close(self) -> None:
-        """Finish files, whatever is in them."""
-        self._columns.close()
+        """Close the files."""
+        self._files.close()
 
     def _finish(self) -> None:
-        self._columns.close()
+        self._files.close()
         observation, action = (
             with_dtypes(space or guess.space(), dtypes)
             for space, guess, dtypes in zip(
                 (self.about.observation_space, self.about.action_space), self._guesses, self._dtypes, strict=True
             )
         )
-        about = replace(self.about, dataset_id=self.about.dataset_id or minari_metadata.id_for(self.path))
-        layout, folder = self._columns.layout, self._folder
-        minari_metadata.write(folder, about, layout, observation, action, self.episodes, self.steps)
+        nbytes = sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
+        about = replace(self.about, dataset_id=self.about.dataset_id or _id_for(self.path))
+        metadata: dict[str, Any] = {
+            **about.further,
+            "total_episodes": self.episodes,
+            "total_steps": self.steps,
+            "data_format": self._layout_name,
+            "jpeg_encoding": False,
+            "observation_space": json.dumps(observation),
+            "action_space": json.dumps(action),
+            "minari_version": _VERSION,
+            "dataset_size": round(nbytes / 1e6, 1),
+        }
+        for key in sorted(_OF_ABOUT.difference(_SPACES)):
+            value = getattr(about, key)
+            if value is not None and value != ():
+                metadata[key] = list(value) if isinstance(value, tuple) else value
+        (self._folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
 
 
-def action_leaf(space: Space, where: object) -> Leaf:
+def metadata_folder(path: Path) -> Path | None:
+    """The folder with the metadata of a data set: ``path / "data"``, or ``path`` itself; None if neither has them."""
+    for folder in (path / "data", path):
+        if (folder / METADATA).is_file():
+            return folder
+    return None
+
+
+def refuse_malformed(dataset_id: str) -> None:
+    """Refuse an id that Minari does not accept.
+
+    Raises:
+        DatasetError: it is one.
+    """
+    if not _ID.match(dataset_id):
+        raise DatasetError(
+            f"dataset_id must look like pendulum/expert-v0, with a version at its end, got {dataset_id!r}"
+        )
+
+
+def _read_metadata(path: Path) -> tuple[About, dict[str, Any]]:
+    """The metadata of a data set, and the whole file as plain data."""
+    try:
+        metadata: dict[str, Any] = json.loads(read_text(path))
+        spaces: dict[str, Any] = {key: json.loads(metadata[key]) for key in _SPACES if metadata.get(key) is not None}
+        lists: dict[str, Any] = {key: _texts(metadata.get(key) or []) for key in _LISTS}
+        texts = {key: metadata[key] for key in _OF_ABOUT - {*_SPACES, *_LISTS} if metadata.get(key) is not None}
+        further = {key: value for key, value in metadata.items() if key not in _OF_ABOUT | _COMPUTED}
+        counted = all(type(metadata[key]) is int and metadata[key] >= 0 for key in ("total_episodes", "total_steps"))
+        if not counted or not all(isinstance(value, str) for value in (*texts.values(), metadata["data_format"])):
+            raise TypeError("a number or a text is of another type")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DatasetError(f"{path} is no metadata of a Minari data set, or damaged: {error!r}") from error
+    return About(**spaces, **lists, **texts, further=further), metadata
+
+
+def _texts(value: str | list[str]) -> tuple[str, ...]:
+    """Older data sets have one author, and not a list of them."""
+    return (value,) if isinstance(value, str) else tuple(map(str, value))
+
+
+def _id_for(path: Path) -> str:
+    """The id of a data set without one: its name, with a version."""
+    name = re.sub(r"[^-_\w]+", "-", path.name).strip("-") or "dataset"
+    return name if _ID.match(name) else f"{name}-v0"
+
+
+def _action_leaf(space: Space, where: object) -> SpaceLeaf:
     """An action space that is one array.
 
     Raises:
@@ -216,11 +284,11 @@ def action_leaf(space: Space, where: object) -> Leaf:
     return leaf
 
 
-def _start(leaf: Leaf) -> int:
+def _start(leaf: SpaceLeaf) -> int:
     return int(leaf.space["start"]) if leaf.is_scalar else 0
 
 
-def _check(array: Array, leaf: Leaf, rows: int, where: str) -> None:
+def _check(array: Array, leaf: SpaceLeaf, rows: int, where: str) -> None:
     if len(array) != rows:
         raise DatasetError(f"{where} are {len(array)}, not {rows}")
     if not leaf.fits(array):

@@ -1,8 +1,8 @@
-"""Files of numpy's arrays, ``.npz``: our own, in which each observation is once, and flat ones of others.
+"""Files of numpy's arrays, ``.npz``: our own, with each observation once, and flat arrays of others.
 
-Ours hold ``Observation`` (or ``Observation/<name>`` for each part) of all episodes one after the other, a row more for
-each than it has steps, the fields of steps under the names of :mod:`storages.transition`, and of each episode
-``Length``, ``Terminated`` and ``Truncated``; ``About`` and ``Facts`` are JSON. Arrays of objects are never read.
+Ours hold ``Observation`` (or ``Observation/<name>`` for each part) of all episodes one after the other, with one row
+more than an episode has steps, the fields of steps under the names of :mod:`storages.transition`, and ``Length``,
+``Terminated`` and ``Truncated`` of each episode; ``About`` and ``Facts`` are JSON. Arrays of objects are never read.
 """
 
 import json
@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.ring.layout import leaves
-from storages.datasets.budget import MemoryBudget
-from storages.datasets.dataset import BROKEN, About, Dataset
-from storages.datasets.dataset_writer import Writer
-from storages.datasets.flat import Ends, FlatDataset, FlatNames, names_in
+from storages.datasets.dataset import About, Dataset, DatasetWriter
+from storages.datasets.flat import Ends, FlatDataset, FlatNames, names_in, unknown_names
+from storages.datasets.untrusted import BROKEN, MemoryBudget
 from storages.episode import Episode, Observations
 from storages.errors import DatasetError, PersistenceError
 from storages.transition import ACT, OBS, REW, Array
@@ -29,40 +28,37 @@ _LENGTH, _TERMINATED, _TRUNCATED, _ABOUT, _FACTS = "Length", "Terminated", "Trun
 
 
 def opened(path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -> Dataset:
-    """A data set in such a file.
+    """Open a data set in such a file.
 
     Args:
         path: the file.
-        names: what flat arrays are called; found out where None.
-        ends: how episodes of flat arrays ended where the file does not say.
+        names: the names of flat arrays; if None, those of a known library are recognised.
+        ends: how episodes of flat arrays ended, if the file does not say so.
 
     Raises:
-        DatasetError: it is no such file, or has arrays whose meaning is not known.
+        DatasetError: it is no such file, or the meaning of its arrays is unknown.
     """
     arrays = _Arrays(path)
     if names is None and _LENGTH in arrays:
         return NpzDataset(path, arrays)
     names = names or names_in(arrays)
     if names is None:
-        raise DatasetError(
-            f"{path} has arrays that are called {', '.join(arrays)}; tell what they are: "
-            f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
-        )
+        raise DatasetError(unknown_names(path, arrays))
     return FlatNpzDataset(path, arrays, names, ends)
 
 
 class FlatNpzDataset(FlatDataset):
-    """Flat arrays in such a file, such as stable-baselines3's."""
+    """Flat arrays in a file, such as stable-baselines3's."""
 
     format: ClassVar[str] = "npz of flat arrays"
 
 
 class NpzDataset(Dataset):
-    """Our own; all of it is read at once.
+    """A data set in our own layout; it is read as a whole.
 
     Args:
         path: the file.
-        arrays: what is in it.
+        arrays: its arrays by name.
     """
 
     format: ClassVar[str] = "npz"
@@ -80,12 +76,12 @@ class NpzDataset(Dataset):
         self._arrays = arrays
 
     def __len__(self) -> int:
-        """Episodes."""
+        """Number of episodes."""
         return len(self._lengths)
 
     @property
     def steps(self) -> int:
-        """Transitions of all episodes."""
+        """Number of transitions in all episodes."""
         return sum(self._lengths.tolist())
 
     def _episodes(self) -> Iterator[Episode]:
@@ -119,17 +115,17 @@ class NpzDataset(Dataset):
             raise DatasetError(f"{self.path} lacks {ACT} or {REW}; it has {', '.join(fields)}")
         if set(lengths.values()) != {self.steps} or set(of_episodes) != {len(self)}:
             raise DatasetError(
-                f"{self.path} is damaged: it speaks of {len(self)} episodes of {self.steps} steps, and its arrays are "
-                f"of {lengths}"
+                f"{self.path} is damaged: it claims {len(self)} episodes of {self.steps} steps, and its arrays have "
+                f"lengths {lengths}"
             )
 
 
-class NpzWriter(Writer):
-    """Writes ours, at once when it is finished.
+class NpzWriter(DatasetWriter):
+    """Writes our own layout, all of it when the data set is complete.
 
     Args:
         path: the file.
-        about: what it is to say of itself.
+        about: the metadata.
     """
 
     def __init__(self, path: Path, about: About) -> None:
@@ -139,7 +135,7 @@ class NpzWriter(Writer):
         self._facts: list[Mapping[str, Any]] = []
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no file is open."""
 
     def _add(self, episode: Episode) -> None:
         for path, leaf in leaves({OBS: episode.observations, **episode.fields}):
@@ -152,16 +148,16 @@ class NpzWriter(Writer):
         lengths, terminated, truncated = map(np.array, zip(*self._of_episodes, strict=True))
         arrays |= {_LENGTH: lengths, _TERMINATED: terminated, _TRUNCATED: truncated}
         arrays |= {_ABOUT: _json(asdict(self.about)), _FACTS: _json(self._facts)}
-        # numpy's savez would take names for those of its parameters.
+        # numpy.savez would take names of arrays for its own parameters.
         with zipfile.ZipFile(self.path, "w") as archive:
             for name, array in arrays.items():
-                # Of no date, so that the same episodes make the same file.
+                # Without a date, so that the same episodes make the same file.
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
                     np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 class _Arrays(Mapping[str, Array]):
-    """The arrays of a file, each read when it is asked for."""
+    """The arrays of a file, each read at its first use."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._budget = path, MemoryBudget(path)
@@ -208,13 +204,13 @@ class _Arrays(Mapping[str, Array]):
         nbytes = math.prod(shape) * dtype.itemsize
         if info.file_size != begin + nbytes:
             raise DatasetError(
-                f"{self._path} is damaged: {name} is said to be {dtype}{shape}, which are {nbytes:,} bytes, and there "
+                f"{self._path} is damaged: {name} claims to be {dtype}{shape}, which are {nbytes:,} bytes, and there "
                 f"are {info.file_size - begin:,}"
             )
         self._budget.take(nbytes, name)
         with archive.open(info) as entry:
             array: Array = np.lib.format.read_array(entry, allow_pickle=False)
-            # Its checksum is looked at where it ends.
+            # zipfile checks the checksum at the end.
             entry.read(1)
         return array
 

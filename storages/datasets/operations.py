@@ -1,11 +1,10 @@
-"""Data sets made of others: merged, or with fewer episodes."""
+"""Merge data sets, and choose episodes of one."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from storages.datasets.dataset import About, Dataset
-from storages.datasets.dataset_writer import layout_of
+from storages.datasets.dataset import About, Dataset, layout_of
 from storages.datasets.spaces import united
 from storages.episode import Episode
 from storages.errors import DatasetError
@@ -13,19 +12,22 @@ from storages.transition import REW
 
 
 def return_of(episode: Episode) -> float:
-    """The sum of its rewards."""
+    """The sum of the rewards of an episode."""
     return float(episode.fields[REW].sum(dtype=float))
 
 
 def chosen(
     returns: Iterable[float], *, min_return: float | None = None, max_episodes: int | None = None
 ) -> frozenset[int]:
-    """Which episodes are kept, by their numbers.
+    """Choose episodes by their returns.
 
     Args:
-        returns: of all of them.
-        min_return: those that returned less are not.
-        max_episodes: of more, those that returned most are; the first of equal ones.
+        returns: of all episodes.
+        min_return: drops episodes with a smaller return.
+        max_episodes: keeps so many with the largest returns; of equal ones, the first.
+
+    Returns:
+        The numbers of the episodes to keep.
     """
     good = [(value, -number) for number, value in enumerate(returns) if min_return is None or value >= min_return]
     kept = good if max_episodes is None else heapq.nlargest(max_episodes, good)
@@ -33,7 +35,7 @@ def chosen(
 
 
 def about_merged(datasets: Sequence[Dataset]) -> About:
-    """What data sets say together, and whether they go together at all.
+    """The metadata of several data sets merged into one.
 
     Raises:
         DatasetError: their fields or spaces differ; the text names two that do.
@@ -64,14 +66,14 @@ def about_merged(datasets: Sequence[Dataset]) -> About:
 
 
 def merged(datasets: Iterable[Dataset]) -> Iterator[Episode]:
-    """The episodes of all of them, one data set after the other; "source" in the facts of each says which."""
+    """The episodes of all data sets in turn, each with the path of its data set as the fact "source"."""
     for dataset in datasets:
         for episode in dataset:
             yield replace(episode, facts={**episode.facts, "source": str(dataset.path)})
 
 
 def _layout(dataset: Dataset) -> dict[str, str]:
-    """Shapes and dtypes by name, in words."""
+    """Shapes and dtypes of the fields, as text."""
     first = next(iter(dataset), None)
     if first is None:
         raise DatasetError(f"{dataset.path} is empty; leave it out")

@@ -1,7 +1,7 @@
 """Spaces as plain data, as Minari writes them, and arrays laid out as they say.
 
-A scalar of a space (Discrete) is (L,) on disk and (L, 1) in an :class:`Episode`; actions of a Discrete space that does
-not start at 0 are counted from its start on disk, and from 0 here. Nested spaces (Dict in Dict, Tuple) become one dict
+A scalar (Discrete) is (L,) on disk and (L, 1) in an :class:`Episode`; actions of a Discrete space count from its start
+on disk, and from 0 here. Nested spaces (Dict in Dict, Tuple) become one dict
 of arrays whose names are joined by slashes: ``arm/position``, ``arm/0``.
 """
 
@@ -18,16 +18,16 @@ from storages.errors import DatasetError
 from storages.transition import Array
 
 _SMALLEST_IMAGE_SIDE = 32
-"""Minari takes what is smaller for something else than a picture."""
+"""Minari does not take smaller arrays for images."""
 
 
 @dataclass(frozen=True)
-class Leaf:
+class SpaceLeaf:
     """A part of a space that is one array.
 
     Args:
-        path: how to get there: keys of Dict spaces, positions in Tuple spaces.
-        space: the part.
+        path: keys of Dict spaces and positions in Tuple spaces that lead to it.
+        space: the part itself.
     """
 
     path: tuple[str | int, ...]
@@ -40,12 +40,12 @@ class Leaf:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is (L,) on disk."""
+        """Whether its values are scalars: (L,) on disk."""
         return bool(self.space["type"] == "Discrete")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one value on disk."""
+        """Shape of one value on disk."""
         match self.space["type"]:
             case "Discrete":
                 return ()
@@ -59,7 +59,7 @@ class Leaf:
 
     @property
     def is_image(self) -> bool:
-        """Whether Minari keeps it as JPEG unless told otherwise."""
+        """Whether Minari writes it as JPEG by default."""
         space = self.space
         if space["type"] != "Box" or np.dtype(space["dtype"]) != np.uint8:
             return False
@@ -67,7 +67,7 @@ class Leaf:
         return is_large and bool(np.all(np.equal(space["low"], 0)) and np.all(np.equal(space["high"], 255)))
 
     def to_disk(self, array: Array, start: int = 0) -> Array:
-        """(L, ...), as it is laid out on disk; ``start`` is added to what is counted from 0 here."""
+        """Values (L, ...) as they are laid out on disk; ``start`` is added to scalars."""
         laid_out = array[:, 0] + start if self.is_scalar else array
         if self.space["type"] == "MultiBinary":
             return laid_out.astype(np.int8)
@@ -78,16 +78,16 @@ class Leaf:
         return (array[:, None] - start).astype(np.int64, copy=False) if self.is_scalar else array
 
     def fits(self, array: Array) -> bool:
-        """Whether an episode's array is made of values of this part."""
+        """Whether the array of an episode has the shape of this part."""
         expected = (1,) if self.is_scalar else self.shape
         return tuple(array.shape[1:]) == expected
 
 
-def leaves_of(space: Space, where: object) -> list[Leaf]:
+def leaves_of(space: Space, where: object) -> list[SpaceLeaf]:
     """The parts of a space that are arrays, in their order.
 
     Raises:
-        DatasetError: it has parts that are not made of numbers.
+        DatasetError: it has parts that are not arrays of numbers.
     """
     try:
         return list(_leaves(space, (), where))
@@ -95,7 +95,7 @@ def leaves_of(space: Space, where: object) -> list[Leaf]:
         raise DatasetError(f"{where} describes a space that cannot be understood: {space} ({error!r})") from error
 
 
-def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterator[Leaf]:
+def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterator[SpaceLeaf]:
     kind = space["type"]
     if kind == "Dict":
         for name, part in space["subspaces"].items():
@@ -104,28 +104,28 @@ def _leaves(space: Space, path: tuple[str | int, ...], where: object) -> Iterato
         for position, part in enumerate(space["subspaces"]):
             yield from _leaves(part, (*path, position), where)
     elif kind in ("Box", "Discrete", "MultiDiscrete", "MultiBinary"):
-        leaf = Leaf(path, space)
+        leaf = SpaceLeaf(path, space)
         math.prod(leaf.shape)
         yield leaf
     else:
         raise DatasetError(f"{where} has a space of type {kind!r}, which is not made of numbers; it cannot be read")
 
 
-def put_together(leaves: Sequence[Leaf], arrays: Mapping[str, Array]) -> Observations:
-    """Observations of the arrays of leaves, by their names."""
+def observations_of(leaves: Sequence[SpaceLeaf], arrays: Mapping[str, Array]) -> Observations:
+    """Make observations of arrays by the names of their leaves."""
     return arrays[""] if len(leaves) == 1 and not leaves[0].path else dict(arrays)
 
 
-def by_name(observations: Observations) -> Mapping[str, Array]:
-    """The inverse of :func:`put_together`."""
+def arrays_by_name(observations: Observations) -> Mapping[str, Array]:
+    """The inverse of :func:`observations_of`."""
     return observations if isinstance(observations, Mapping) else {"": observations}
 
 
 class SpaceGuess:
-    """What the space of some values may have been, of which nobody said anything.
+    """Guesses the space of values from the values themselves.
 
-    Whole numbers on their own are Discrete, from the smallest (or 0) to the largest that came. All others are a Box: of
-    whole numbers from the least to the most that their dtype can be, else without bounds.
+    Scalars that are integers are Discrete, from the smallest (or 0) to the largest seen. All others are a Box, with the
+    limits of the dtype for integers, and without bounds for floats.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class SpaceGuess:
         self._seen: dict[str, Array] = {}
 
     def add(self, arrays: Mapping[str, Array]) -> None:
-        """Take up values (L, ...), by the names of leaves."""
+        """Consider values (L, ...), by the names of leaves."""
         for name, array in arrays.items():
             self._seen.setdefault(name, array[:1])
             if array.dtype.kind in "iu" and array.shape[1:] == (1,) and len(array):
@@ -141,7 +141,7 @@ class SpaceGuess:
                 self._ranges[name] = min(low, int(array.min())), max(high, int(array.max()))
 
     def space(self) -> Space:
-        """As plain data; of names with slashes, Dicts in Dicts."""
+        """The space as plain data; names with slashes become nested Dicts."""
         if list(self._seen) == [""]:
             return self._part("")
         space: dict[str, Any] = {"type": "Dict", "subspaces": {}}
@@ -169,7 +169,7 @@ class SpaceGuess:
 
 
 def with_dtypes(space: Space, dtypes: Mapping[str, np.dtype[Any]], path: tuple[str | int, ...] = ()) -> Space:
-    """A space whose Boxes say the dtypes that their values have, by the names of leaves."""
+    """The space with the dtypes of the values in its Boxes, given by the names of leaves."""
     kind = space["type"]
     if kind == "Dict":
         parts = {name: with_dtypes(part, dtypes, (*path, name)) for name, part in space["subspaces"].items()}
@@ -183,7 +183,7 @@ def with_dtypes(space: Space, dtypes: Mapping[str, np.dtype[Any]], path: tuple[s
 
 
 def united(one: Space | None, two: Space | None, where: object) -> Space | None:
-    """A space that has the values of both; None where one of them is not known.
+    """The smallest space that contains both; None if one of them is unknown.
 
     Raises:
         DatasetError: they are of different kinds.

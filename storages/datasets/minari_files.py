@@ -1,0 +1,291 @@
+"""The files of Minari's data sets: one HDF5 file, or a folder with an Arrow or Parquet table for each episode.
+
+Minari's own package is not used: it follows links out of the folder, takes the memory that a file asks for, cuts
+episodes of more than 32,767 rows in Arrow and Parquet without an error, and needs a time there that is quadratic in the
+number of episodes to write them.
+"""
+
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from storages.datasets import hdf5
+from storages.datasets.spaces import SpaceLeaf
+from storages.datasets.untrusted import MemoryBudget, needs_package
+from storages.errors import DatasetError
+from storages.persistent.log.files import read_text
+from storages.transition import Array
+
+ColumnKey: TypeAlias = tuple[str | int, ...]
+"""("observations", *path), ("actions",), ("rewards",), ("terminations",), ("truncations",), ("infos", name)."""
+EpisodeColumns: TypeAlias = dict[ColumnKey, Array]
+"""Arrays of an episode of L steps: (L + 1, ...) of observations and infos, else (L, ...)."""
+LAYOUTS = ("hdf5", "arrow", "parquet")
+"""Minari's names of them."""
+_HDF5_FILE = "main_data.hdf5"
+_EPISODE_METADATA = "metadata.json"
+_WITH_LAST = ("observations", "infos")
+"""Columns with a value after the last step."""
+
+
+class Hdf5Episodes:
+    """Reads or writes ``main_data.hdf5``, which has a group for each episode.
+
+    Args:
+        folder: the folder of the file.
+        write: make a new file, instead of reading one.
+    """
+
+    def __init__(self, folder: Path, *, write: bool = False) -> None:
+        self._path = folder / _HDF5_FILE
+        self._file = hdf5.create(self._path) if write else hdf5.open_file(self._path)
+        self._budget = MemoryBudget(self._path)
+
+    def numbers(self) -> list[int]:
+        """The numbers of the episodes."""
+        named = (name.removeprefix("episode_") for name in self._file if name.startswith("episode_"))
+        return sorted(int(number) for number in named if number.isdecimal())
+
+    def read(
+        self, number: int, wanted: Mapping[ColumnKey, SpaceLeaf | None], jpeg: bool
+    ) -> tuple[EpisodeColumns, dict[str, Any]]:
+        """Read an episode.
+
+        Args:
+            number: which.
+            wanted: columns to read, each with its part of a space; infos are read as well if they are numbers.
+            jpeg: whether images are JPEG.
+
+        Returns:
+            The columns, and facts about the episode.
+
+        Raises:
+            DatasetError: a column is missing, or not made of numbers.
+        """
+        where = f"{self._path}: episode_{number}"
+        group = hdf5.find(self._file, [f"episode_{number}"], str(self._path))
+        columns: EpisodeColumns = {}
+        for key, leaf in wanted.items():
+            node = hdf5.find(group, _hdf5_names(key), where)
+            is_jpeg = leaf is not None and leaf.is_image and jpeg
+            columns[key] = self._images(node, leaf.shape, where) if leaf and is_jpeg else self._numbers(node, where)
+        infos = hdf5.child(group, "infos", where)
+        for name in () if infos is None else infos:
+            node = hdf5.child(infos, name, where)
+            if hdf5.is_numeric(node):
+                columns[("infos", name)] = self._numbers(node, where)
+        seed = group.attrs.get("seed")
+        return columns, {"seed": int(seed)} if isinstance(seed, int | np.integer) else {}
+
+    def write(self, number: int, columns: EpisodeColumns, facts: Mapping[str, Any]) -> None:
+        """Write an episode."""
+        group = self._file.create_group(f"episode_{number}")
+        group.attrs.update({"id": number, "total_steps": len(columns[("rewards",)]), **facts})
+        # Minari needs the group of infos, even if it is empty.
+        group.create_group("infos")
+        for key, array in columns.items():
+            group.create_dataset("/".join(_hdf5_names(key)), data=array)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _numbers(self, node: Any, where: str) -> Array:
+        self._budget.take(hdf5.nbytes_of(hdf5.numbers(node, where)), str(node.name))
+        array: Array = node[()]
+        return array
+
+    def _images(self, node: Any, shape: tuple[int, ...], where: str) -> Array:
+        if not hdf5.is_bytes(node):
+            raise DatasetError(f"{where}: {node.name} must hold the bytes of images, and does not")
+        self._budget.take(hdf5.nbytes_of(node), str(node.name))
+        return _decode_jpegs([bytes(row) for row in node[()]], shape, self._budget, where)
+
+
+class TableEpisodes:
+    """Reads or writes a folder with an Arrow or Parquet table for each episode.
+
+    A table has a row for each step and one more, which is zero in columns without a value after the last step. Rows of
+    arrays are lists of fixed size.
+
+    Args:
+        folder: the folder of the episodes' folders.
+        layout: "arrow" or "parquet".
+    """
+
+    def __init__(self, folder: Path, layout: str) -> None:
+        self._folder, self._layout = folder, layout
+        self._arrow, self._tables = _pyarrow(folder)
+        self._budget = MemoryBudget(folder)
+
+    def numbers(self) -> list[int]:
+        """The numbers of the episodes."""
+        return sorted(int(path.name) for path in self._folder.iterdir() if path.is_dir() and path.name.isdecimal())
+
+    def read(
+        self, number: int, wanted: Mapping[ColumnKey, SpaceLeaf | None], jpeg: bool
+    ) -> tuple[EpisodeColumns, dict[str, Any]]:
+        """Read an episode, as :meth:`Hdf5Episodes.read` does."""
+        folder = self._folder / str(number)
+        try:
+            table = self._table(folder)
+            facts = json.loads(read_text(folder / _EPISODE_METADATA))
+        except (OSError, ValueError, self._arrow.ArrowException) as error:
+            raise DatasetError(f"{folder} cannot be read: {' '.join(str(error).split())}") from error
+        columns: EpisodeColumns = {}
+        for key, leaf in wanted.items():
+            where = f"{folder}: {'/'.join(map(str, key))}"
+            values = self._values(self._find(table, key, folder), leaf, jpeg, where)
+            columns[key] = values if key[0] in _WITH_LAST else values[:-1]
+        if "infos" in table.column_names:
+            columns |= self._infos(table.column("infos").combine_chunks())
+        return columns, {"seed": int(facts["seed"])} if isinstance(facts.get("seed"), int) else {}
+
+    def write(self, number: int, columns: EpisodeColumns, facts: Mapping[str, Any]) -> None:
+        """Write an episode."""
+        folder = self._folder / str(number)
+        steps = len(columns[("rewards",)])
+        tree: dict[str, Any] = {}
+        for key, array in columns.items():
+            *groups, last = map(str, key)
+            inner = tree
+            for group in groups:
+                inner = inner.setdefault(group, {})
+            inner[last] = array if len(array) > steps else np.concatenate([array, np.zeros_like(array[:1])])
+        table = self._arrow.table({name: self._encoded(value) for name, value in tree.items()})
+        self._tables.write_dataset(
+            table, folder, format=self._layout, basename_template=f"part-{{i}}.{self._layout}", create_dir=True
+        )
+        metadata = {"id": number, "total_steps": steps, **facts}
+        (folder / _EPISODE_METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def _table(self, folder: Path) -> Any:
+        files = sorted(str(file) for file in folder.glob(f"*.{self._layout}"))
+        episode = self._tables.dataset(files, format=self._layout)
+        nbytes = episode.count_rows() * _row_bytes(self._arrow.types, episode.schema)
+        self._budget.take(nbytes, f"episode {folder.name}")
+        table = episode.to_table()
+        # A crafted table has offsets beyond its end.
+        table.validate(full=True)
+        return table.combine_chunks()
+
+    def _find(self, table: Any, key: ColumnKey, folder: Path) -> Any:
+        first, *others = map(str, key)
+        if first not in table.column_names:
+            raise DatasetError(f"{folder} lacks {first}; it has {', '.join(table.column_names)}")
+        array = table.column(first).combine_chunks()
+        for name in others:
+            if not self._arrow.types.is_struct(array.type) or array.type.get_field_index(name) < 0:
+                raise DatasetError(f"{folder} lacks {'/'.join(map(str, key))}; {first} is {array.type}")
+            array = array.field(name)
+        return array
+
+    def _values(self, array: Any, leaf: SpaceLeaf | None, jpeg: bool, where: str) -> Array:
+        if leaf is not None and leaf.is_image and jpeg:
+            if not self._arrow.types.is_binary(array.type):
+                raise DatasetError(f"{where} must hold the bytes of images, and is {array.type}")
+            return _decode_jpegs(array.to_pylist(), leaf.shape, self._budget, where)
+        shape = () if leaf is None else leaf.shape
+        flat = self._flat_numbers(array)
+        if flat is None:
+            raise DatasetError(f"{where} is {array.type}; nothing but numbers is read, and none may be missing")
+        if len(flat) != len(array) * math.prod(shape):
+            raise DatasetError(f"{where} is {array.type}, the space says shape {shape}")
+        return flat.reshape(len(array), *shape)
+
+    def _infos(self, infos: Any) -> EpisodeColumns:
+        columns: EpisodeColumns = {}
+        for position, field in enumerate(infos.type):
+            array = infos.field(position)
+            if (flat := self._flat_numbers(array)) is not None:
+                said = (field.metadata or {}).get(b"shape", b"").decode()
+                shape = tuple(map(int, said.split(","))) if said else ()
+                columns[("infos", field.name)] = flat.reshape(len(array), *shape)
+        return columns
+
+    def _flat_numbers(self, array: Any) -> Array | None:
+        """All numbers of a column on one axis; None if it holds anything else, or lacks some."""
+        types = self._arrow.types
+        flat = array.flatten() if types.is_fixed_size_list(array.type) else array
+        is_numeric = types.is_integer(flat.type) or types.is_floating(flat.type) or types.is_boolean(flat.type)
+        return flat.to_numpy(zero_copy_only=False) if is_numeric and not flat.null_count else None
+
+    def _encoded(self, value: Any) -> Any:
+        arrow = self._arrow
+        if isinstance(value, dict):
+            arrays = [self._encoded(part) for part in value.values()]
+            fields = [
+                arrow.field(name, array.type, metadata=_shape_as_metadata(part))
+                for (name, part), array in zip(value.items(), arrays, strict=True)
+            ]
+            return arrow.StructArray.from_arrays(arrays, fields=fields)
+        flat = arrow.array(np.ascontiguousarray(value).reshape(-1))
+        if value.ndim == 1:
+            return flat
+        return arrow.FixedSizeListArray.from_arrays(flat, math.prod(value.shape[1:]))
+
+
+def files_of(folder: Path, layout: str, *, write: bool = False) -> Hdf5Episodes | TableEpisodes:
+    """The files of a data set in one of :data:`LAYOUTS`, to be read or written."""
+    return Hdf5Episodes(folder, write=write) if layout == "hdf5" else TableEpisodes(folder, layout)
+
+
+def _hdf5_names(key: ColumnKey) -> list[str]:
+    return [f"_index_{part}" if isinstance(part, int) else part for part in key]
+
+
+def _shape_as_metadata(value: Any) -> dict[str, str] | None:
+    """The shape of an info, in the form of Minari."""
+    if isinstance(value, dict) or value.ndim == 1:
+        return None
+    return {"shape": ",".join(map(str, value.shape[1:]))}
+
+
+def _row_bytes(types: Any, kind: Any) -> int:
+    """Bytes of a row, of all columns of fixed length."""
+    if isinstance(kind, Iterable):
+        return sum(_row_bytes(types, field.type) for field in kind)
+    if types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _row_bytes(types, kind.value_type)
+    return -(-kind.bit_width // 8) if types.is_primitive(kind) else 1
+
+
+def _decode_jpegs(images: Sequence[bytes], shape: tuple[int, ...], budget: MemoryBudget, where: str) -> Array:
+    """(L, *shape) uint8. Nothing is written as JPEG here, because it loses information.
+
+    Raises:
+        DatasetError: one of them is no JPEG, or of another shape.
+    """
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise needs_package("pillow", where) from None
+    budget.take(len(images) * math.prod(shape), "the images")
+    decoded = []
+    try:
+        for encoded in images:
+            image = Image.open(io.BytesIO(encoded), formats=["JPEG"])
+            # Before it is decoded, because its size decides how much memory that takes.
+            if (image.height, image.width) != shape[:2]:
+                raise ValueError(f"it is {image.height} x {image.width}, the space says {shape}")
+            decoded.append(np.array(image, np.uint8))
+        return np.stack(decoded)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"{where}: an image cannot be read: {error}") from error
+
+
+def _pyarrow(what: object) -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.dataset as tables
+    except ModuleNotFoundError:
+        raise needs_package("pyarrow", what) from None
+    return pa, tables
