@@ -8,7 +8,7 @@ write.
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,6 +142,9 @@ class Segments(NamedTuple):
 class Window(Protocol):
     """Says which steps a row consists of, and which fields they become."""
 
+    selects_steps: ClassVar[bool] = False
+    """Whether a row consists of the steps that :meth:`select` returns, rather than of one."""
+
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
         """Return the range [first, end) of transitions with which a row may begin.
 
@@ -156,7 +159,7 @@ class Window(Protocol):
         return generator.integers(*self.begins(ring, first), batch_size, np.int64)
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`Steps` of rows that begin with transitions (B,); None where each row is one step."""
+        """Return the :class:`Steps` of rows that begin with transitions (B,)."""
         return None
 
     def step_fields(

@@ -37,12 +37,12 @@ class Prefetcher(RingObserver, Generic[Draw, Made]):
         self._begun: deque[Draw] = deque()
         """Batches that were begun and not asked for yet."""
         self._worker: _Worker[Draw, Made] | None = None
-        self._turn: object | None = None
-        """Identifies the iterator to which the batches belong."""
+        self.turn: object | None = None
+        """Identifies the iterator to which batches that were begun belong; None where there are none."""
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
         """Cancel."""
-        if self._turn is not None:
+        if self.turn is not None:
             self.cancel()
 
     def before_change(self, ring: Ring, rows: bool) -> None:
@@ -65,10 +65,10 @@ class Prefetcher(RingObserver, Generic[Draw, Made]):
         turn = object()
         try:
             for number in range(1, count + 1):
-                if self._turn is not turn:
+                if self.turn is not turn:
                     # Another iterator, or a change of what is stored, came between.
                     self.cancel()
-                    self._turn = turn
+                    self.turn = turn
                 if self._worker is None:
                     self._worker = _Worker(make)
                 while len(self._begun) <= min(ahead, count - number):
@@ -77,7 +77,7 @@ class Prefetcher(RingObserver, Generic[Draw, Made]):
                 drawn = self._begun.popleft()
                 yield drawn, self._worker.finished()
         finally:
-            if self._turn is turn:
+            if self.turn is turn:
                 self.cancel()
 
     @property
@@ -87,9 +87,9 @@ class Prefetcher(RingObserver, Generic[Draw, Made]):
 
     def cancel(self) -> None:
         """Drop batches that were not asked for, and undo their draws; the thread has ended when this returns."""
-        if self._turn is None:
+        if self.turn is None:
             return
-        begun, self._begun, self._turn = self._begun, deque(), None
+        begun, self._begun, self.turn = self._begun, deque(), None
         if self._worker is not None:
             self._worker.stop()
             self._worker = None

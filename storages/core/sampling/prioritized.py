@@ -246,8 +246,10 @@ class Priorities:
 
         None where none of them has any: all errors were zero, and so is epsilon, or no episode is whole yet.
         """
-        self._catch_up()
-        if (first, end) == (self._ring.start, self._ring.end):
+        if self._waiting:
+            self._catch_up()
+        ring = self._ring
+        if end == ring.steps * ring.envs and first == max(ring.first, ring.steps - ring.size) * ring.envs:
             # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
             end = first + self._leaves
         mass = self._tree.total
@@ -273,7 +275,8 @@ class Priorities:
     @property
     def smallest(self) -> float:
         """The smallest priority that is not zero."""
-        self._catch_up()
+        if self._waiting:
+            self._catch_up()
         return self._tree.minimum
 
     @property

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from storages.core.kernels.step_windows import cut_discounts, discounted_sums, discounts_of, follow, next_steps
 from storages.core.parts import Gather, Window
 from storages.core.ring.ring import Ring
-from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, TAKEN2, Array
+from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, TAKEN2
 
 
 class NSteps(Window):
@@ -24,6 +24,10 @@ class NSteps(Window):
 
     def __init__(self, n: int = 1) -> None:
         self.n = n
+
+    def begins(self, ring: Ring, first: int) -> tuple[int, int]:
+        """Return the range of all transitions from ``first`` on."""
+        return first, ring.steps * ring.envs
 
     def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
         """(batch_size,): transitions from ``first`` on, drawn uniformly."""
@@ -78,11 +82,13 @@ def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -
     count = len(first)
     followed, discounts = np.empty((3, count), np.int64), np.empty((count, 1), np.float32)
     rewards = ring.column(REW).reshape(-1, 1)
-    sums = _room_for_sums(count, rewards)
+    sums = np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
     # No window is longer than what is stored, and the kernel's numbers of transitions must not overflow.
     if longest > ring.size:
         longest = ring.size
-    follow(first, longest, ring.end, ring.envs, ring.final_numbers, gamma, rewards, followed, discounts, sums)
+    follow(
+        first, longest, ring.steps * ring.envs, ring.envs, ring.final_numbers, gamma, rewards, followed, discounts, sums
+    )
     rows, lengths, last = followed
     return Spans(first, rows, lengths, last, discounts, sums)
 
@@ -100,10 +106,6 @@ def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
 def sums(ring: Ring, key: str, spans: Spans, gamma: float) -> NDArray[np.floating]:
     """(B, 1): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
     rewards = ring.column(key).reshape(-1, 1)
-    out = _room_for_sums(len(spans.first), rewards)
+    out = np.empty((len(spans.first), 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
     discounted_sums(spans.rows, spans.lengths, rewards, gamma, ring.envs, out)
     return out
-
-
-def _room_for_sums(count: int, rewards: Array) -> NDArray[np.floating]:
-    return np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)

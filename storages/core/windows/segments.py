@@ -24,6 +24,8 @@ class SequenceWindow(Window):
         only_whole: whether the ring holds whole episodes alone, so that a sequence may begin with any of its steps.
     """
 
+    selects_steps = True
+
     def __init__(self, sequences: Sequences, steps: Window, reach: int = 0, only_whole: bool = False) -> None:
         self.sequences, self.steps = sequences, steps
         self._reach, self._only_whole = reach, only_whole
