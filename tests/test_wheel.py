@@ -1,0 +1,116 @@
+"""The built wheel works in an empty environment, where its folder cannot be written to."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("storages", "pytorchrl", "examples", "benchmarks", "tests", "docs", "pyproject.toml", "README.md", "LICENSE")
+USE = """
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytorchrl as prl
+import storages
+from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
+
+factory = prl.PERBuffer.create_factory(size=50, n_step=3, alpha=0.6, epsilon=0.01)
+storage = factory("cpu", None, SimpleNamespace(gamma=0.5), None)
+flag = np.zeros((1, 1), np.float32)
+for step in range(20):
+    storage.insert_transition({
+        OBS: np.full((1, 2), step, np.float32), OBS2: np.full((1, 2), step + 1, np.float32),
+        ACT: np.zeros((1, 1), np.float32), REW: np.ones((1, 1), np.float32),
+        DONE: flag + (step == 0), DONE2: flag, TRUNC2: flag,
+    })
+(batch,) = storage.generate_batches(1, 8)
+storage.after_gradients(batch, {ERRORS: batch[REW]})
+print(json.dumps({
+    "files": [prl.__file__, storages.__file__],
+    "steps": (batch[OBS2] - batch[OBS])[:, 0].tolist(),
+    "rewards": batch[REW][:, 0].tolist(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("setuptools", "77")
+    sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("built")
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, sources)
+    build = f"import setuptools.build_meta as backend; backend.build_wheel({str(built)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=sources, check=True, capture_output=True)
+    (path,) = built.iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel, which sees the other packages of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", "--no-compile", wheel], check=True)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    (site_packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    for package in ("pytorchrl", "storages"):
+        for directory in [site_packages / package, *(site_packages / package).rglob("*/")]:
+            # Permissions do not bind the superuser, but no directory can be made where a file is.
+            (directory / "__pycache__").touch()
+            directory.chmod(0o555)
+    return folder
+
+
+@pytest.mark.long
+def test_the_wheel_has_the_two_typed_packages_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    metadata = {name.split("/")[0] for name in names if ".dist-info/" in name}
+    assert {name.split("/")[0] for name in names} == {"storages", "pytorchrl", *metadata}
+    assert {"storages/py.typed", "pytorchrl/py.typed"} < set(names)
+    kept = {
+        str(path.relative_to(ROOT)) for package in ("storages", "pytorchrl") for path in ROOT.glob(f"{package}/**/*.py")
+    }
+    assert {name for name in names if name.endswith(".py")} == kept
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="looks for the folders of a POSIX environment")
+@pytest.mark.parametrize("home", ["a folder", "no folder"])
+def test_kernels_work_where_the_package_cannot_be_written_to(home: str, environment: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    if home == "no folder":
+        cache.write_text("a file, in which no directory can be made")
+    used = used_in(environment, tmp_path, cache)
+    assert all(Path(file).is_relative_to(environment) for file in used["files"])
+    discounted = {1: 1.0, 2: 1.5, 3: 1.75}
+    assert len(used["steps"]) == 8
+    assert used["rewards"] == [discounted[steps] for steps in used["steps"]]
+    assert bool(list(cache.rglob("*.kernel"))) == (home == "a folder")
+    assert not list(environment.rglob("*.kernel"))
+
+
+def used_in(environment: Path, folder: Path, cache: Path) -> Any:
+    """What the script printed, which must not warn."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHON"))}
+    finished = subprocess.run(
+        [environment / "bin" / "python", "-I", "-W", "always", "-c", USE],
+        cwd=folder,
+        env=kept | {"HOME": str(folder), "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    return json.loads(finished.stdout)
