@@ -49,7 +49,7 @@ class ACER(FreshAndReplayed):
 
     def build(self) -> None:
         """A policy, its average, and what judges actions."""
-        self.pi = self.actor.make("policy", Policy(), acts=True)
+        self.make_policy(Policy())
         self.trained = self.train("policy_and_critic", self.pi, *self.make_critic(), max_grad_norm="max_grad_norm")
         self.average = self.target(self.pi)
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
 
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
@@ -41,8 +42,10 @@ class FreshAndReplayed(Algorithm):
     start_steps: CountOrZero = 1_000
     mini_batch_size: Count = 16
 
-    pi: nn.Module
-    """The policy, made by `build`."""
+    def make_policy(self, head: Head) -> Network:
+        """The policy, which acts."""
+        self.pi = self.actor.make("policy", head, acts=True)
+        return self.pi
 
     def make_explorer(self) -> Explorer:
         """Draw actions from the policy."""

@@ -30,7 +30,7 @@ class PCL(PathConsistency):
 
     def build(self) -> None:
         """Policy and value function, with one optimiser or two."""
-        self.pi = self.actor.make("policy", Policy(), acts=True)
+        self.make_policy(Policy())
         self.value = self.actor.make("value", StateValue(), acts=True)
         if self.together:
             self.trained = self.train("policy_and_value", self.pi, self.value, max_grad_norm="max_grad_norm")
