@@ -21,36 +21,36 @@ check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/lint-imports
 
 gpu: $(ENV)  ## every test and benchmark that needs a GPU, in a table; without one, a line that says so
-	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/storages/gpu.py
 
 bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baselines3 and CleanRL
-	$(BIN)/python benchmarks/throughput.py $(BENCH)
+	$(BIN)/python benchmarks/throughput/throughput.py $(BENCH)
 
 bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside cpprb, tianshou, torchrl and stable-baselines3
-	$(BIN)/python benchmarks/storages.py $(BENCH)
-	$(BIN)/python benchmarks/sum_tree.py
+	$(BIN)/python benchmarks/storages/beside_peers.py $(BENCH)
+	$(BIN)/python benchmarks/storages/sum_tree.py
 
 bench-persistence: $(ENV) .venv/.installed-bench  ## what it costs to keep experience on disk, beside PFRL, torchrl and Minari
-	$(BIN)/python benchmarks/persistence.py $(BENCH)
-	$(BIN)/python benchmarks/larger_than_memory.py $(BENCH)
+	$(BIN)/python benchmarks/persistence/persistence.py $(BENCH)
+	$(BIN)/python benchmarks/persistence/larger_than_memory.py $(BENCH)
 
 bench-atari: $(ENV) .venv/.installed-bench  ## Atari's steps per second beside stable-baselines3 and CleanRL's loop
-	$(BIN)/python benchmarks/atari.py $(BENCH)
+	$(BIN)/python benchmarks/throughput/atari.py $(BENCH)
 
 learning: $(ENV) .venv/.installed-robotics  ## docs/learning.md, hindsight.md, prioritised.md: several seeds of everything
 	runs=runs/learning-$$(date +%Y%m%d-%H%M%S) && \
-	$(BIN)/python benchmarks/learning.py --runs $$runs && \
-	$(BIN)/python benchmarks/hindsight.py --runs $$runs
-	$(BIN)/python benchmarks/prioritised.py
+	$(BIN)/python benchmarks/learning/learning.py --runs $$runs && \
+	$(BIN)/python benchmarks/learning/hindsight.py --runs $$runs
+	$(BIN)/python benchmarks/learning/prioritised.py
 
 learning-values: $(ENV) .venv/.installed-bench  ## docs/values.md: value-based algorithms beside each other; goes on where it was stopped
-	$(BIN)/python benchmarks/learning_values.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_values.py $(BENCH)
 
 learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and actor-critics beside each other; goes on where it was stopped
-	$(BIN)/python benchmarks/learning_policies.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_policies.py $(BENCH)
 
 learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped
-	$(BIN)/python benchmarks/learning_mujoco.py $(BENCH)
+	$(BIN)/python benchmarks/learning/learning_mujoco.py $(BENCH)
 
 docs: $(ENV)  ## the tables of docs/algorithms, made from the classes
 	$(BIN)/python docs/algorithm_pages.py

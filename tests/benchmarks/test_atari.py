@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "atari.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "atari.py"
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "benchmarks" / "gpu.py"
+SCRIPT = ROOT / "benchmarks" / "storages" / "gpu.py"
 
 
 def module_of(script: Path) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "larger_than_memory.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "persistence" / "larger_than_memory.py"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts, and limits, all private memory of a process")

@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
+from benchmarks.learning import learning_runs, learning_table
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-SCRIPT = BENCHMARKS / "learning_values.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "learning" / "learning_values.py"
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script's module, which finds those beside it as a script does."""
-    # At the end: a script there is called storages too.
-    monkeypatch.setattr(sys, "path", [*sys.path, str(BENCHMARKS)])
-    return importlib.import_module("learning_table")
+def benchmark() -> Any:
+    return learning_table
 
 
 def write_result(benchmark: Any, run: Any, greedy_return: float) -> None:
@@ -59,7 +56,6 @@ def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: An
 def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
     benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = importlib.import_module("learning_runs")
     run = benchmark.runs_of("values", "cartpole", tmp_path / "runs", target_steps=1_300)[0]
     train, begun_at = prl.Learner.run, []
 
@@ -74,11 +70,11 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
         return train(learner, checkpoint_every)
 
     monkeypatch.setattr(prl.Learner, "run", stopped_half_way)
-    runs.make_run(run)
+    learning_runs.make_run(run)
     assert run.result is None
     assert 1_000 < run.steps < run.target_steps
     monkeypatch.setattr(prl.Learner, "run", noted)
-    runs.make_run(run)
+    learning_runs.make_run(run)
     assert begun_at == [1_100]
     assert run.result.steps == run.steps == 1_300
     assert 8 <= run.result.greedy_return <= 500
@@ -116,7 +112,7 @@ def test_a_peer_is_trained_and_evaluated_as_ours_are(benchmark: Any, tmp_path: P
     pytest.importorskip("mujoco", reason="the package mujoco is not installed")
     runs = benchmark.runs_of("mujoco", "hopper", tmp_path, target_steps=300)
     run = next(run for run in runs if run.algorithm == name)
-    importlib.import_module("learning_runs").make_run(run)
+    learning_runs.make_run(run)
     assert run.result.steps == 300
     assert 0 < run.result.greedy_return < 4_000
     assert run.result.training_return is not None

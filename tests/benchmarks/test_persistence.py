@@ -25,7 +25,7 @@ JOURNAL_ALONE = {"PFRL, episodes"}
 @pytest.mark.parametrize("point", TABLES)
 def test_a_quick_run_measures_all_that_is_installed(point: str, tmp_path: Path) -> None:
     measured = tmp_path / "figures.json"
-    script = [sys.executable, str(ROOT / "benchmarks" / "persistence.py")]
+    script = [sys.executable, str(ROOT / "benchmarks" / "persistence" / "persistence.py")]
     finished = subprocess.run(
         [*script, "--quick", "--only", point, "--folder", str(tmp_path), "--json", str(measured)],
         capture_output=True,

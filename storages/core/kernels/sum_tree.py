@@ -4,7 +4,7 @@ A tree over the leaves: inner nodes hold the sum of what is below them. Memory l
 things hide it. Nodes have eight children, because a cache line holds eight float64: a search among a million leaves
 reads seven lines instead of twenty. A batch goes through the tree level by level, not leaf by leaf: searches do not
 wait for each other. And each search asks for the line that it will read on the next level, so that it is there when its
-turn comes. ``benchmarks/sum_tree.py`` has the comparison with other arrangements.
+turn comes. ``benchmarks/storages/sum_tree.py`` has the comparison with other arrangements.
 
 What is above a changed leaf is computed anew from children, never by adding a difference: nothing drifts, and the tree
 is a function of its leaves alone.

@@ -1,0 +1,1 @@
+"""Returns after training, over several seeds."""

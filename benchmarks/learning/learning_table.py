@@ -1,0 +1,196 @@
+"""Pages that compare what algorithms learn: runs that are missing are made, and what has finished becomes a table."""
+
+import statistics
+import textwrap
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.learning.example_runs import ROOT
+from benchmarks.learning.learning_pages import PAGES
+from benchmarks.learning.learning_picture import draw_curves
+from benchmarks.learning.learning_runs import FINAL_PART, Result, Run, results_of
+from benchmarks.learning.learning_task import Page, Task
+
+
+@dataclass
+class Arguments:
+    """What to run."""
+
+    algorithms: tuple[str, ...] = ()
+    """Algorithms to run, as the tables name them; all where left out."""
+    seeds: tuple[int, ...] = ()
+    """Seeds to run; all of each task where left out."""
+    target_steps: int | None = None
+    """Train for so many environment steps instead of each task's own number, to try the script out."""
+    processes: int = 2
+    """Runs at a time, each on one thread; 0 runs nothing and writes the page."""
+    docs: Path = ROOT / "docs"
+    """Where the page and the curves go."""
+    runs: Path | None = None
+    """Where the run folders go; a folder of the page's name under runs/ where left out."""
+
+
+def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
+    """Run what has not finished, then write the tables and draw the curves.
+
+    Args:
+        name: of the page, in ``PAGES``.
+        only: names of the tasks to run.
+        arguments: what else to run, and where.
+    """
+    page = PAGES[name]
+    folder = arguments.runs or Path("runs") / Path(page.script).stem.replace("_", "-")
+    wanted = [
+        run
+        for task in only
+        for run in runs_of(name, task, folder, arguments.target_steps)
+        if (not arguments.algorithms or run.algorithm in arguments.algorithms)
+        and (not arguments.seeds or run.seed in arguments.seeds)
+    ]
+    left = [run for run in wanted if run.result is None]
+    print(f"{len(wanted)} runs, {len(wanted) - len(left)} of them finished", flush=True)
+    for run in left:
+        if run.missing_package is not None:
+            print(f"{run.name} is left out: the package {run.missing_package} is not installed", flush=True)
+    left = [run for run in left if run.missing_package is None]
+    stopped = arguments.processes > 0 and _make(left, arguments.processes)
+    file = arguments.docs / f"{name}.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    by_task = {task: runs_of(name, task, folder, arguments.target_steps) for task in page.tasks}
+    file.write_text(f"{_page(name, by_task, arguments.docs)}\n", encoding="utf-8")
+    print(f"Tables and curves: {file}")
+    print(f"Run folders:       {folder}")
+    failed = [run.name for run in left if run.result is None]
+    if stopped:
+        print("Stopped; the same command goes on from here")
+    elif arguments.processes and failed:
+        raise SystemExit(f"{len(failed)} runs failed: {'; '.join(failed)}")
+
+
+def _make(runs: Sequence[Run], processes: int) -> bool:
+    """Make runs, and print what becomes of each; returns whether they were stopped."""
+    begun = time.monotonic()
+    try:
+        for done, run in enumerate(results_of(runs, processes), start=1):
+            minutes = (time.monotonic() - begun) / 60
+            print(f"{done} of {len(runs)} in {minutes:.0f} min: {run.name}: {_outcome(run)}", flush=True)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def runs_of(page: str, task_name: str, folder: Path, target_steps: int | None = None) -> list[Run]:
+    """All runs of a task, seed by seed, so that each algorithm has one before any has two.
+
+    Args:
+        page: its name.
+        task_name: of one of its tasks.
+        folder: that holds the run folders.
+        target_steps: environment steps instead of the task's own number.
+    """
+    task = PAGES[page].tasks[task_name]
+    # Runs of another length are others: none is taken for one of a task's own number of steps.
+    prefix = task_name if target_steps is None else f"{task_name}-{target_steps}-steps"
+    steps = target_steps or task.target_steps
+    return [
+        Run(page, task_name, algorithm, seed, steps, folder / f"{prefix}-{algorithm.replace(' ', '-')}-{seed}")
+        for seed in task.seeds
+        for algorithm in task.algorithms
+    ]
+
+
+def _outcome(run: Run) -> str:
+    if run.result is None:
+        return "failed"
+    return f"{run.result.greedy_return:.1f}, in training {_shown(run.result.training_return)}"
+
+
+def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
+    page = PAGES[name]
+    lines = [
+        f"# {page.title}",
+        "",
+        f"Written by `benchmarks/learning/{page.script}`; `make {page.target}` makes the runs that are missing and "
+        "writes it again.",
+        "",
+        *_paragraphs(_how(page, [run for runs in by_task.values() for run in runs])),
+        "",
+    ]
+    for task_name, task in page.tasks.items():
+        by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
+        for run in by_task[task_name]:
+            by_algorithm[run.algorithm].append(run)
+        steps = by_task[task_name][0].target_steps
+        what = f"{steps:,} environment steps, {task.episodes} episodes of the greedy policy. {task.settings}"
+        lines += [f"## {task.env}", "", *_paragraphs(what), "", *_table(task, by_algorithm), ""]
+        finished = {
+            algorithm: [run.folder for run in runs if run.result is not None]
+            for algorithm, runs in by_algorithm.items()
+        }
+        if any(finished.values()):
+            picture = docs / f"{name}-{task_name}.png"
+            draw_curves(finished, f"{task.env}, training episodes", picture)
+            lines += [f"![Return of training episodes over environment steps]({picture.name})", ""]
+    return "\n".join(lines[:-1])
+
+
+def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:
+    thresholds = {algorithm: task.threshold_of(algorithm) for algorithm in by_algorithm}
+    summary = "mean ± its standard error" if task.summary == "interval" else task.summary
+    header = ["algorithm", *(f"seed {seed}" for seed in task.seeds), summary, "in training", "steps/s"]
+    if any(threshold is not None for threshold in thresholds.values()):
+        header += ["threshold", "reached"]
+    rows = [header, ["---", *["---:"] * (len(header) - 1)]]
+    for algorithm, runs in by_algorithm.items():
+        results = [run.result for run in runs]
+        found = [result for result in results if result is not None]
+        seeds = ["missing" if result is None else _shown(result.greedy_return) for result in results]
+        rows.append([f"`{algorithm}`", *seeds, *_summaries(task, found, thresholds[algorithm])])
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _summaries(task: Task, found: Sequence[Result], threshold: float | None) -> list[str]:
+    """The columns behind the seeds; of what is not complete, nothing is summed up."""
+    wanted = [] if threshold is None else [f"{threshold:g}"]
+    if len(found) < len(task.seeds):
+        return ["-", "-", "-", *wanted, *(["-"] if wanted else [])]
+    returns = [result.greedy_return for result in found]
+    center = statistics.median(returns) if task.summary == "median" else statistics.mean(returns)
+    training = [result.training_return for result in found if result.training_return is not None]
+    speeds = [result.steps_per_second for result in found if result.steps_per_second is not None]
+    return [
+        f"{_shown(center)} ± {_shown(_standard_error(returns))}" if task.summary == "interval" else _shown(center),
+        _shown(statistics.mean(training) if training else None),
+        f"{statistics.mean(speeds):,.0f}" if speeds else "-",
+        *wanted,
+        *([] if threshold is None else ["yes" if center >= threshold else "no"]),
+    ]
+
+
+def _standard_error(returns: Sequence[float]) -> float:
+    """Of the mean."""
+    return float(statistics.stdev(returns) / len(returns) ** 0.5)
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _paragraphs(text: str) -> list[str]:
+    return textwrap.fill(text, 120).split("\n")
+
+
+def _how(page: Page, runs: Sequence[Run]) -> str:
+    results = [result for result in (run.result for run in runs) if result is not None]
+    hours = sum(result.steps / result.steps_per_second for result in results if result.steps_per_second) / 3600
+    return (
+        "The columns of the seeds hold mean returns over episodes of the greedy policy that a run ended with, in "
+        "environments seeded apart from training; `in training` is the mean over the episodes of training that ended "
+        f"in the last {FINAL_PART:.0%} of the run, over all seeds. `steps/s` are environment steps of training for "
+        "each second of processor time, of one thread; they depend on the machine. Pictures show the smoothed returns "
+        "of training episodes. Settings that are not named here are those of "
+        f"`benchmarks/learning/{page.compositions}`, or the algorithm's defaults. {len(results)} of {len(runs)} "
+        f"runs have finished, after {hours:.1f} hours of processor time; the tables say which are missing."
+    )

@@ -1,0 +1,147 @@
+"""Compositions for ``learning_mujoco.py``, with the settings that ours share with stable-baselines3's."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorchrl as prl
+from benchmarks.learning.learning_task import Composition, Page, Task
+from pytorchrl.agent.preset import Preset
+
+OFF_POLICY: dict[str, Any] = {
+    "gamma": 0.99,
+    "start_steps": 10_000,
+    "mini_batch_size": 256,
+    "buffer_size": 100_000,
+    "tau": 0.005,
+}
+"""Of SAC, TD3 and DDPG: the defaults of stable-baselines3, and the random steps before learning of its zoo. The buffer
+holds everything."""
+SAC: dict[str, Any] = {"lr": 3e-4, "hidden_sizes": (256, 256)}
+TD3: dict[str, Any] = {"lr": 1e-3, "hidden_sizes": (400, 300), "noise": 0.1}
+"""Of DDPG too."""
+TQC: dict[str, Any] = {"num_critics": 2, "num_quantiles": 25, "num_dropped": 2}
+"""Beside SAC's."""
+CROSSQ: dict[str, Any] = {"lr": 1e-3, "hidden_sizes": (256, 256), "policy_delay": 3}
+ON_POLICY: dict[str, Any] = {"gamma": 0.99, "gae_lambda": 0.95, "rollout_steps": 2_048, "hidden_sizes": (64, 64)}
+PPO: dict[str, Any] = {"lr": 3e-4, "clip": 0.2, "epochs": 10, "mini_batch_size": 64, "max_grad_norm": 0.5}
+TRPO: dict[str, Any] = {"lr_value": 1e-3, "max_kl": 0.01, "damping": 0.1, "cg_iterations": 15, "backtracks": 10}
+TRPO_VALUE_EPOCHS = 10
+TRPO_VALUE_BATCH = 128
+
+_TARGETS = {"polyak": 1 - OFF_POLICY["tau"]}
+_SETTINGS = (
+    "The settings of ours and of stable-baselines3 are the same: its defaults, with 10,000 random steps before SAC, "
+    "TD3 and DDPG learn. TRPO alone fits its value function in its own way: sb3-contrib in batches of 128, ours to "
+    "whole rollouts, in as many steps. Observations and rewards are not scaled. Means in nnabla-rl's published "
+    "results after 100,000 steps, by its own settings: "
+)
+
+
+def _off_policy(algorithm: type[prl.OffPolicyAlgorithm], own: Mapping[str, Any], **settings: Any) -> Composition:
+    """An algorithm that learns from one batch after every step."""
+
+    def compose() -> Preset:
+        shared = {
+            "lr_pi": own["lr"],
+            "lr_q": own["lr"],
+            "gamma": OFF_POLICY["gamma"],
+            "start_steps": OFF_POLICY["start_steps"],
+            "update_every": 1,
+            "mini_batch_size": OFF_POLICY["mini_batch_size"],
+            "test_every": 0,
+        }
+        return Preset(
+            algo_factory=algorithm.create_factory(**shared | settings),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=own["hidden_sizes"]),
+            storage_factory=prl.ReplayBuffer.create_factory(size=OFF_POLICY["buffer_size"]),
+        )
+
+    return Composition(compose)
+
+
+def _on_policy(algorithm: type[prl.PolicyGradient], **settings: Any) -> Composition:
+    """An algorithm that learns from rollouts of one environment."""
+
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=algorithm.create_factory(gamma=ON_POLICY["gamma"], test_every=0, **settings),
+            actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=ON_POLICY["hidden_sizes"], activation="tanh"),
+            storage_factory=prl.GAEBuffer.create_factory(
+                size=ON_POLICY["rollout_steps"], gae_lambda=ON_POLICY["gae_lambda"]
+            ),
+        )
+
+    return Composition(compose)
+
+
+_COMPOSITIONS: Mapping[str, Composition] = {
+    "SAC": _off_policy(prl.SAC, SAC, lr_alpha=SAC["lr"], **_TARGETS),
+    "TD3": _off_policy(prl.TD3, TD3, exploration_noise=TD3["noise"], **_TARGETS),
+    "DDPG": _off_policy(prl.DDPG, TD3, exploration_noise=TD3["noise"], **_TARGETS),
+    "PPO": _on_policy(
+        prl.PPO,
+        lr=PPO["lr"],
+        clip_param=PPO["clip"],
+        num_epochs=PPO["epochs"],
+        num_mini_batch=ON_POLICY["rollout_steps"] // PPO["mini_batch_size"],
+        max_grad_norm=PPO["max_grad_norm"],
+        # Half the squared error times 1 is stable-baselines3's squared error times 0.5.
+        value_loss_coef=1.0,
+    ),
+    "TRPO": _on_policy(
+        prl.TRPO,
+        **TRPO,
+        value_epochs=TRPO_VALUE_EPOCHS,
+        value_mini_batches=ON_POLICY["rollout_steps"] // TRPO_VALUE_BATCH,
+    ),
+}
+_PEERS: Mapping[str, str] = {
+    **{f"{name} of stable-baselines3": "stable_baselines3" for name in ("SAC", "TD3", "DDPG", "PPO")},
+    "TRPO of sb3-contrib": "sb3_contrib",
+}
+_EFFICIENT: Mapping[str, Composition] = {
+    "TQC": _off_policy(prl.TQC, SAC, lr_alpha=SAC["lr"], **TQC, **_TARGETS),
+    "CrossQ": _off_policy(prl.CrossQ, CROSSQ, lr_alpha=CROSSQ["lr"], policy_delay=CROSSQ["policy_delay"]),
+}
+
+
+def _task(env: str, target_steps: int, published: str) -> Task:
+    return Task(
+        env=env,
+        target_steps=target_steps,
+        seeds=(1, 2, 3),
+        episodes=20,
+        summary="interval",
+        compositions=_COMPOSITIONS,
+        peers=_PEERS,
+        peer_module="benchmarks.learning.mujoco_peers",
+        settings=_SETTINGS + published,
+        package="mujoco",
+    )
+
+
+MUJOCO = Page(
+    title="What the policy gradients and actor-critics learn in MuJoCo",
+    script="learning_mujoco.py",
+    target="learning-mujoco",
+    compositions="mujoco_compositions.py",
+    tasks={
+        "halfcheetah": _task("HalfCheetah-v5", 100_000, "SAC 5,233, TD3 5,393, DDPG 5,110, PPO 480, TRPO -644."),
+        "hopper": _task("Hopper-v5", 50_000, "SAC 1,944, TD3 427, DDPG 914, PPO 718, TRPO 254."),
+        "hopper-efficient": Task(
+            env="Hopper-v5",
+            target_steps=50_000,
+            seeds=(1, 2),
+            episodes=20,
+            summary="interval",
+            compositions=_EFFICIENT,
+            peers={f"{name} of sb3-contrib": "sb3_contrib" for name in ("TQC", "CrossQ")},
+            peer_module="benchmarks.learning.mujoco_peers",
+            settings=(
+                "The settings of ours and of sb3-contrib are the same: its defaults, but for CrossQ's critics, which "
+                "have two layers of 256 units as its policy, with 10,000 random steps before they learn."
+            ),
+            package="mujoco",
+        ),
+    },
+)

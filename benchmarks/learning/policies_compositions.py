@@ -1,0 +1,172 @@
+"""Compositions for ``learning_policies.py``: the settings that algorithms share, and those of each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorchrl as prl
+from benchmarks.learning.learning_task import Composition, Page, Task
+from pytorchrl.agent.preset import Preset
+from storages.component.factory import Factory
+from storages.storage import Storage
+
+_WITHOUT_TARGETS: dict[str, Any] = {"gamma": 0.98, "start_steps": 1_000, "update_every": 1, "mini_batch_size": 128}
+_WITH_TEMPERATURE = ("lr_pi", "lr_q", "lr_alpha")
+_SEVERAL_UPDATES: dict[str, Any] = {"num_mini_batch": 4, "policy_delay": 4}
+
+
+def _falling(lr: float) -> prl.LinearSchedule:
+    """A learning rate that falls to 0, so that the policy settles."""
+    return prl.LinearSchedule(lr, 0.0)
+
+
+def _cartpole(
+    algo_factory: Factory[Any],
+    storage_factory: Factory[Storage],
+    *,
+    num_envs: int = 8,
+    threshold: float | None = None,
+    **of_actor: Any,
+) -> Composition:
+    def compose() -> Preset:
+        actor_factory = prl.OnPolicyActor.create_factory(**{"hidden_sizes": (64, 64)} | of_actor)
+        return Preset(algo_factory=algo_factory, actor_factory=actor_factory, storage_factory=storage_factory)
+
+    return Composition(compose, num_envs, threshold)
+
+
+def _pendulum(
+    algorithm: type[prl.OffPolicyAlgorithm],
+    *,
+    hidden_sizes: tuple[int, ...] = (128, 128),
+    rates: tuple[str, ...] = ("lr_pi", "lr_q"),
+    lr: float = 1e-3,
+    shared: Mapping[str, Any] = _WITHOUT_TARGETS | {"polyak": 0.99},
+    threshold: float | None = None,
+    scaled: bool = False,
+    **settings: Any,
+) -> Composition:
+    def compose() -> Preset:
+        of_algorithm = {**shared, "test_every": 0} | dict.fromkeys(rates, _falling(lr)) | settings
+        return Preset(
+            algo_factory=algorithm.create_factory(**of_algorithm),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=hidden_sizes),
+            storage_factory=prl.ReplayBuffer.create_factory(size=20_000),
+        )
+
+    wrappers = (("ScaleReward", {"factor": 0.1}),) if scaled else ()
+    return Composition(compose, threshold=threshold, wrappers=wrappers)
+
+
+def _segments() -> Factory[Storage]:
+    """A replay of 50,000 steps of 4 environments, in segments of 20 that go on from one episode to the next."""
+    return prl.ReplayBuffer.create_factory(size=12_500, sequences=prl.Sequences(20, across_episodes=True))
+
+
+def _mountaincar(algorithm: type[prl.PPO], **settings: Any) -> Composition:
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=algorithm.create_factory(lr=1e-3, test_every=0, **settings),
+            actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64), normalize_observations=True),
+            storage_factory=prl.GAEBuffer.create_factory(size=128),
+        )
+
+    return Composition(compose, num_envs=8)
+
+
+_CARTPOLE: Mapping[str, Composition] = {
+    "A2C": _cartpole(
+        prl.A2C.create_factory(lr=_falling(4e-3), normalize_advantages=True, entropy_coef=0.0, test_every=0),
+        prl.GAEBuffer.create_factory(size=8, gae_lambda=0.95),
+    ),
+    "IMPALA": _cartpole(
+        prl.IMPALA.create_factory(lr=_falling(3e-3), entropy_coef=0.0, test_every=0),
+        prl.VTraceBuffer.create_factory(size=5),
+    ),
+    "PPO": _cartpole(
+        prl.PPO.create_factory(
+            lr=_falling(1e-3), clip_param=_falling(0.2), num_epochs=10, num_mini_batch=4, test_every=0
+        ),
+        prl.GAEBuffer.create_factory(size=128, gae_lambda=0.95),
+    ),
+    "TRPO": _cartpole(
+        prl.TRPO.create_factory(max_kl=_falling(0.02), test_every=0),
+        prl.GAEBuffer.create_factory(size=256, gae_lambda=0.95),
+        num_envs=4,
+    ),
+    "REINFORCE": _cartpole(
+        prl.REINFORCE.create_factory(lr=_falling(5e-3), test_every=0),
+        prl.VanillaOnPolicyBuffer.create_factory(size=500),
+        threshold=400.0,
+    ),
+    "ACER": _cartpole(prl.ACER.create_factory(test_every=0), _segments(), num_envs=4),
+    "PCL": _cartpole(
+        prl.PCL.create_factory(tau=0.05, lr=1e-3, max_grad_norm=None, test_every=0),
+        _segments(),
+        num_envs=4,
+        threshold=400.0,
+    ),
+}
+_PENDULUM: Mapping[str, Composition] = {
+    "DDPG": _pendulum(prl.DDPG, exploration_noise=0.3, threshold=-250.0),
+    "SVG0": _pendulum(prl.SVG0, threshold=-250.0),
+    "PGT": _pendulum(prl.PGT, threshold=-250.0),
+    "TD3": _pendulum(prl.TD3, exploration_noise=0.3),
+    "SAC": _pendulum(prl.SAC, rates=_WITH_TEMPERATURE),
+    "SACWithValue": _pendulum(prl.SACWithValue, rates=("lr_pi", "lr_q", "lr_value")),
+    "TQC": _pendulum(prl.TQC, rates=_WITH_TEMPERATURE, num_critics=2),
+    "REDQ": _pendulum(prl.REDQ, rates=_WITH_TEMPERATURE, num_critics=5, **_SEVERAL_UPDATES),
+    "DroQ": _pendulum(prl.DroQ, rates=_WITH_TEMPERATURE, **_SEVERAL_UPDATES),
+    "CrossQ": _pendulum(prl.CrossQ, rates=_WITH_TEMPERATURE, shared=_WITHOUT_TARGETS, policy_delay=1),
+    "MPO": _pendulum(prl.MPO, rates=(), shared=_WITHOUT_TARGETS, scaled=True, mini_batch_size=64, initial_eta=0.3),
+}
+
+POLICIES = Page(
+    title="What the policy gradients and actor-critics learn",
+    script="learning_policies.py",
+    target="learning-policies",
+    compositions="policies_compositions.py",
+    tasks={
+        "cartpole": Task(
+            env="CartPole-v1",
+            target_steps=100_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=_CARTPOLE,
+            threshold=475.0,
+            settings=(
+                "All have two layers of 64 units, and learning rates that fall to 0, but for those of ACER and PCL, "
+                "which do not change."
+            ),
+        ),
+        "mountaincar": Task(
+            env="MountainCar-v0",
+            target_steps=60_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions={"RND": _mountaincar(prl.RND), "PPO": _mountaincar(prl.PPO)},
+            threshold=-199.0,
+            settings=(
+                "The wrapper `TerminalReward` pays for nothing but the goal while they learn; the returns are the "
+                "environment's own, -200 where the goal is not reached. Both have the settings of PPO."
+            ),
+            wrappers=(("TerminalReward", {}),),
+        ),
+        "pendulum": Task(
+            env="Pendulum-v1",
+            target_steps=15_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=_PENDULUM,
+            threshold=-160.0,
+            settings=(
+                "All have two layers of 128 units and learn from 128 transitions after every step, at rates that fall "
+                "from 0.001 to 0, with targets that keep 99% and a discount factor of 0.98. `REDQ`, of 5 critics, and "
+                "`DroQ` learn from 4 batches after every step, the policy from one; `MPO` learns from 64 transitions, "
+                "of rewards times 0.1, with its default rates and targets."
+            ),
+        ),
+    },
+)

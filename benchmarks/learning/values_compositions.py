@@ -1,0 +1,254 @@
+"""Compositions for ``learning_values.py``: the settings that all algorithms share, and those of each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytorchrl as prl
+from benchmarks.learning.learning_task import Composition, Page, Task
+from pytorchrl.agent.preset import Preset
+from storages.component.factory import make_factory
+
+_CARTPOLE_RATE = prl.LinearSchedule(1e-3, 0.0)
+"""Learning rates fall to 0, so that policies settle."""
+_CARTPOLE: dict[str, Any] = {"update_every": 2, "mini_batch_size": 64, "test_every": 0}
+_CARTPOLE_SIZES = (128, 128)
+# Of a reward of 1 for each step, discounted by 0.99.
+_CARTPOLE_RETURNS: dict[str, Any] = {"v_min": 0.0, "v_max": 100.0}
+# At the rate of all, the quantiles had reached 70% of the return after 60,000 steps.
+_CARTPOLE_FRACTIONS: dict[str, Any] = {
+    "num_quantiles": 16,
+    "num_target_quantiles": 16,
+    "lr": prl.LinearSchedule(2e-3, 0.0),
+}
+CARTPOLE_WORDS = (
+    "All have two layers of 128 units and learn from 64 transitions of 3 steps after every 2 steps, at a rate that "
+    "falls from 0.001 to 0, of implicit quantiles from 0.002. Exceptions are `NStepQLearning`, with segments of 5 "
+    "steps of 4 environments and normalised layers, `DPP`, whose average is soft (eta of 0.03) and whose layers are "
+    "normalised, and the presets `Rainbow.small()`, with that rate and as many updates, and "
+    "`R2D2.small()`."
+)
+
+FRAMES_BETWEEN_UPDATES = 4
+FRAMES_BETWEEN_TARGETS = 1_000
+BREAKOUT_SETTINGS: dict[str, Any] = {
+    "gamma": 0.99,
+    "lr": 2.5e-4,
+    "adam_eps": 3.125e-4,
+    "epsilon_fraction": 1 / 3,
+    "final_epsilon": 0.01,
+    "start_steps": 1_000,
+    "mini_batch_size": 32,
+    "buffer_size": 100_000,
+    "max_grad_norm": 10.0,
+    "num_quantiles": 50,
+}
+"""What our algorithms on Breakout share with their peers: the values of Obando-Ceron and Castro, "Revisiting Rainbow"
+(arXiv 2011.14826), for DQN in 10 million frames; epsilon falls in 100,000 frames, as of Young and Tian, "MinAtar"
+(arXiv 1903.03176)."""
+_BREAKOUT_FRACTIONS: dict[str, Any] = {"num_quantiles": 32, "num_target_quantiles": 32}
+BREAKOUT_WORDS = (
+    "All, the peers too, have one convolution of 16 filters and a layer of 128 units, and the settings of Obando-Ceron "
+    "and Castro (arXiv 2011.14826) for DQN: 32 transitions of the last 100,000 after every 4 frames, a target network "
+    "that is copied every 1,000 frames, Adam at a rate of 0.00025 with an epsilon of 0.0003125. The share of random "
+    "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()`, which has the same "
+    "settings but for its own parts. The environment has six actions, and repeats the last one with probability 0.1, "
+    "in the evaluation too."
+)
+
+
+def cartpole(
+    algorithm: type[prl.OffPolicyAlgorithm],
+    *,
+    rates: Sequence[str] = ("lr",),
+    buffer_size: int = 60_000,
+    layer_norm: bool = False,
+    **settings: Any,
+) -> Composition:
+    """An algorithm that learns from replayed transitions, with settings that differ from those of all.
+
+    Args:
+        algorithm: its class.
+        rates: names of its learning rates.
+        buffer_size: transitions that are kept.
+        layer_norm: normalise the network's layers.
+        settings: further hyper-parameters.
+    """
+
+    def compose() -> Preset:
+        shared = _CARTPOLE | dict.fromkeys(rates, _CARTPOLE_RATE)
+        return Preset(
+            algo_factory=make_factory(algorithm, (), shared | settings),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES, layer_norm=layer_norm),
+            storage_factory=prl.NStepReplayBuffer.create_factory(size=buffer_size, n_step=3),
+        )
+
+    return Composition(compose)
+
+
+def cartpole_on_policy(algorithm: type[prl.Algorithm], *, num_envs: int, size: int, **settings: Any) -> Composition:
+    """An algorithm that learns from segments of so many steps of each environment."""
+
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=make_factory(algorithm, (), {"test_every": 0} | settings),
+            actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=_CARTPOLE_SIZES, layer_norm=True),
+            storage_factory=prl.VanillaOnPolicyBuffer.create_factory(size=size),
+        )
+
+    return Composition(compose, num_envs)
+
+
+def preset(make: Callable[..., Preset], *, num_envs: int = 1, **settings: Any) -> Composition:
+    """A preset of an algorithm, with settings of the algorithm that differ from it."""
+
+    def compose() -> Preset:
+        made = make(num_envs=num_envs)
+        algo_factory = made["algo_factory"]
+        changed = algo_factory.hyper_parameters | {"test_every": 0} | settings
+        return made | {"algo_factory": make_factory(algo_factory.cls, (), changed)}
+
+    return Composition(compose, num_envs)
+
+
+def pendulum(algorithm: type[prl.OffPolicyAlgorithm], **settings: Any) -> Composition:
+    """An algorithm of real actions."""
+
+    def compose() -> Preset:
+        return Preset(
+            algo_factory=algorithm.create_factory(
+                lr=prl.LinearSchedule(1e-3, 0.0), gamma=0.98, polyak=0.99, test_every=0, **settings
+            ),
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(128, 128)),
+            storage_factory=prl.ReplayBuffer.create_factory(size=20_000),
+        )
+
+    return Composition(compose)
+
+
+def breakout(algorithm: type[prl.DQN], **settings: Any) -> Composition:
+    """An algorithm that is a DQN, with settings that differ from those of all."""
+
+    def compose() -> Preset:
+        shared = BREAKOUT_SETTINGS
+        algo_factory = algorithm.create_factory(
+            **{
+                "gamma": shared["gamma"],
+                "lr": shared["lr"],
+                "optimizer": prl.Adam(eps=shared["adam_eps"]),
+                "epsilon": prl.LinearSchedule(1.0, shared["final_epsilon"], fraction=shared["epsilon_fraction"]),
+                "start_steps": shared["start_steps"],
+                "update_every": FRAMES_BETWEEN_UPDATES,
+                "mini_batch_size": shared["mini_batch_size"],
+                "polyak": 0.0,
+                "target_update_interval": FRAMES_BETWEEN_TARGETS // FRAMES_BETWEEN_UPDATES,
+                "max_grad_norm": shared["max_grad_norm"],
+                "test_every": 0,
+            }
+            | settings
+        )
+        return Preset(
+            algo_factory=algo_factory,
+            # The network of Young and Tian: nothing between its 128 features and the head.
+            actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(), feature_extractor="small_cnn"),
+            storage_factory=prl.ReplayBuffer.create_factory(size=shared["buffer_size"]),
+        )
+
+    return Composition(compose)
+
+
+CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
+    "DQN": cartpole(prl.DQN),
+    # It values what the policy did, which is to be nearly the present and the greedy one's.
+    "SARSA": cartpole(prl.SARSA, buffer_size=10_000, epsilon=prl.LinearSchedule(1.0, 0.02, fraction=0.2)),
+    "ResidualDQN": cartpole(prl.ResidualDQN),
+    "AL": cartpole(prl.AL),
+    "PAL": cartpole(prl.PAL),
+    "DoublePAL": cartpole(prl.DoublePAL),
+    # Where the average over actions is soft, preferences grow more slowly, so that they can be learnt; without
+    # normalised layers one seed of three had 335.
+    "DPP": cartpole(prl.DPP, layer_norm=True, eta=0.03, target_update_interval=150, huber_threshold=None),
+    "CategoricalDQN": cartpole(prl.CategoricalDQN, **_CARTPOLE_RETURNS),
+    "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),
+    "IQN": cartpole(prl.IQN, **_CARTPOLE_FRACTIONS),
+    "MunchausenDQN": cartpole(prl.MunchausenDQN),
+    "MunchausenIQN": cartpole(prl.MunchausenIQN, **_CARTPOLE_FRACTIONS),
+    # It learns of each step once, and without a replay's mixture of steps: layers are normalised.
+    "NStepQLearning": cartpole_on_policy(
+        prl.NStepQLearning,
+        num_envs=4,
+        size=5,
+        lr=prl.LinearSchedule(2e-3, 0.0),
+        target_update_interval_steps=200,
+    ),
+    "Rainbow": preset(prl.Rainbow.small, **_CARTPOLE, lr=_CARTPOLE_RATE),
+    "R2D2": preset(prl.R2D2.small, num_envs=4),
+    # Of two actions, an entropy near that of a coin would have the better one taken little more often.
+    "SACDiscrete": cartpole(
+        prl.SACDiscrete, rates=("lr_pi", "lr_q"), polyak=0.99, initial_alpha=0.2, target_entropy_share=0.3
+    ),
+}
+
+PENDULUM_COMPOSITIONS: Mapping[str, Composition] = {"NAF": pendulum(prl.NAF)}
+PENDULUM_WORDS = (
+    "The settings of `examples/naf_pendulum.py`: rewards are multiplied by 0.1 while it learns; the returns are the "
+    "environment's own."
+)
+
+BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
+    "DQN": breakout(prl.DQN, double=False),
+    "double DQN": breakout(prl.DQN, double=True),
+    "CategoricalDQN": breakout(prl.CategoricalDQN, double=False),
+    "QRDQN": breakout(prl.QRDQN, double=False, num_quantiles=BREAKOUT_SETTINGS["num_quantiles"]),
+    "IQN": breakout(prl.IQN, **_BREAKOUT_FRACTIONS),
+    "MunchausenDQN": breakout(prl.MunchausenDQN),
+    "MunchausenIQN": breakout(prl.MunchausenIQN, **_BREAKOUT_FRACTIONS),
+    "Rainbow": preset(
+        prl.Rainbow.small,
+        lr=BREAKOUT_SETTINGS["lr"],
+        update_every=FRAMES_BETWEEN_UPDATES,
+        mini_batch_size=BREAKOUT_SETTINGS["mini_batch_size"],
+    ),
+}
+
+VALUES = Page(
+    title="What the value-based algorithms learn",
+    script="learning_values.py",
+    target="learning-values",
+    compositions="values_compositions.py",
+    tasks={
+        "cartpole": Task(
+            env="CartPole-v1",
+            target_steps=60_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=CARTPOLE_COMPOSITIONS,
+            threshold=450.0,
+            settings=CARTPOLE_WORDS,
+        ),
+        "pendulum": Task(
+            env="Pendulum-v1",
+            target_steps=20_000,
+            seeds=(1, 2, 3),
+            episodes=20,
+            summary="median",
+            compositions=PENDULUM_COMPOSITIONS,
+            threshold=-200.0,
+            settings=PENDULUM_WORDS,
+            wrappers=(("ScaleReward", {"factor": 0.1}),),
+        ),
+        "breakout": Task(
+            env="pytorchrl/MinAtar-Breakout-v0",
+            target_steps=300_000,
+            seeds=(1, 2),
+            episodes=100,
+            summary="mean",
+            compositions=BREAKOUT_COMPOSITIONS,
+            peers={"DQN of stable-baselines3": "stable_baselines3", "QRDQN of sb3-contrib": "sb3_contrib"},
+            peer_module="benchmarks.learning.breakout_peers",
+            settings=BREAKOUT_WORDS,
+            env_kwargs={"max_episode_steps": 5_000},  # for greedy policies that never lose
+            package="minatar",
+        ),
+    },
+)

@@ -1,0 +1,1 @@
+"""The cost of keeping experience on disk."""

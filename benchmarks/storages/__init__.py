@@ -1,0 +1,1 @@
+"""Microseconds of a batch, an insertion and the parts of both."""

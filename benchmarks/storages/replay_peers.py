@@ -1,0 +1,38 @@
+"""Other libraries beside ours, a module each: used as they document it, by the quickest way."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+PEERS_IN_MEMORY = {
+    "cpprb": "benchmarks.storages.peer_cpprb",
+    "tianshou": "benchmarks.storages.peer_tianshou",
+    "torchrl": "benchmarks.storages.peer_torchrl",
+    "stable-baselines3": "benchmarks.storages.peer_stable_baselines3",
+}
+PEERS_ON_DISK = {
+    "PFRL": "benchmarks.persistence.disk_pfrl",
+    "torchrl": "benchmarks.persistence.disk_torchrl",
+    "Minari": "benchmarks.persistence.disk_minari",
+}
+
+
+def load_peers(modules: Mapping[str, str]) -> tuple[list[Any], list[str]]:
+    """The libraries that are here, and for each that is not, or not whole, a sentence why.
+
+    Args:
+        modules: in which the peers are, by the libraries' names.
+    """
+    peers: list[Any] = []
+    remarks: list[str] = []
+    for name, module_name in modules.items():
+        try:
+            module = import_module(module_name)
+        except Exception as error:  # Whatever a library stumbles over here, the others are measured.
+            reason = str(error).strip().partition("\n")[0]
+            remarks.append(f"{name} is left out: {type(error).__name__}: {reason}")
+        else:
+            peers.extend(module.PEERS)
+            if remark := getattr(module, "REMARK", ""):
+                remarks.append(remark)
+    return peers, remarks
