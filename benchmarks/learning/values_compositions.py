@@ -45,13 +45,17 @@ BREAKOUT_SETTINGS: dict[str, Any] = {
 """What our algorithms on Breakout share with their peers: the values of Obando-Ceron and Castro, "Revisiting Rainbow"
 (arXiv 2011.14826), for DQN in 10 million frames; epsilon falls in 100,000 frames, as of Young and Tian, "MinAtar"
 (arXiv 1903.03176)."""
+_BREAKOUT_RAINBOW_NETWORK = prl.OffPolicyActor.create_factory(
+    hidden_sizes=(), feature_extractor="small_cnn", dueling=True, noisy=True
+)
 _BREAKOUT_FRACTIONS: dict[str, Any] = {"num_quantiles": 32, "num_target_quantiles": 32}
 BREAKOUT_WORDS = (
     "All, the peers too, have one convolution of 16 filters and a layer of 128 units, and the settings of Obando-Ceron "
     "and Castro (arXiv 2011.14826) for DQN: 32 transitions of the last 100,000 after every 4 frames, a target network "
     "that is copied every 1,000 frames, Adam at a rate of 0.00025 with an epsilon of 0.0003125. The share of random "
-    "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()`, which has the same "
-    "settings but for its own parts. The environment has six actions, and repeats the last one with probability 0.1, "
+    "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()` with that network, which "
+    "is dueling and noisy, and with those settings but for its own parts; its returns are from 0 to 20. The environment "
+    "has six actions, and repeats the last one with probability 0.1, "
     "in the evaluation too."
 )
 
@@ -98,14 +102,21 @@ def cartpole_on_policy(algorithm: type[prl.Algorithm], *, num_envs: int, size: i
     return Composition(compose, num_envs)
 
 
-def preset(make: Callable[..., Preset], *, num_envs: int = 1, **settings: Any) -> Composition:
-    """A preset of an algorithm, with settings of the algorithm that differ from it."""
+def preset(
+    make: Callable[..., Preset],
+    *,
+    num_envs: int = 1,
+    actor_factory: prl.Factory[prl.Actor] | None = None,
+    **settings: Any,
+) -> Composition:
+    """A preset of an algorithm, with an actor and settings of the algorithm that differ from it."""
 
     def compose() -> Preset:
         made = make(num_envs=num_envs)
         algo_factory = made["algo_factory"]
         changed = algo_factory.hyper_parameters | {"test_every": 0} | settings
-        return made | {"algo_factory": make_factory(algo_factory.cls, (), changed)}
+        made |= {"algo_factory": make_factory(algo_factory.cls, (), changed)}
+        return made if actor_factory is None else made | {"actor_factory": actor_factory}
 
     return Composition(compose, num_envs)
 
@@ -204,9 +215,11 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "MunchausenIQN": breakout(prl.MunchausenIQN, **_BREAKOUT_FRACTIONS),
     "Rainbow": preset(
         prl.Rainbow.small,
+        actor_factory=_BREAKOUT_RAINBOW_NETWORK,
         lr=BREAKOUT_SETTINGS["lr"],
         update_every=FRAMES_BETWEEN_UPDATES,
         mini_batch_size=BREAKOUT_SETTINGS["mini_batch_size"],
+        v_max=20.0,
     ),
 }
 
