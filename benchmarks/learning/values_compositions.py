@@ -53,8 +53,8 @@ BREAKOUT_WORDS = (
     "All, the peers too, have one convolution of 16 filters and a layer of 128 units, and the settings of Obando-Ceron "
     "and Castro (arXiv 2011.14826) for DQN: 32 transitions of the last 100,000 after every 4 frames, a target network "
     "that is copied every 1,000 frames, Adam at a rate of 0.00025 with an epsilon of 0.0003125. The share of random "
-    "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()` with that network, which "
-    "is dueling and noisy, and with those settings but for its own parts; its returns are from 0 to 20. The environment "
+    "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()` with that network, "
+    "dueling and noisy, and with those settings but for its own parts; its returns are from 0 to 20. The environment "
     "has six actions, and repeats the last one with probability 0.1, "
     "in the evaluation too."
 )
