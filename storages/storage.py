@@ -533,7 +533,7 @@ class Storage(Component, ABC):
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the stored fields and what follows them take, free room included."""
-        return self._ring.nbytes + sum(observer.nbytes for observer in self._observers)
+        return self._ring.columns.nbytes + sum(observer.nbytes for observer in self._observers)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} of {self.capacity} transitions, {self.num_envs} environments)"

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.storages.replay_content import Content
-from storages.core.kernels.memory_prefetch import prefetch
+from storages.core.kernels.memory import prefetch
 
 _ROW_CHOICES = 2_048
 """Batches of rows that are drawn beforehand; far more rows than a cache holds."""

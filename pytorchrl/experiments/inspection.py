@@ -107,7 +107,7 @@ def inspect_storage(path: Path) -> Inspection:
             steps=ring.live_steps,
             capacity_steps=ring.size,
             inserted_steps=inserted if ring.num_envs else 0,
-            nbytes=ring.nbytes,
+            nbytes=ring.columns.nbytes,
             index_nbytes=sum(part.nbytes for part in (index, starts) if part is not None),
             episodes=episodes_of(ring) if ring.live_steps else None,
             priorities=_priorities(ring, starts, errors, config["hyper_parameters"], alpha)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.kernels.finite import all_finite
+from storages.core.kernels.insert import all_finite
 
 
 def checked_answer(

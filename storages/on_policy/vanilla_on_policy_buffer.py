@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import discounted_returns
+from storages.core.ring.layout import SCALAR
 from storages.core.sampling.uniform import permuted
 from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
@@ -96,7 +97,7 @@ class VanillaOnPolicyBuffer(Storage):
         # Not before the actor has answered: what it raises must leave no returns behind that nobody made.
         for stream in streams:
             for key in (stream.return_key, stream.advantage_key):
-                ring.add_computed(key, (1,), np.dtype(np.float32))
+                ring.columns.add_computed(key, SCALAR)
             returns, advantages = ring.rollout(stream.return_key), ring.rollout(stream.advantage_key)
             self._make_returns(stream, returns[..., 0], advantages[..., 0])
 
@@ -257,11 +258,11 @@ class VanillaOnPolicyBuffer(Storage):
             )
 
     def _refuse_without_returns(self) -> None:
-        if not self._ring.has_computed(RET):
+        if (RET,) not in self._ring.columns.computed:
             raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
 
     def _keys_of_steps(self) -> set[str]:
-        computed = {key for key in self.computed_fields if self._ring.has_computed(key)}
+        computed = {key for key in self.computed_fields if (key,) in self._ring.columns.computed}
         return {path[0] for path in self._ring.layout} - {RHS, RHS2} | computed
 
     def _next_values(

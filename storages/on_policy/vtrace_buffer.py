@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import vtrace
+from storages.core.ring.layout import SCALAR
 from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
@@ -68,7 +69,7 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
         broken = ring.broken()
         next_values = self._next_values(values, broken, ring.rollout(DONE2)[..., 0])
         for key in (RET, ADV):
-            ring.add_computed(key, (1,), np.dtype(np.float32))
+            ring.columns.add_computed(key, SCALAR)
         returns, advantages = ring.rollout(RET)[..., 0], ring.rollout(ADV)[..., 0]
         vtrace(
             ring.rollout(REW)[..., 0],

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.device.transfer import Transfer, pack, torch_dtype, unpack
-from storages.core.kernels.indices import following_places, stack_places
+from storages.core.kernels.gather import following_places
+from storages.core.kernels.stacks import stack_places
 from storages.core.parts import RingObserver
 from storages.core.ring.column import Column
 from storages.core.ring.frames import FRAMES, FrameColumn
@@ -110,11 +111,11 @@ class DeviceCache(RingObserver):
         first = np.ascontiguousarray(transitions)
         last = first if last is None else np.ascontiguousarray(last)
         from_ring, from_tables = self._wanted(keys)
-        fields = self._ring.gather_leaves(first, last, from_ring)
-        rows = self._ring.rows_of(first)
+        fields = self._ring.columns.gather(first, from_ring, last)
+        rows = first % (self._ring.rows * self._ring.envs)
         following = np.empty_like(last)
-        aside = self._ring.columns.aside
-        following_places(last, self._ring.envs, self._ring.final_numbers, aside.places - 1, following)
+        columns = self._ring.columns
+        following_places(last, self._ring.envs, columns.final_numbers, columns.finals.capacity - 1, following)
         found: dict[FieldKey, Array] = {}
         for path in from_tables:
             own = self._path_of[path]
@@ -176,7 +177,7 @@ class DeviceCache(RingObserver):
             self._ring.envs,
             column.before.reshape(-1, 1),
             column.padding.numbers.reshape(-1, 1),
-            column.padding.places - 1,
+            column.padding.capacity - 1,
             self._tables[path].padding_begin,
             places,
         )
@@ -204,8 +205,8 @@ class DeviceCache(RingObserver):
         # The old ones, if any, make room first: what is in them comes from the ring again.
         self._tables = {}
         self._steps = _NO_STEPS
-        aside = self._ring.columns.aside
-        tables = {path: _Table(column, aside, text(path)) for path, column in self._columns.items()}
+        finals = self._ring.columns.finals
+        tables = {path: _Table(column, finals, text(path)) for path, column in self._columns.items()}
         needed, free = sum(table.nbytes for table in tables.values()), free_bytes(self._transfer.device)
         if free is not None and needed > free:
             raise DeviceMemoryError(
@@ -231,24 +232,24 @@ class DeviceCache(RingObserver):
 
 
 class _Table:
-    """The values of a leaf: of all rows, zeros, and what stands aside.
+    """The values of a leaf: of all rows, zeros, and the side tables' entries.
 
     Args:
         column: of the leaf.
-        aside: what episodes ended with.
+        finals: the side table of final observations.
         name: of the column there.
     """
 
-    def __init__(self, column: Column, aside: SideTable, name: str) -> None:
+    def __init__(self, column: Column, finals: SideTable, name: str) -> None:
         self.column = column
         steps, envs, *shape = column.data.shape
         self._shape, self._rows = shape, steps * envs
         few = max(1, self._rows // _ROWS_TO_A_PLACE_ASIDE)
-        self._queues = [_Queue(aside, name, self._rows + 1, max(aside.places, few), 1)]
+        self._queues = [_Queue(finals, name, self._rows + 1, max(finals.capacity, few), 1)]
         if isinstance(column, FrameColumn):
             frames = column.depth - 1
             self._queues.append(
-                _Queue(column.padding, FRAMES, self._queues[0].end, max(column.padding.places, few), frames)
+                _Queue(column.padding, FRAMES, self._queues[0].end, max(column.padding.capacity, few), frames)
             )
         self.padding_begin = self._queues[-1].begin
         self._dtype = torch_dtype(column.data.dtype)
@@ -262,8 +263,8 @@ class _Table:
 
     @property
     def is_too_small(self) -> bool:
-        """Whether more stands aside than there is room for."""
-        return any(queue.aside.places > queue.room for queue in self._queues)
+        """Whether a side table has more entries than there is room for."""
+        return any(queue.side_table.capacity > queue.room for queue in self._queues)
 
     def allocate(self, device: torch.device) -> None:
         """Take the memory."""
@@ -272,7 +273,7 @@ class _Table:
         self.values[self._rows].zero_()
 
     def copy_new_finals(self, to_device: Any) -> None:
-        """Copy what was put aside since the last call."""
+        """Copy the side tables' entries that were added since the last call."""
         for queue in self._queues:
             places, new = queue.take_new()
             if len(places):
@@ -287,34 +288,34 @@ class _Table:
 
 
 class _Queue:
-    """What stands aside, in a part of a table.
+    """The entries of a side table, in a part of a device table.
 
     Args:
-        aside: what is to be there.
+        side_table: what is to be there.
         name: which of its values.
         begin: the part's first row in the table.
         room: places that fit.
         rows_each: rows of the table that a place takes.
     """
 
-    def __init__(self, aside: SideTable, name: str, begin: int, room: int, rows_each: int) -> None:
-        self.aside, self.begin, self.room = aside, begin, room
+    def __init__(self, side_table: SideTable, name: str, begin: int, room: int, rows_each: int) -> None:
+        self.side_table, self.begin, self.room = side_table, begin, room
         self.end = begin + room * rows_each
         self._name, self._rows_each = name, rows_each
         self._places, self._first_missing = 0, 0
 
     def take_new(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         """Rows of the table (N,), and what is to be there, as bytes."""
-        aside = self.aside
-        if (aside.places, aside.following) == (self._places, self._first_missing):
+        side_table = self.side_table
+        if (side_table.capacity, side_table.next_number) == (self._places, self._first_missing):
             return _NO_ROWS, _NO_VALUES
-        # With another number of places, everything is in another.
-        first = self._first_missing if self._places == aside.places else 0
-        numbers = np.arange(max(first, aside.oldest), aside.following)
-        self._places, self._first_missing = aside.places, aside.following
-        places = numbers % aside.places
+        # With another capacity, everything is in another place.
+        first = self._first_missing if self._places == side_table.capacity else 0
+        numbers = np.arange(max(first, side_table.oldest), side_table.next_number)
+        self._places, self._first_missing = side_table.capacity, side_table.next_number
+        places = numbers % side_table.capacity
         rows = self.begin + (places[:, None] * self._rows_each + np.arange(self._rows_each)).ravel()
-        return rows, aside.values(self._name)[places]
+        return rows, side_table.values(self._name)[places]
 
 
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}

@@ -43,46 +43,46 @@ class Column:
         return self.data.nbytes if self.own else 0
 
     def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
-        """(E,): where a step begins with something else than what the step before led to; None for nowhere.
+        """Return (E,), where a step does not begin with what the step before it led to; None for nowhere.
 
-        To the bit: NaN is like itself here, and 0.0 unlike -0.0.
+        Bytes are compared: NaN equals itself here, and 0.0 differs from -0.0.
         """
         stored = self.data[slot]
         return None if stored.tobytes() == begins.tobytes() else (bytes_of(stored) != bytes_of(begins)).any(axis=1)
 
     def bytes_in(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """(environments, width): a copy of what lies in a row, to be put aside."""
+        """Return a copy (environments, width) of a row's values."""
         return bytes_of(self.data[slot, envs])
 
     def reset(self) -> None:
-        """Nothing is stored any more."""
+        """Forget all rows."""
 
     def drop(self, slots: NDArray[np.int64]) -> None:
-        """What lies in the oldest rows does not count any more."""
+        """Forget the oldest rows."""
 
     def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """What some rows hold, as tensors and plain data."""
+        """Return what some rows hold, as tensors and plain data."""
         return {"rows": torch.from_numpy(self.data[rows]), "depth": self.depth}
 
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
-        """Be what was saved."""
+        """Restore what :meth:`saved` returned."""
         self.data[rows] = saved["rows"].numpy()
 
-    def part(self, first: int, end: int) -> dict[str, Fragments]:
-        """Rows [first, end), as views, and what the last of them led to."""
+    def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
+        """Return rows [first, end), as views, and what the last of them led to."""
         rows = len(self.data)
         arrays = {ROWS: tuple(self.data[span] for span in spans(first, end, rows)) or (self.data[:0],)}
         return arrays | {FOLLOWING: (self.data[end % rows].copy(),)} if self.successor else arrays
 
-    def put(self, path: FieldKey, part: RowSpan) -> None:
-        """Take up a part's rows of the leaf at ``path``."""
+    def append_span(self, key: FieldKey, part: RowSpan) -> None:
+        """Append the rows of a span, of the leaf ``key``."""
         rows = len(self.data)
-        fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, path))
+        fill(self.data, list(spans(part.first, part.steps, rows)), part.array(ROWS, key))
         if self.successor:
-            self.data[part.steps % rows] = part.array(FOLLOWING, path)
+            self.data[part.steps % rows] = part.array(FOLLOWING, key)
 
 
 def bytes_of(values: Array) -> NDArray[np.uint8]:
-    """(E, bytes): values of some environments, as bytes."""
+    """Return values of some environments as bytes, (E, bytes)."""
     contiguous = np.ascontiguousarray(values)
     return contiguous.reshape(len(values), math.prod(values.shape[1:])).view(np.uint8)

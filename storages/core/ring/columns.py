@@ -1,45 +1,42 @@
-"""The memory of a ring: a column (rows, E, ...) for each leaf of a transition, and copies of rows out of all of them.
+"""The memory of a ring: a column (rows, E, ...) for each leaf of a transition, and copies of rows out of them.
 
-A batch is made of transitions from anywhere, so what is small of one transition lies together, in a record: then a
-transition is one place in memory instead of ten. What is read as a whole, column by column, like a rollout, lies apart.
+A batch consists of random transitions, so the small leaves of one transition lie together, in a record: then a
+transition is one place in memory instead of ten. What is read column by column, like a rollout, lies apart.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
+from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels import gather as kernel
-from storages.core.kernels.memory import data_address
+from storages.core.kernels.gather import gather_fields
+from storages.core.ring.addresses import AddressTable, Selection
 from storages.core.ring.column import Column
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.insertion import RingWriter
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout, nest, text
 from storages.core.ring.side_table import NOTHING, SideTable
 from storages.core.ring.snapshot import FINAL, HAS_FINAL, ArrayKey, Fragments, RowSpan, slots, spans
-from storages.transition import DONE2, FLAGS, SUCCESSORS, TRUNC2, Array
+from storages.transition import SUCCESSORS, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
 
 _LARGEST_IN_RECORD_BYTES = 1024
-_LARGEST_ASKED_FOR_BYTES = 1024
-"""Of what is longer the processor itself sees what comes next."""
 _NUMBER = ("",)
-"""Where, in a record, the number of what stands aside is."""
+"""Where, in a record, the number of the transition's final observation is."""
 
 
 class Columns:
-    """All columns of a ring, and what stands aside of them.
+    """All columns of a ring, the side table of final observations, and the addresses of both.
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
         rows: steps that the memory holds.
         num_envs: environments in a step.
-        in_records: whether what is small of a transition lies together.
-        stacked: which leaves of the observation are stacks of the last frames.
+        in_records: keep the small leaves of a transition together.
+        stacked: the leaves of the observation that are stacks of the last frames.
     """
 
     def __init__(
@@ -51,313 +48,213 @@ class Columns:
         together = {path: leaf for path, leaf in kept.items() if in_records and _size(leaf) <= _LARGEST_IN_RECORD_BYTES}
         offsets, self._record_bytes = _record(together | {_NUMBER: LeafLayout((), np.dtype(np.int32))})
         self._records = np.zeros((rows, num_envs, self._record_bytes), np.uint8)
-        self._columns: dict[FieldKey, Column] = {}
+        self.inserted: dict[FieldKey, Column] = {}
+        """The columns that samples fill."""
         for path, leaf in kept.items():
             own = path not in offsets
             data = np.zeros((rows, num_envs, *leaf.shape), leaf.dtype) if own else self._field(leaf, offsets[path])
-            self._columns[path] = Column(leaf, data, _successor_of(path, layout), own)
+            self.inserted[path] = Column(leaf, data, _successor_of(path, layout), own)
         for path in stacked:
-            self._columns[path] = FrameColumn(layout[path], rows, num_envs, _successor_of(path, layout))
-        self.stacked = {path: column for path, column in self._columns.items() if isinstance(column, FrameColumn)}
+            self.inserted[path] = FrameColumn(layout[path], rows, num_envs, _successor_of(path, layout))
+        self.stacked = {path: column for path, column in self.inserted.items() if isinstance(column, FrameColumn)}
         """The columns of stacked frames."""
         self.computed: dict[FieldKey, Column] = {}
         """The columns of fields that were computed from the others."""
-        self.aside = SideTable(self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER]))
-        for path, column in self.chained():
-            self.aside.add(text(path), column.width)
-        self._plans: dict[frozenset[FieldKey] | None, _Plan] = {}
-        self._places_of_plans = self.aside.places
+        numbers = self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER])
+        self.finals = SideTable(numbers, WeakMethod(self._find_addresses))
+        """What followed the transitions that the next row does not continue."""
+        self.final_numbers = numbers.reshape(-1, 1)
+        """(rows * E, 1): number of each row's final observation, -1 where the next row continues the row."""
+        for key, column in self.chained():
+            self.finals.add(text(key), column.width)
+        self.ended = np.zeros(num_envs, np.bool_)
+        """(E,): whose episodes ended in the newest step."""
+        self.addresses = AddressTable(layout, self.inserted, self.computed, self.finals, self.ended)
+        """Where all of this lies; another one after the side table has grown."""
+        self.writer = RingWriter(layout, num_envs, self.addresses, self.stacked, self.finals, self.ended)
 
-    # What there is
+    # Access
 
-    def __contains__(self, path: FieldKey) -> bool:
-        return path in self._columns or path in self.computed
+    def __contains__(self, key: FieldKey) -> bool:
+        return key in self.inserted or key in self.computed
 
-    def __getitem__(self, path: FieldKey) -> Column:
-        return self.computed[path] if path in self.computed else self._columns[path]
+    def __getitem__(self, key: FieldKey) -> Column:
+        return self.computed[key] if key in self.computed else self.inserted[key]
 
-    def paths(self) -> list[FieldKey]:
-        """Of all columns."""
-        return [*self._columns, *self.computed]
+    def data(self, key: str) -> Array:
+        """Return a view (rows, E, ...) of a field, row ``t`` in slot ``t % rows``; of stacked frames, the newest ones.
 
-    def inserted(self) -> Iterable[tuple[FieldKey, Column]]:
-        """The columns that samples fill."""
-        return self._columns.items()
+        Rows that are not live hold anything.
+        """
+        # Read for each batch, without a further call.
+        return (self.inserted.get((key,)) or self.computed[(key,)]).data
 
     def chained(self) -> Iterable[tuple[FieldKey, Column]]:
-        """The columns whose next row is what followed."""
-        return ((path, column) for path, column in self._columns.items() if column.successor)
+        """Return the columns whose next row holds what followed."""
+        return ((key, column) for key, column in self.inserted.items() if column.successor)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all memory."""
-        columns = (*self._columns.values(), *self.computed.values())
-        return self._records.nbytes + self.aside.nbytes + sum(column.nbytes for column in columns)
+        columns = (*self.inserted.values(), *self.computed.values())
+        return self._records.nbytes + self.finals.nbytes + sum(column.nbytes for column in columns)
 
-    # What is computed from the others
+    # Fields that are computed from the others
 
-    def add_computed(self, path: FieldKey, layout: LeafLayout) -> None:
-        """Make room for a field that is computed from the others."""
-        if path not in self.computed:
+    def add_computed(self, key: str, layout: LeafLayout) -> None:
+        """Add a computed field; it is dropped when the fields change that it follows from."""
+        if (key,) not in self.computed:
             data = np.zeros((self._rows, self._num_envs, *layout.shape), layout.dtype)
-            self.computed[path] = Column(layout, data, None, own=True)
-            self._plans = {}
-
-    def is_computed(self, path: FieldKey) -> bool:
-        """Whether a field was computed from what is stored now."""
-        return path in self.computed
+            self.computed[(key,)] = Column(layout, data, None, own=True)
+            self.addresses.plans.clear()
 
     def drop_computed(self) -> None:
-        """What is stored has changed."""
+        """Drop the computed fields, because others have changed."""
         if self.computed:
-            self.computed, self._plans = {}, {}
+            self.computed.clear()
+            self.addresses.plans.clear()
 
-    # In
+    # Copies
 
-    @cached_property
-    def inlet(self) -> RingWriter:
-        """The way of steps into all columns."""
-        return RingWriter(self._arguments[0], self._num_envs, self.inserted(), self.aside, self._rows)
+    def store_finals(self, slot: int, following: int, envs: NDArray[np.int64]) -> None:
+        """Move what some transitions of a row led to, from the row after it, which is overwritten next."""
+        places = self.finals.append(slot, envs)
+        for key, column in self.chained():
+            self.finals.values(text(key))[places] = column.bytes_in(following, envs)
 
-    # Out
+    def steps_of(self, env: int, first: int, end: int) -> dict[FieldKey, Array]:
+        """Return copies of an environment's rows [first, end), and of what the last of them led to in one row more.
 
-    def put_aside(self, slot: int, following: int, envs: NDArray[np.int64]) -> None:
-        """Keep what some transitions of a row led to: it lies in the row after it and will be overwritten."""
-        places = self.aside.reserve(slot, envs)
-        for path, column in self.chained():
-            self.aside.values(text(path))[places] = column.bytes_in(following, envs)
-
-    def stretch(self, env: int, first: int, end: int) -> dict[FieldKey, Array]:
-        """As of :meth:`storages.core.ring.ring.Ring.stretch`."""
+        Of stacked frames they are the newest ones; in a leaf without a successor the last row is zero.
+        """
         rows, count = self._rows, end - first
-        number = int(self.aside.numbers[(end - 1) % rows, env])
+        number = int(self.finals.numbers[(end - 1) % rows, env])
         copies: dict[FieldKey, Array] = {}
-        for path, column in self._columns.items():
+        for key, column in self.inserted.items():
             copy = np.zeros((count + 1, *column.data.shape[2:]), column.data.dtype)
             done = 0
             for span in spans(first, end, rows):
                 copy[done : done + span.stop - span.start] = column.data[span, env]
                 done += span.stop - span.start
             if column.successor:
-                aside = self.aside.values(text(path))[number % self.aside.places]
+                final = self.finals.values(text(key))[number % self.finals.capacity]
                 copy[count] = (
-                    column.data[end % rows, env] if number < 0 else aside.view(copy.dtype).reshape(copy.shape[1:])
+                    column.data[end % rows, env] if number < 0 else final.view(copy.dtype).reshape(copy.shape[1:])
                 )
-            copies[path] = copy
+            copies[key] = copy
         return copies
 
     def gather(
-        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[FieldKey] | None = None
+        self, transitions: NDArray[np.int64], wanted: Selection | None = None, last: NDArray[np.int64] | None = None
     ) -> dict[str, Any]:
-        """Copies of the leaves of some windows, as arrays (B, ...), flags as float32.
+        """Copy leaves of some windows, as arrays (B, ...), flags as float32, dicts where they came as dicts.
 
         Args:
-            first: (B,) transitions that the windows begin with.
-            last: (B,) those that they end with, of which is taken what followed (OBS2, RHS2, DONE2, TRUNC2).
-            paths: which leaves; all where None.
+            transitions: (B,) transitions with which the windows begin.
+            wanted: names of fields, or keys of leaves; everything where None.
+            last: (B,) those with which they end, for what followed (OBS2, RHS2, DONE2, TRUNC2); ``transitions`` where
+                None.
         """
-        plan, size = self._plan(paths), len(first)
-        places, length = plan.places(size)
-        out = np.empty(length, np.uint8)
-        kernel.gather_fields(
-            plan.fields,
-            plan.here,
-            plan.following,
-            plan.aside_address,
-            self._record_bytes,
-            self._rows * self._num_envs,
-            self._num_envs,
-            first,
-            last,
-            out,
-        )
-        if plan.simple:
-            return {key: np.ndarray(shape, dtype, out, offset) for (key,), shape, dtype, offset in places}
+        first = np.ascontiguousarray(transitions)
+        last = first if last is None else np.ascontiguousarray(last)
+        plan = self.addresses.plans.get(wanted) or self.addresses.plan(wanted)
+        batch = plan.batch if plan.batch.size == len(first) else plan.lay_out(len(first))
+        out = np.empty(batch.length_bytes, np.uint8)
+        gather_fields(plan.address, first, last, out)
+        if plan.flat:
+            return {key[0]: np.ndarray(shape, dtype, out, offset) for key, shape, dtype, offset in batch.places}
         flat: dict[FieldKey, Array] = {
-            path: np.ndarray(shape, dtype, out, offset) for path, shape, dtype, offset in places
+            key: np.ndarray(shape, dtype, out, offset) for key, shape, dtype, offset in batch.places
         }
-        for path, column in plan.stacks:
-            assert column.successor is not None
-            own, following = (paths is None or wanted in paths for wanted in (path, column.successor))
-            stacks = column.gather(first, last, self.aside, text(path), own, following)
-            flat |= {
-                p: s for p, s, wanted in zip((path, column.successor), stacks, (own, following), strict=True) if wanted
-            }
+        for stack in plan.stacks:
+            column = stack.column
+            own, following = column.gather(first, last, self.finals, text(stack.key), stack.own, stack.following)
+            if stack.own:
+                flat[stack.key] = own
+            if stack.following and column.successor is not None:
+                flat[column.successor] = following
         return nest(flat)
 
-    def _plan(self, paths: frozenset[FieldKey] | None) -> "_Plan":
-        if self._places_of_plans != self.aside.places:
-            # The places lie elsewhere now.
-            self._plans, self._places_of_plans = {}, self.aside.places
-        # Another thread may gather too, and find the same: no plan is taken out of what it has just put there.
-        plans = self._plans
-        if paths not in plans:
-            plans[paths] = self._made_plan(paths)
-        return plans[paths]
-
-    def _made_plan(self, paths: frozenset[FieldKey] | None) -> "_Plan":
-        fields, leaves, stacks = [], [], []
-        here, following = _Regions(), _Regions()
-        for path in self.paths():
-            column = self[path]
-            if isinstance(column, FrameColumn):
-                if paths is None or not paths.isdisjoint((path, column.successor)):
-                    stacks.append((path, column))
-                continue
-            address, stride = data_address(column.data), column.data.strides[1]
-            mask = self.aside.places - 1
-            for wanted, follows in ((path, False), (column.successor, True)):
-                if wanted is None or (paths is not None and wanted not in paths):
-                    continue
-                dtype = np.dtype(np.float32) if path[0] in FLAGS else column.layout.dtype
-                if follows:
-                    kind, aside = kernel.FOLLOWING, data_address(self.aside.values(text(path)))
-                    following.add(address, stride, column.width)
-                else:
-                    kind, aside = _KINDS[path[0] in (DONE2, TRUNC2), path[0] in FLAGS], 0
-                    here.add(address, stride, column.width)
-                fields.append((address, stride, column.width, kind, aside, mask))
-                leaves.append((wanted, column.layout.shape, dtype, column.layout.count * dtype.itemsize))
-        numbers = data_address(self.aside.numbers)
-        here.add(numbers, self._record_bytes, self.aside.numbers.itemsize)
-        return _Plan(
-            np.array(fields, np.int64).reshape(-1, 6), here.array(), following.array(), numbers, leaves, stacks
-        )
+    def gather_leaf(self, key: FieldKey, transitions: NDArray[np.int64]) -> Array:
+        """Copy one leaf of some transitions, (B, ...); of an observation or of what followed it."""
+        value: Any = self.gather(transitions, frozenset((key,)))
+        for name in key:
+            value = value[name]
+        leaf: Array = value
+        return leaf
 
     # Parts
 
     def drop(self, slots: NDArray[np.int64]) -> None:
-        """Let go of what stands aside of the oldest rows."""
-        self.aside.free_all(slots)
-        for column in self._columns.values():
+        """Free what belongs to the oldest rows elsewhere than in them."""
+        self.finals.free_all(slots)
+        for column in self.inserted.values():
             column.drop(slots)
 
-    def part(self, first: int, end: int, told: int) -> dict[ArrayKey, Fragments]:
-        """Rows [first, end), as views good until they are overwritten, and copies of what else belongs to them.
+    def snapshot(self, first: int, end: int, from_row: int) -> dict[ArrayKey, Fragments]:
+        """Return rows [first, end), as views good until they are overwritten, and copies of what else belongs to them.
 
         Args:
             first: number of the first row.
             end: number after the last.
-            told: the first row of which is said what stands aside of it; one less than ``first``, or as much.
+            from_row: the first row whose final observation is included: ``first``, or the row before it.
         """
         arrays = {
             ArrayKey(role, path): pieces
-            for path, column in self._columns.items()
-            for role, pieces in column.part(first, end).items()
+            for path, column in self.inserted.items()
+            for role, pieces in column.snapshot(first, end).items()
         }
-        numbers, aside = self.aside.saved(slots(told, end, self._rows))
+        numbers, finals = self.finals.saved(slots(from_row, end, self._rows))
         arrays[ArrayKey(HAS_FINAL)] = (numbers >= 0,)
-        return arrays | {ArrayKey(FINAL, path): (aside[text(path)],) for path, _ in self.chained()}
+        return arrays | {ArrayKey(FINAL, path): (finals[text(path)],) for path, _ in self.chained()}
 
-    def put(self, part: RowSpan) -> None:
-        """Take up a part behind the rows before it."""
-        rows, end, taken = self._rows, part.steps, part.array(HAS_FINAL)
-        told = end - len(taken)
-        self.aside.withdraw(slots(told, part.first, rows))
-        self.aside.free_all(slots(part.first + 1, end + 1, rows))
-        for path, column in self._columns.items():
-            column.put(path, part)
+    def append_span(self, part: RowSpan) -> None:
+        """Append the rows of a span behind the rows before it."""
+        rows, end, has_final = self._rows, part.steps, part.array(HAS_FINAL)
+        from_row = end - len(has_final)
+        self.finals.free_newest(slots(from_row, part.first, rows))
+        self.finals.free_all(slots(part.first + 1, end + 1, rows))
+        for path, column in self.inserted.items():
+            column.append_span(path, part)
         values = {text(path): part.array(FINAL, path) for path, _ in self.chained()}
-        self.aside.append(slots(told, end, rows), np.where(taken, 0, NOTHING).astype(np.int32), values)
+        self.finals.extend(slots(from_row, end, rows), np.where(has_final, 0, NOTHING).astype(np.int32), values)
         self.drop_computed()
 
     # Copies of the whole
 
     def __getstate__(self) -> dict[str, Any]:
-        # Views into the records and addresses would not be those of the copy.
+        # Views into the records, and addresses, are made anew.
         return {
             "arguments": self._arguments,
             "records": self._records,
-            "apart": {path: column for path, column in self._columns.items() if column.own},
+            "apart": {path: column for path, column in self.inserted.items() if column.own},
             "computed": self.computed,
-            "aside": {name: value for name, value in self.aside.__dict__.items() if name != "numbers"},
+            "ended": self.ended,
+            "finals": {name: v for name, v in vars(self.finals).items() if name not in ("numbers", "_grown")},
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Columns.__init__(self, *state["arguments"])
-        self._records[...] = state["records"]
-        self._columns.update(state["apart"])
-        self.stacked = {path: column for path, column in self._columns.items() if isinstance(column, FrameColumn)}
-        self.computed = state["computed"]
-        self.aside.__dict__.update(state["aside"])
+        self._records[...], self.ended[...] = state["records"], state["ended"]
+        self.inserted.update(state["apart"])
+        self.stacked = {key: column for key, column in self.inserted.items() if isinstance(column, FrameColumn)}
+        self.computed.update(state["computed"])
+        vars(self.finals).update(state["finals"])
+        layout, num_envs = self._arguments[0], self._num_envs
+        self.writer = RingWriter(layout, num_envs, self.addresses, self.stacked, self.finals, self.ended)
+        self._find_addresses()
+
+    def _find_addresses(self) -> None:
+        """Note where everything lies; the side table has just been made, or has grown."""
+        layout = self._arguments[0]
+        self.addresses = AddressTable(layout, self.inserted, self.computed, self.finals, self.ended)
+        self.writer.addresses = self.addresses
 
     def _field(self, leaf: LeafLayout, offset: int) -> Array:
         """A view of a part of all records."""
         inner = np.empty(leaf.shape, leaf.dtype).strides
         strides = (self._num_envs * self._record_bytes, self._record_bytes, *inner)
         return np.ndarray((self._rows, self._num_envs, *leaf.shape), leaf.dtype, self._records.data, offset, strides)
-
-
-_ALIGNED = kernel.ALIGNMENT_BYTES
-_Place: TypeAlias = tuple[FieldKey, tuple[int, ...], np.dtype[Any], int]
-"""A leaf of a batch: path, shape, dtype, and the byte at which it begins."""
-_KINDS = {
-    (False, False): kernel.HERE,
-    (False, True): kernel.HERE_FLAG,
-    (True, False): kernel.LAST,
-    (True, True): kernel.LAST_FLAG,
-}
-"""By whether a field is of the last transition of a window, and whether it is a flag."""
-
-
-@dataclass
-class _Plan:
-    """How a choice of leaves is copied, as the kernel wants it; good while the arrays lie where they lie."""
-
-    fields: NDArray[np.int64]
-    here: NDArray[np.int64]
-    following: NDArray[np.int64]
-    aside_address: int
-    leaves: list[tuple[FieldKey, tuple[int, ...], np.dtype[Any], int]]
-    """FieldKey, shape, dtype and bytes of each, in the order of ``fields``."""
-    stacks: list[tuple[FieldKey, FrameColumn]]
-    """Those of which something is wanted."""
-    _last: tuple[int, tuple[list[_Place], int]] = (-1, ([], 0))
-
-    def __post_init__(self) -> None:
-        self.simple = not self.stacks and all(len(path) == 1 for path, *_ in self.leaves)
-        """Whether what is gathered are fields of one leaf each, and no stacks."""
-
-    def places(self, size: int) -> tuple[list[_Place], int]:
-        """Where in the memory of a batch its leaves are, and the bytes of all."""
-        last_size, places = self._last
-        if size != last_size:
-            places = self._made_places(size)
-            # At once, because another thread may gather too.
-            self._last = size, places
-        return places
-
-    def _made_places(self, size: int) -> tuple[list[_Place], int]:
-        places: list[_Place] = []
-        offset = 0
-        for path, shape, dtype, bytes_each in self.leaves:
-            places.append((path, (size, *shape), dtype, offset))
-            offset += (bytes_each * size + _ALIGNED - 1) // _ALIGNED * _ALIGNED
-        return places, offset
-
-
-class _Regions:
-    """What a kernel asks the memory for: neighbours in a record once."""
-
-    def __init__(self) -> None:
-        self._begins: dict[int, tuple[int, int]] = {}
-
-    def add(self, address: int, stride: int, width: int) -> None:
-        """Some bytes of every row."""
-        if width > _LARGEST_ASKED_FOR_BYTES:
-            return
-        for begin, (other_stride, other_end) in self._begins.items():
-            first, last = min(begin, address), max(other_end, address + width)
-            if other_stride == stride and last - first <= stride:
-                del self._begins[begin]
-                self._begins[first] = (stride, last)
-                return
-        self._begins[address] = (stride, address + width)
-
-    def array(self) -> NDArray[np.int64]:
-        """(regions, 3): address, stride, bytes."""
-        regions = [(begin, stride, end - begin) for begin, (stride, end) in self._begins.items()]
-        return np.array(regions, np.int64).reshape(-1, 3)
 
 
 def _record(leaves: Mapping[FieldKey, LeafLayout]) -> tuple[dict[FieldKey, int], int]:

@@ -1,9 +1,9 @@
-"""Observations that are stacks of the last frames: each frame is stored once, and stacks are put together when asked.
+"""Observations that are stacks of the last frames: each frame is stored once, and stacks are put together on demand.
 
-An observation of ``depth`` frames shares all but its newest with the one before it in its stream (an episode, or what
-is stored of one). So a row holds its newest frame, and how many rows before it belong to its stream. What the first
-stack of a stream is filled up with is told by one number: its first frame again, zeros, or any other frames, which
-stand aside. Nothing is lost: what comes out is what went in, to the bit.
+An observation of ``depth`` frames shares all but its newest with the one before it in its stream (an episode, or the
+stored rest of one). So a row holds its newest frame, and how many rows before it belong to its stream. The first stack
+of a stream is filled up with its first frame, with zeros, or with any other frames, which lie in a side table; one
+number says which. What comes out is bitwise what went in.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.kernels.gather import REPEAT, ZERO, gather_stacks
-from storages.core.kernels.stacks import compare_stacks, store_newest
+from storages.core.kernels.stacks import REPEAT, ZERO, compare_stacks, gather_stacks, store_newest
 from storages.core.ring.column import Column, bytes_of
 from storages.core.ring.layout import FieldKey, LeafLayout
 from storages.core.ring.side_table import SideTable
@@ -33,7 +32,7 @@ from storages.core.ring.snapshot import (
 from storages.transition import Array
 
 FRAMES = "frames"
-"""Name of the frames that streams begin with, where they stand aside."""
+"""Name of the padding frames in their side table."""
 
 
 class FrameColumn(Column):
@@ -68,8 +67,8 @@ class FrameColumn(Column):
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        aside = self._padding.nbytes + self._padding.numbers.nbytes
-        return super().nbytes + self._before.nbytes + aside + self._newest.nbytes
+        padding = self._padding.nbytes + self._padding.numbers.nbytes
+        return super().nbytes + self._before.nbytes + padding + self._newest.nbytes
 
     def compare(self, begins: int, follows: int, differs: NDArray[np.bool_]) -> int:
         """See whether a step can be stored.
@@ -77,7 +76,7 @@ class FrameColumn(Column):
         Args:
             begins: where the stacks (E, depth, *frame) lie that it begins with, in one piece.
             follows: where those lie that it led to.
-            differs: (E,), written: where it begins with something else, to the bit, than what the step before led to.
+            differs: (E,), written: where it does not begin, byte for byte, with what the step before led to.
 
         Returns:
             The first environment where what follows is not what it begins with moved on by one frame, or -1.
@@ -125,19 +124,25 @@ class FrameColumn(Column):
         self._padding.numbers[slot, envs] = np.where(repeated, REPEAT, ZERO)
         others = ~repeated & ~zero
         if others.any():
-            places = self._padding.reserve(slot, envs[others])
+            places = self._padding.append(slot, envs[others])
             self._padding.values(FRAMES)[places] = older[others].reshape(len(places), -1)
 
     def gather(
-        self, first: NDArray[np.int64], last: NDArray[np.int64], aside: SideTable, name: str, own: bool, following: bool
+        self,
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        finals: SideTable,
+        name: str,
+        own: bool,
+        following: bool,
     ) -> tuple[Array, Array]:
         """Put stacks together.
 
         Args:
             first: (B,), transitions.
             last: (B,), those of which is wanted what followed.
-            aside: what stands aside of the ring's columns.
-            name: of this column there.
+            finals: the side table of final observations.
+            name: of this column in it.
             own: whether the stacks of ``first`` are wanted.
             following: whether those of what followed ``last`` are.
 
@@ -152,8 +157,8 @@ class FrameColumn(Column):
         gather_stacks(
             self.data.reshape(rows, -1).view(np.uint8),
             self.depth,
-            aside.values(name),
-            aside.numbers.reshape(rows, 1),
+            finals.values(name),
+            finals.numbers.reshape(rows, 1),
             self._before.reshape(rows, 1),
             self._padding.numbers.reshape(rows, 1),
             self._padding.values(FRAMES),
@@ -166,32 +171,32 @@ class FrameColumn(Column):
         return stacks, followers
 
     def reset(self) -> None:
-        """Nothing is stored any more."""
+        """Forget all rows."""
         self._padding.clear()
 
     def drop(self, slots: NDArray[np.int64]) -> None:
-        """What lies in the oldest rows does not count any more."""
+        """Forget the oldest rows."""
         self._padding.free_all(slots)
 
     def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
-        """What some rows hold, as tensors and plain data."""
-        numbers, aside = self._padding.saved(rows)
+        """Return what some rows hold, as tensors and plain data."""
+        numbers, padding = self._padding.saved(rows)
         return super().saved(rows) | {
             "before": torch.from_numpy(self._before[rows]),
             "padding": torch.from_numpy(numbers),
-            "padding_frames": torch.from_numpy(aside[FRAMES]),
+            "padding_frames": torch.from_numpy(padding[FRAMES]),
             "newest": torch.from_numpy(self._newest.copy()),
         }
 
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
-        """Be what was saved."""
+        """Restore what :meth:`saved` returned."""
         super().restore(rows, saved)
         self._before[rows] = saved["before"].numpy()
-        self._padding.append(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
+        self._padding.extend(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
         self._newest = saved["newest"].numpy().copy()
 
-    def part(self, first: int, end: int) -> dict[str, Fragments]:
-        """Rows [first, end), as views, and what the last of them led to."""
+    def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
+        """Return rows [first, end), as views, and what the last of them led to."""
         rows = len(self.data)
         numbers, frames = self._padding.saved(slots(first, end, rows))
         places = list(spans(first, end, rows))
@@ -203,14 +208,14 @@ class FrameColumn(Column):
             NEWEST: (self._newest.copy(),),
         }
 
-    def put(self, path: FieldKey, part: RowSpan) -> None:
-        """Take up a part's rows of the leaf at ``path``."""
+    def append_span(self, key: FieldKey, part: RowSpan) -> None:
+        """Append the rows of a span, of the leaf ``key``."""
         rows, first, end = len(self.data), part.first, part.steps
         places = list(spans(first, end, rows))
         self._padding.free_all(slots(first + 1, end + 1, rows))
-        fill(self.data, places, part.array(ROWS, path))
-        fill(self._before, places, part.array(BEFORE, path))
-        frames = {FRAMES: part.array(PADDING_FRAMES, path)}
-        self._padding.append(slots(first, end, rows), part.array(PADDING, path), frames)
-        self._newest[...] = part.array(NEWEST, path)
+        fill(self.data, places, part.array(ROWS, key))
+        fill(self._before, places, part.array(BEFORE, key))
+        frames = {FRAMES: part.array(PADDING_FRAMES, key)}
+        self._padding.extend(slots(first, end, rows), part.array(PADDING, key), frames)
+        self._newest[...] = part.array(NEWEST, key)
         self.data[end % rows] = self._newest[:, -1]

@@ -1,21 +1,24 @@
-"""The way of steps into a ring's columns: which arrays a step brings, and where each of them goes."""
+"""Insertion of steps into a ring's columns: the fast path, and the storing that the slow path ends with."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+from numba.core.errors import NumbaError
 from numpy.typing import NDArray
 
 from storages.core.kernels import insert as kernel
-from storages.core.kernels.array_layout import can_describe
-from storages.core.kernels.finite import all_finite
-from storages.core.kernels.memory import ADDRESS, DESCRIBED, KIND, LENGTHS, MOST_AXES, data_address, describe, kind_of
-from storages.core.ring.column import Column
+from storages.core.kernels.memory import data_address
+from storages.core.ring.addresses import AddressTable, must_be_finite
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import FieldKey, Layout, SampleError, as_array, text
 from storages.core.ring.side_table import SideTable
-from storages.transition import ACT, DONE, DONE2, IREW, IVAL, LOGP, OBS, OBS2, REW, TRUNC2, VAL, Array, Sample
+from storages.transition import Array, Sample
+
+COMPILED_AFTER_STEPS = 100
+"""Steps of a layout after which its fast path is compiled: before, plain Python takes less time than the compiler."""
 
 
 class Slice(NamedTuple):
@@ -32,233 +35,213 @@ class RingWriter:
     Args:
         layout: shapes and dtypes of a transition's leaves.
         num_envs: environments in a step.
-        columns: those that it stores in, by leaf.
-        aside: where what episodes ended with goes.
-        rows: of the columns, for each environment; step ``t`` lies in row ``t % rows``.
+        addresses: of the columns; the owner replaces it when memory moves.
+        stacks: the columns of stacked frames.
+        finals: the side table of final observations.
+        ended: (E,) bool, whose episodes ended in the newest step; written.
     """
 
     def __init__(
-        self, layout: Layout, num_envs: int, columns: Iterable[tuple[FieldKey, Column]], aside: SideTable, rows: int
+        self,
+        layout: Layout,
+        num_envs: int,
+        addresses: AddressTable,
+        stacks: Mapping[FieldKey, FrameColumn],
+        finals: SideTable,
+        ended: NDArray[np.bool_],
     ) -> None:
-        self._rows = rows
-        self._aside = aside
-        self._paths: list[FieldKey] = []
-        self._stacks: list[tuple[FieldKey, FrameColumn, int]] = []
-        self._names_aside: list[str | None] = []
-        fields: list[tuple[int, ...]] = []
-        for path, column in columns:
-            source, follower = len(self._paths), -1
-            self._paths.append(path)
-            if column.successor:
-                follower = len(self._paths)
-                self._paths.append(column.successor)
-            if isinstance(column, FrameColumn):
-                self._stacks.append((path, column, source))
-                continue
-            self._names_aside.append(text(path) if column.successor else None)
-            float_bytes = _float_bytes(column.data.dtype) if must_be_finite(path, column.data.dtype) else 0
-            address, stride = data_address(column.data), column.data.strides[1]
-            fields.append((address, stride, column.width, source, follower, float_bytes, 0))
-        self._keys, self._names = len({path[0] for path in layout}), [path[1:] for path in self._paths]
-        self._flat = self._keys == len(self._paths)
-        self._pick = itemgetter(*(path[0] for path in self._paths))
-        self._leaves = {key: sum(path[0] == key for path in layout) for key, *name in layout if name}
-        # Compiled code knows no half precision, and not many axes.
-        self._compiled = all(leaf.dtype != np.float16 and len(leaf.shape) < MOST_AXES for leaf in layout.values())
-        self._reads_arrays = self._compiled and can_describe()
-        self._fields = np.array(fields, np.int64).reshape(-1, kernel.FIELD_COLUMNS)
-        self._sources = np.zeros((len(self._paths), DESCRIBED), np.int64)
-        self._expected = np.zeros_like(self._sources)
-        for expected, path in zip(self._expected, self._paths, strict=True):
-            leaf = layout[path]
-            expected[ADDRESS] = num_envs * leaf.count * leaf.dtype.itemsize
-            expected[KIND] = kind_of(leaf.dtype, 1 + len(leaf.shape))
-            expected[LENGTHS : LENGTHS + 1 + len(leaf.shape)] = num_envs, *leaf.shape
-        self._ended: NDArray[np.bool_] | None = None
-        self._places = 0
-        self._differs = np.empty(num_envs, np.bool_)
-        self._way = self._made_way(num_envs)
-        self._way_in = data_address(self._way)
+        self.addresses = addresses
+        self._finals, self._ended = finals, ended
+        self._keys = addresses.keys
+        self._expected = [(layout[key].dtype, (num_envs, *layout[key].shape)) for key in self._keys]
+        self._stacks = [(key, column, self._keys.index(key)) for key, column in stacks.items()]
+        self._field_count = len({key[0] for key in layout})
+        leaf_counts = {field: sum(key[0] == field for key in layout) for field, *name in layout if name}
+        # Functions instead of bound methods: a cycle would keep the ring's memory until the garbage collector runs.
+        self._pick = self._pick_leaves = _leaf_picker(self._keys, leaf_counts)
+        self._pick_arrays = _array_picker(self._pick_leaves, self._keys)
+        self._compiled: kernel.ArrayReader | None = None
+        """Stores a step or, of layouts with stacks, reads its arrays."""
+        self._left_to_python = COMPILED_AFTER_STEPS
 
-    def store_usual(self, sample: Sample, step: int, ended: NDArray[np.bool_], *, check: bool) -> bool:
-        """Store a step that is as usual: just the leaves that there should be, and what continues the step before it.
+    def append(self, sample: Sample, step: int, check: bool) -> bool:
+        """Append one step if its fields match the layout and it continues the previous step.
 
         Args:
             sample: the step.
             step: its number.
-            ended: (E,), which environments' episodes ended in the step before; written: in this one.
-            check: whether NaN and infinity are refused.
+            check: refuse NaN and infinity.
 
         Returns:
-            Whether it was stored. What is wrong with it otherwise, if anything is, has to be found out.
+            False, with nothing written, if the slow path must validate the step.
         """
-        if len(sample) != self._keys or not self._reads_arrays:
+        if len(sample) != self._field_count:
             return False
         try:
-            arrays: Any = self._pick(sample)
+            arrays, compiled = self._pick(sample), self._compiled
+            if (
+                compiled is not None
+                and compiled(self.addresses.context_address, step, check, arrays)
+                and (not self._stacks or self._append_read(step, check, arrays))
+            ):
+                return True
         except KeyError:
             return False
-        if not self._flat:
-            arrays = self._leaves_of(sample, arrays)
-        if arrays is None:
-            return False
-        if self._stacks:
-            return self._store_usual_stacks(arrays, step, ended, check)
-        if self._store(arrays, 1, step, ended, True, check):
-            return True
-        if self._way[kernel.SAID] != kernel.NO_ARRAYS:
-            return False
-        plain = self._plain(arrays)
-        return plain is not None and self._store(plain, 1, step, ended, True, check) == 1
+        except (TypeError, SampleError):
+            # Arrays of other types than the function is compiled for, or no arrays.
+            pass
+        return self._append_by_python(sample, step, check)
 
-    def store(
-        self, arrays: Mapping[FieldKey, Array], step: int, ended: NDArray[np.bool_], starts: NDArray[np.bool_]
-    ) -> None:
-        """Store a step, whatever it is.
+    def store(self, arrays: Mapping[FieldKey, Array], step: int, starts: NDArray[np.bool_]) -> None:
+        """Store a step that was validated.
 
         Args:
             arrays: (E, ...), of the right shapes and dtypes.
             step: its number.
-            ended: (E,), written: which environments' episodes end with the step.
             starts: (E,), where it does not continue the step before it.
         """
-        together = [np.ascontiguousarray(arrays[path]) for path in self._paths]
-        self._set_sources(together)
-        self._store(None, 1, step, ended, False, False)
-        self._store_stacks(together, step, starts, ended)
+        block = [np.ascontiguousarray(arrays[key]) for key in self._keys]
+        self._set_sources(block)
+        self._insert(step, False, 1, False)
+        self._store_stacks(block, step, starts)
 
     def slice_of(self, arrays: Mapping[FieldKey, Array], steps: int) -> Slice | None:
-        """Steps of the right shapes and dtypes; None where they cannot be stored by one call."""
-        if self._stacks or not self._compiled:
-            return None
-        return Slice(steps, [np.ascontiguousarray(arrays[path]) for path in self._paths])
+        """Return steps as :meth:`append_slice` takes them, None where each has to be stored by itself."""
+        return None if self._stacks else Slice(steps, [np.ascontiguousarray(arrays[key]) for key in self._keys])
 
-    def store_slice(
-        self, together: Slice, first: int, most: int, step: int, ended: NDArray[np.bool_], *, check: bool
-    ) -> int:
-        """Store steps of a slice, up to the first that :meth:`store_usual` would not store.
+    def append_slice(self, block: Slice, first: int, most: int, step: int, check: bool) -> int:
+        """Store steps of a slice, up to the first that :meth:`append` would leave to the slow path.
 
         Args:
-            together: the slice.
+            block: the slice.
             first: position in it of the first to store.
             most: how many to store at most.
             step: number of that step.
-            ended: as of :meth:`store_usual`.
-            check: whether NaN and infinity are refused.
+            check: refuse NaN and infinity.
 
         Returns:
-            How many were stored.
+            Number of stored steps.
         """
-        self._set_sources(together.arrays)
-        self._sources[:, ADDRESS] += first * self._expected[:, ADDRESS]
-        return self._store(None, min(most, together.steps - first), step, ended, True, check)
+        self._set_sources(block.arrays)
+        self.addresses.sources += first * self.addresses.step_bytes
+        return self._insert(step, check, min(most, block.steps - first), True)
 
-    # Inside
-
-    def _made_way(self, num_envs: int) -> NDArray[np.int64]:
-        """What the kernel is to know of this, see :data:`storages.core.kernels.insert.FIELDS`."""
-        way = np.zeros(kernel.WAY_IN, np.int64)
-        way[kernel.FIELDS], way[kernel.FIELD_COUNT] = data_address(self._fields), len(self._fields)
-        way[kernel.SOURCES], way[kernel.SOURCE_COUNT] = data_address(self._sources), len(self._sources)
-        way[kernel.EXPECTED] = data_address(self._expected)
-        way[kernel.ARRAY_TYPE] = id(np.ndarray)
-        flags = (kernel.DONE_SOURCE, DONE), (kernel.TERMINATED_SOURCE, DONE2), (kernel.TRUNCATED_SOURCE, TRUNC2)
-        for place, key in flags:
-            way[place] = self._paths.index((key,))
-        way[kernel.ROWS], way[kernel.ENVS] = self._rows, num_envs
-        numbers = self._aside.numbers
-        way[kernel.NUMBERS], way[kernel.NUMBERS_STRIDE] = data_address(numbers), numbers.strides[1]
-        way[kernel.QUEUE] = data_address(self._aside.queue)
-        return way
-
-    def _leaves_of(self, sample: Sample, values: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The leaves of fields, of which some are dicts of just those that there should be; None for any others."""
-        if not all(isinstance(sample[key], Mapping) and len(sample[key]) == n for key, n in self._leaves.items()):
-            return None
-        return tuple(value.get(*name) if name else value for value, name in zip(values, self._names, strict=True))
-
-    def _plain(self, arrays: Sequence[Any]) -> tuple[Array, ...] | None:
-        """Arrays in place of tensors, and of what extends arrays; None where something cannot be one."""
+    def _append_by_python(self, sample: Sample, step: int, check: bool) -> bool:
+        """Append as :meth:`append`, for arrays of any kind, and tensors."""
         try:
-            return tuple(np.asarray(as_array(leaf, path, "")) for leaf, path in zip(arrays, self._paths, strict=True))
-        except SampleError:
-            return None
-
-    def _set_sources(self, arrays: Sequence[Array]) -> None:
-        """Say where arrays of the right shapes and dtypes are; they have to be held until all is stored."""
-        self._sources[:] = self._expected
-        self._sources[:, ADDRESS] = [data_address(array) for array in arrays]
-
-    def _store(
-        self,
-        arrays: tuple[Any, ...] | None,
-        steps: int,
-        step: int,
-        ended: NDArray[np.bool_],
-        continues: bool,
-        check: bool,
-    ) -> int:
-        """How many of the steps were stored, before one that could not be; no ``arrays`` where ``_sources`` is set."""
-        if ended is not self._ended:
-            self._ended, self._way[kernel.ENDED] = ended, data_address(ended)
-        described, stored = 0 if arrays is None else id(arrays), 0
-        while True:
-            if self._places != self._aside.places:
-                self._find_places()
-            stored += kernel.insert_steps(self._way_in, described, steps - stored, step + stored, continues, check)
-            if stored == steps or self._way[kernel.SAID] >= 0:
-                return stored
-            self._aside.make_room_for(-int(self._way[kernel.SAID]))
-
-    def _find_places(self) -> None:
-        """What stands aside lies elsewhere now."""
-        self._places = self._way[kernel.PLACES] = self._aside.places
-        for field, name in enumerate(self._names_aside):
-            self._fields[field, kernel.ASIDE] = 0 if name is None else data_address(self._aside.values(name))
-
-    def _store_usual_stacks(self, leaves: tuple[Any, ...], step: int, ended: NDArray[np.bool_], check: bool) -> bool:
-        arrays = leaves
-        if not describe(self._sources, id(leaves), id(np.ndarray)):
-            plain = self._plain(leaves)
-            if plain is None or not describe(self._sources, id(plain), id(np.ndarray)):
-                return False
-            arrays = plain
-        if (self._sources[:, KIND:] != self._expected[:, KIND:]).any():
+            leaves, arrays = self._pick_leaves(sample), self._pick_arrays(sample)
+        except (KeyError, TypeError, SampleError):
             return False
-        for path, column, source in self._stacks:
-            begins, follows = self._sources[source : source + 2, ADDRESS]
-            if column.compare(begins, follows, self._differs) >= 0 or (self._differs & ~ended).any():
-                return False
-            checked = arrays[source : source + 2] if check and must_be_finite(path, column.data.dtype) else ()
-            if not all(all_finite(stacks.reshape(-1)) for stacks in checked):
-                return False
-        starts = ended.copy()
-        if not self._store(None, 1, step, ended, True, check):
+        if any(
+            array.dtype != dtype or array.shape != shape
+            for array, (dtype, shape) in zip(arrays, self._expected, strict=True)
+        ):
             return False
-        self._store_stacks(arrays, step, starts, ended)
+        arrays = tuple(map(np.ascontiguousarray, arrays))
+        self._set_sources(arrays)
+        if not self._append_read(step, check, arrays):
+            return False
+        self._left_to_python -= 1
+        if self._left_to_python == 0:
+            self._left_to_python = COMPILED_AFTER_STEPS
+            self._compile(leaves, arrays)
         return True
 
-    def _store_stacks(
-        self, arrays: Sequence[Array], step: int, starts: NDArray[np.bool_], ended: NDArray[np.bool_]
-    ) -> None:
-        slot, following = step % self._rows, (step + 1) % self._rows
+    def _append_read(self, step: int, check: bool, arrays: tuple[Array, ...]) -> bool:
+        """Append a step whose arrays are the sources already."""
+        if not self._stacks:
+            return self._insert(step, check, 1, True) == 1
+        starts = self._ended.copy()
+        if not self._stacks_continue(arrays, check) or not self._insert(step, check, 1, True):
+            return False
+        self._store_stacks(arrays, step, starts)
+        return True
+
+    def _compile(self, leaves: tuple[Any, ...], arrays: tuple[Array, ...]) -> None:
+        """Compile the fast path for samples of these types, if their arrays can be read by address."""
+        if not all(type(leaf) is np.ndarray for leaf in leaves):
+            self._pick, leaves = self._pick_arrays, arrays
+        if not all(leaf.flags.c_contiguous and leaf.flags.aligned for leaf in leaves):
+            return
+        try:
+            array_types = numba.typeof(leaves)  # type: ignore[no-untyped-call]
+        except (NumbaError, ValueError):
+            # A dtype that numba does not know.
+            return
+        compile_for = kernel.compiled_reader if self._stacks else kernel.compiled_append
+        self._compiled = compile_for(array_types)
+
+    def _set_sources(self, arrays: Sequence[Array]) -> None:
+        """Note where arrays of the right shapes and dtypes lie; the caller keeps them until all is stored."""
+        self.addresses.sources[:] = [data_address(array) for array in arrays]
+
+    def _insert(self, step: int, check: bool, steps: int, continues: bool) -> int:
+        stored = 0
+        while True:
+            addresses = self.addresses
+            stored += kernel.insert_steps(
+                addresses.context_address, step + stored, check, steps - stored, continues or stored > 0
+            )
+            status = int(addresses.context["status"][0])
+            if stored == steps or status >= 0:
+                return stored
+            sources = addresses.sources
+            self._finals.reserve(-status)
+            # Growing has replaced the table.
+            self.addresses.sources[:] = sources
+
+    def _stacks_continue(self, arrays: Sequence[Array], check: bool) -> bool:
+        differs = np.empty_like(self._ended)
+        for key, column, source in self._stacks:
+            begins, follows = self.addresses.sources[source : source + 2]
+            if column.compare(begins, follows, differs) >= 0 or (differs & ~self._ended).any():
+                return False
+            checked = arrays[source : source + 2] if check and must_be_finite(key, column.data.dtype) else ()
+            if not all(kernel.all_finite(stacks.reshape(-1)) for stacks in checked):
+                return False
+        return True
+
+    def _store_stacks(self, arrays: Sequence[Array], step: int, starts: NDArray[np.bool_]) -> None:
+        rows = len(self._finals.numbers)
+        slot, following = step % rows, (step + 1) % rows
         for _, column, source in self._stacks:
-            column.insert(slot, following, arrays[source], self._sources[source + 1, ADDRESS], starts)
-        if self._stacks and ended.any():
-            envs = np.flatnonzero(ended)
-            places = self._aside.numbers[slot, envs] % self._aside.places
-            for path, column, _ in self._stacks:
-                self._aside.values(text(path))[places] = column.bytes_in(following, envs)
+            column.insert(slot, following, arrays[source], int(self.addresses.sources[source + 1]), starts)
+        if self._stacks and self._ended.any():
+            envs = np.flatnonzero(self._ended)
+            entries = self._finals.numbers[slot, envs] % self._finals.capacity
+            for key, column, _ in self._stacks:
+                self._finals.values(text(key))[entries] = column.bytes_in(following, envs)
 
 
-def must_be_finite(path: FieldKey, dtype: np.dtype[np.generic]) -> bool:
-    """Whether NaN and infinity are refused in a leaf, unless they are allowed."""
-    return path[0] in _FINITE and dtype.kind in "fc"
+def _leaf_picker(keys: Sequence[FieldKey], leaf_counts: Mapping[str, int]) -> Callable[[Sample], tuple[Any, ...]]:
+    """Return what picks the leaves of a sample; it raises KeyError where they are not those that there should be.
+
+    Args:
+        keys: of the leaves.
+        leaf_counts: leaves of the fields that are mappings in a sample.
+    """
+    # Without a layout, there is nothing to pick, and no sample to pick from.
+    pick_fields = itemgetter(*([key[0] for key in keys] or [""]))
+    if not leaf_counts:
+        return pick_fields
+
+    def pick_leaves(sample: Sample) -> tuple[Any, ...]:
+        for field, count in leaf_counts.items():
+            if not isinstance(sample[field], Mapping) or len(sample[field]) != count:
+                raise KeyError(field)
+        values = pick_fields(sample)
+        return tuple(value[key[1]] if len(key) > 1 else value for value, key in zip(values, keys, strict=True))
+
+    return pick_leaves
 
 
-def _float_bytes(dtype: np.dtype[Any]) -> int:
-    """Bytes of the floats that numbers are, or that complex ones are pairs of."""
-    return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+def _array_picker(
+    pick_leaves: Callable[[Sample], tuple[Any, ...]], keys: Sequence[FieldKey]
+) -> Callable[[Sample], tuple[Array, ...]]:
+    """Return what picks the leaves of a sample as arrays; it raises SampleError where one cannot be an array."""
 
+    def pick_arrays(sample: Sample) -> tuple[Array, ...]:
+        leaves = pick_leaves(sample)
+        return tuple(np.asarray(as_array(leaf, key, "")) for leaf, key in zip(leaves, keys, strict=True))
 
-_FINITE = frozenset({OBS, OBS2, ACT, REW, IREW, VAL, IVAL, LOGP})
+    return pick_arrays

@@ -36,6 +36,8 @@ class LeafLayout:
 
 
 Layout: TypeAlias = dict[FieldKey, LeafLayout]
+SCALAR = LeafLayout((1,), np.dtype(np.float32))
+"""Of a field with one number for each transition."""
 
 
 def leaves(sample: Sample) -> Iterator[tuple[FieldKey, Leaf]]:

@@ -1,16 +1,16 @@
-"""The ring: columns of transitions, each observation once.
+"""The ring buffer: columns of transitions, with each observation stored once.
 
-A column is an array ``(rows, E, ...)`` of which ``size`` rows are live at a time. What a step begins with (OBS, RHS) is
-also what the step before it led to (OBS2, RHS2), so only the former is stored and the latter read from the next row.
-That needs one row more than ``size``, for what the newest step led to, and a place aside for what episodes ended with,
-because the row after an end begins the next episode. Of an observation that is a stack of the last frames, a row holds
-only the newest frame; the others are in the rows before, of which as many more are kept.
+A column is an array ``(rows, E, ...)`` of which ``size`` rows are live at a time. The next observation of a step
+(OBS2, RHS2) is the observation of the following step (OBS, RHS), so only the latter is stored and the former is read
+from the next row. That needs one row more than ``size``, for the newest step's next observation, and a side table for
+the final observations of episodes, because the row after an end begins the next episode. Of an observation that is a
+stack of frames, a row holds only the newest frame; the others are in the rows before, of which as many more are kept.
 
 Rows are numbered by a counter that only grows; row ``t`` lies in slot ``t % rows``. Transition ``t * E + e`` is what
-environment ``e`` did in row ``t``. A number tells a transition from the one that overwrote it.
+environment ``e`` did in row ``t``. The number tells a transition from the one that overwrote it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -32,18 +32,12 @@ from storages.core.ring.layout import (
     nest,
     text,
 )
-from storages.core.ring.live_rows import LiveRows
 from storages.core.ring.snapshot import ENDED, ArrayKey, RowSpan
-from storages.core.ring.validation import (
-    check_finite,
-    check_frame_stack,
-    check_replacement_is_finite,
-    depths_of,
-)
-from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, SUCCESSORS, TRUNC2, Array, Sample
+from storages.core.ring.validation import check_finite, check_frame_stack, check_replacement_is_finite, depths_of
+from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, TRUNC2, Array, Sample
 
 
-class Ring(LiveRows):
+class Ring:
     """Columns of transitions for ``size`` steps of any number of environments.
 
     Args:
@@ -51,7 +45,7 @@ class Ring(LiveRows):
         owner: the storage's name, for errors.
         num_envs: environments in a step; the first sample says so where None.
         allow_nonfinite: accept NaN and infinity.
-        in_records: whether batches are made of transitions from anywhere, rather than of whole columns.
+        in_records: keep the small fields of a transition together, for batches of random transitions.
         stacked_frames: how many of the last frames an observation is a stack of, 0 where it is none; for a dict
             observation a number for all of its leaves, or one for some by name.
         computed: fields that are computed from the others, and that no sample may have.
@@ -67,23 +61,56 @@ class Ring(LiveRows):
         stacked_frames: int | Mapping[str, int] = 0,
         computed: frozenset[str] = frozenset(),
     ) -> None:
-        super().__init__(size, num_envs)
+        self.size, self.num_envs = size, num_envs
+        self.envs = num_envs or 0
+        """Environments in a step, 0 until they are known."""
+        self.rows = size + 1
+        """Rows of the columns, live or not."""
+        self.first = 0
+        """Number of the oldest row since the last reset; rows before it are gone."""
+        self.steps = 0
+        """Number of the next row."""
         self.owner = owner
         self.allow_nonfinite = allow_nonfinite
         self.layout: Layout = {}
+        """Shapes and dtypes of a transition's leaves; empty until the first sample."""
         self._in_records = in_records
         self._stacked_frames = stacked_frames
         self._computed = computed
-        self._columns = _no_columns()
-        self._ended: NDArray[np.bool_] = np.empty((0,), np.bool_)
+        self.columns = _no_columns()
+        """The memory, for reading; another one when the layout is fixed."""
         self._set_rows()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the columns, and what stands aside of them, take."""
-        return self._columns.nbytes
+    # Which rows are live
 
-    # In
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest live row."""
+        first, oldest_that_fits = self.first, self.steps - self.size
+        # Read several times a batch; a call of max() takes longer than the rest.
+        return first if first > oldest_that_fits else oldest_that_fits
+
+    @property
+    def live_steps(self) -> int:
+        """Number of live rows."""
+        return self.steps - self.oldest
+
+    @property
+    def live_transitions(self) -> int:
+        """Number of live transitions."""
+        return self.live_steps * self.envs
+
+    @property
+    def start(self) -> int:
+        """Number of the oldest live transition."""
+        return self.oldest * self.envs
+
+    @property
+    def end(self) -> int:
+        """Number of the next transition."""
+        return self.steps * self.envs
+
+    # Insertion
 
     def init_columns(self, sample: Sample) -> None:
         """Fix shapes and dtypes by a first sample and make room for ``size`` steps like it.
@@ -102,16 +129,17 @@ class Ring(LiveRows):
         Raises:
             SampleError: the sample does not fit the first one, or holds NaN or infinity. Nothing was stored.
         """
-        steps, check = self.steps, not self.allow_nonfinite
-        # As a rule a step continues the one before it, and all that is to be done is done by one compiled call.
-        if steps == self.first or not self._columns.inlet.store_usual(sample, steps, self._ended, check=check):
-            self._insert_any(sample)
+        steps, columns = self.steps, self.columns
+        # A step usually continues the one before it; then one compiled call does everything.
+        if steps == self.first or not columns.writer.append(sample, steps, not self.allow_nonfinite):
+            self._insert_slowly(sample)
+            columns = self.columns
         self.steps = steps + 1
-        if self._columns.computed:
-            self._columns.drop_computed()
+        if columns.computed:
+            columns.drop_computed()
 
     def slice_of(self, arrays: Mapping[FieldKey, Array]) -> Slice | None:
-        """Many steps (steps, E, ...) as :meth:`insert_slice` takes them; None where each has to be looked at."""
+        """Return many steps (steps, E, ...) as :meth:`insert_slice` takes them; None where each is inserted alone."""
         steps, num_envs = len(arrays[(DONE,)]), self.envs
         if any(array.shape[:2] != (steps, num_envs) for array in arrays.values()):
             return None
@@ -119,9 +147,9 @@ class Ring(LiveRows):
         try:
             fitting = fit(nest(in_a_row), self.layout, steps * num_envs, self.owner)
         except SampleError:
-            # Which step does not fit is told when it is inserted.
+            # The insertion of the step that does not fit raises the error.
             return None
-        return self._columns.inlet.slice_of(fitting, steps)
+        return self.columns.writer.slice_of(fitting, steps)
 
     def insert_slice(self, together: Slice, first: int, most: int) -> int:
         """Store steps of a slice by one call.
@@ -134,38 +162,37 @@ class Ring(LiveRows):
         Returns:
             How many were stored; those before one that does not continue the step before it, or holds NaN or infinity.
         """
-        stored = self._columns.inlet.store_slice(
-            together, first, most, self.steps, self._ended, check=not self.allow_nonfinite
-        )
+        stored = self.columns.writer.append_slice(together, first, most, self.steps, not self.allow_nonfinite)
         self.steps += stored
         if stored:
-            self._columns.drop_computed()
+            self.columns.drop_computed()
         return stored
 
     def break_off(self) -> None:
-        """Say that nothing continues the newest step, whatever comes next."""
-        if self.steps > self.first and not self._ended.all():
-            self._columns.put_aside((self.steps - 1) % self.rows, self.steps % self.rows, np.flatnonzero(~self._ended))
-            self._ended = np.ones_like(self._ended)
+        """End the streams of all environments after the newest step: the next step continues none of them."""
+        ended = self.columns.ended
+        if self.steps > self.first and not ended.all():
+            self.columns.store_finals((self.steps - 1) % self.rows, self.steps % self.rows, np.flatnonzero(~ended))
+            ended.fill(True)
 
     def forget_columns(self) -> None:
         """Let the next sample fix shapes and dtypes anew; nothing may be stored."""
         assert self.steps == self.first
-        self.layout, self._columns = {}, _no_columns()
+        self.layout, self.columns = {}, _no_columns()
 
     def reset(self) -> None:
-        """Forget every row, keep the memory. Rows start at slot 0 again, so that a rollout lies in one piece."""
+        """Forget all rows, keep the memory. Rows start at slot 0 again, so that a rollout is contiguous."""
         self.steps += -self.steps % self.rows
         self.first = self.steps
-        self._columns.aside.clear()
-        for _, column in self._columns.inserted():
+        self.columns.finals.clear()
+        for _, column in self.columns.inserted.items():
             column.reset()
-        self._columns.drop_computed()
+        self.columns.drop_computed()
 
     def drop_before(self, step: int) -> None:
         """Forget the rows before one, which may be the next to come."""
         gone = np.arange(max(self.first, self.steps - self.rows + 1), step) % self.rows
-        self._columns.drop(gone)
+        self.columns.drop(gone)
         self.first = max(self.first, step)
 
     def overwrite(self, path: FieldKey, values: Array, start: int) -> None:
@@ -177,9 +204,11 @@ class Ring(LiveRows):
             SampleError: the field does not exist, is an observation or a flag (their neighbours depend on them), or the
                 values do not fit, or hold NaN or infinity where that is refused. Nothing was replaced.
         """
-        columns = self._columns
+        columns = self.columns
         if path not in columns or path[0] in FLAGS or path[0] in (OBS, RHS):
-            replaceable = [text(p) for p in columns.paths() if p[0] not in FLAGS and p[0] not in (OBS, RHS)]
+            replaceable = [
+                text(p) for p in (*columns.inserted, *columns.computed) if p[0] not in FLAGS and p[0] not in (OBS, RHS)
+            ]
             raise SampleError(
                 f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}"
             )
@@ -200,126 +229,69 @@ class Ring(LiveRows):
             check_replacement_is_finite(path, values, start, self.owner)
         rows = (self.oldest + start + np.arange(len(values))) % self.rows
         column.data[rows] = values
-        if not columns.is_computed(path):
+        if path not in columns.computed:
             columns.drop_computed()
 
-    # Out
+    # Reading
 
     def gather(
         self,
         transitions: NDArray[np.int64],
-        keys: set[str] | None = None,
+        keys: Set[str] | None = None,
         last: NDArray[np.int64] | None = None,
     ) -> dict[str, Any]:
-        """Copies of the fields of some live transitions, as numpy arrays (B, ...), dicts where they came as dicts.
+        """Copy fields of some live transitions, as numpy arrays (B, ...), dicts where they came as dicts.
 
         Args:
             transitions: (B,) int64, numbers of live transitions.
             keys: fields to fetch; all of them where None.
-            last: (B,) int64, the transitions from which what followed is taken (OBS2, RHS2, DONE2, TRUNC2); the same
+            last: (B,) int64, the transitions of which what followed is taken (OBS2, RHS2, DONE2, TRUNC2); the same
                 ones where None.
         """
-        first = np.ascontiguousarray(transitions)
-        paths = None if keys is None else frozenset(path for path in self._known_paths() if path[0] in keys)
-        return self._columns.gather(first, first if last is None else np.ascontiguousarray(last), paths)
-
-    def gather_leaves(
-        self, first: NDArray[np.int64], last: NDArray[np.int64], paths: frozenset[FieldKey]
-    ) -> dict[str, Any]:
-        """As :meth:`gather`, of some leaves; both arrays lie in one piece."""
-        return self._columns.gather(first, last, paths)
-
-    def gather_leaf(self, path: FieldKey, transitions: NDArray[np.int64]) -> Array:
-        """Copies of one leaf of some live transitions, (B, ...); of an observation or of what followed it."""
-        first = np.ascontiguousarray(transitions)
-        value = self._columns.gather(first, first, frozenset((path,)))
-        for name in path:
-            value = value[name]
-        leaf: Array = value  # type: ignore[assignment]
-        return leaf
-
-    def rows_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where transitions lie: of all the rows of a step after the other, (B,)."""
-        return transitions % (self.rows * self.envs)
-
-    def stretch(self, env: int, first: int, end: int) -> dict[FieldKey, Array]:
-        """Copies of what an environment's rows [first, end) hold and, in one row more, of what they led to.
-
-        Of stacked frames they are the newest ones; what has no successor is zero in the row more.
-        """
-        return self._columns.stretch(env, first, end)
-
-    def column(self, key: str) -> Array:
-        """A view (rows, E, ...) of a field's memory, row ``t`` in slot ``t % rows``; what is not live is anything.
-
-        Of stacked frames it holds the newest ones.
-        """
-        return self._columns[(key,)].data
-
-    @property
-    def columns(self) -> Columns:
-        """The memory; to be read, not written."""
-        return self._columns
-
-    def bytes_each(self, path: FieldKey) -> int:
-        """What a transition takes of a leaf; of stacked frames, one frame."""
-        return self._columns[path].width
-
-    @property
-    def final_numbers(self) -> NDArray[np.int32]:
-        """(rows * E, 1): for each row the number of what stands aside for it, -1 where the next row continues it."""
-        return self._columns.aside.numbers.reshape(-1, 1)
+        return self.columns.gather(transitions, None if keys is None else frozenset(keys), last)
 
     def rollout(self, key: str) -> Array:
-        """A view (live_steps, E, ...) of a field, in one piece if no more than ``size`` steps came since a reset."""
+        """Return a view (live_steps, E, ...) of a field; no more than ``size`` steps may have come since a reset."""
         start = self.first % self.rows
-        return self._columns[(key,)].data[start : start + self.live_steps]
+        return self.columns.data(key)[start : start + self.live_steps]
 
     def broken(self) -> NDArray[np.bool_]:
-        """(live_steps, E): after this transition its environment did not go on in the next row (an end, or a cut)."""
+        """Return (live_steps, E), where the next row does not continue a transition's episode (an end, or a cut)."""
         rows = np.arange(self.oldest, self.steps) % self.rows
-        return self._columns.aside.numbers[rows] >= 0
+        return self.columns.finals.numbers[rows] >= 0
 
     def broken_after(self, row: int) -> NDArray[np.bool_]:
-        """(E,): as :meth:`broken`, of one row."""
-        broken: NDArray[np.bool_] = self._columns.aside.numbers[row % self.rows] >= 0
+        """Return (E,), as :meth:`broken`, of one row."""
+        broken: NDArray[np.bool_] = self.columns.finals.numbers[row % self.rows] >= 0
         return broken
 
     def ended(self) -> NDArray[np.bool_]:
-        """(live_steps, E): a sample said that this transition ended its episode."""
+        """Return (live_steps, E), where a transition terminated or truncated its episode."""
         rows = np.arange(self.oldest, self.steps) % self.rows
-        ended: NDArray[np.bool_] = (self._columns[(DONE2,)].data[rows] | self._columns[(TRUNC2,)].data[rows])[..., 0]
+        ended: NDArray[np.bool_] = (self.columns[(DONE2,)].data[rows] | self.columns[(TRUNC2,)].data[rows])[..., 0]
         return ended
 
-    def has_computed(self, key: str) -> bool:
-        """Whether a field was computed from what is stored now."""
-        return self._columns.is_computed((key,))
-
-    def add_computed(self, key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        """Make room for a field that is computed from the others; it stands until they change."""
-        self._columns.add_computed((key,), LeafLayout(shape, dtype))
-
-    # To and from disk
+    # State
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything live, oldest row first, as tensors and plain data."""
+        """Return everything live, oldest row first, as tensors and plain data."""
         state: dict[str, Any] = {"size": self.size, "num_envs": self.num_envs, "steps": self.steps, "first": self.first}
         if not self.layout:
             return state | {"leaves": []}
         live = np.arange(self.oldest, self.steps) % self.rows
-        numbers, aside = self._columns.aside.saved(live)
+        numbers, finals = self.columns.finals.saved(live)
         return state | {
             "final_numbers": torch.from_numpy(numbers),
-            "ended": torch.from_numpy(self._ended.copy()),
+            "ended": torch.from_numpy(self.columns.ended.copy()),
             "leaves": [
-                {"path": list(path), "aside": torch.from_numpy(aside[text(path)]) if column.successor else None}
+                {"path": list(path), "finals": torch.from_numpy(finals[text(path)]) if column.successor else None}
                 | column.saved(self._rows_that_matter(column))
-                for path, column in self._columns.inserted()
+                for path, column in self.columns.inserted.items()
             ],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Hold exactly what was saved; of the same size and number of environments.
+        """Restore the state returned by `state_dict`, of a ring of the same size and number of environments.
 
         Raises:
             ValueError: it was saved with another size, number of environments or depth of stacked frames.
@@ -329,7 +301,7 @@ class Ring(LiveRows):
         if state["size"] != self.size:
             raise ValueError(f"{self.owner}: made with size {self.size}, saved with {state['size']}")
         if not state["leaves"]:
-            self.layout, self._columns = {}, _no_columns()
+            self.layout, self.columns = {}, _no_columns()
             self.steps, self.first = state["steps"], state["first"]
             return
         layout = saved_layout(state)
@@ -339,43 +311,42 @@ class Ring(LiveRows):
         self.steps, self.first = state["steps"], state["first"]
         self._make_columns(layout, state["num_envs"])
         live = np.arange(self.oldest, self.steps) % self.rows
-        self._ended = state["ended"].numpy().copy()
-        aside = {
-            text(tuple(leaf["path"])): leaf["aside"].numpy() for leaf in state["leaves"] if leaf["aside"] is not None
+        self.columns.ended[...] = state["ended"].numpy()
+        finals = {
+            text(tuple(leaf["path"])): leaf["finals"].numpy() for leaf in state["leaves"] if leaf["finals"] is not None
         }
-        self._columns.aside.append(live, state["final_numbers"].numpy(), aside)
+        self.columns.finals.extend(live, state["final_numbers"].numpy(), finals)
         for leaf in state["leaves"]:
-            column = self._columns[tuple(leaf["path"])]
+            column = self.columns[tuple(leaf["path"])]
             column.restore(self._rows_that_matter(column), leaf)
 
-    # In parts
+    # Spans of rows
 
     @property
     def needed(self) -> int:
         """Number of the oldest row that matters: the oldest live one, or one that its stack reaches back to."""
-        deepest = max((column.depth for column in self._columns.stacked.values()), default=1)
+        deepest = max((column.depth for column in self.columns.stacked.values()), default=1)
         return max(self.first, self.oldest - (deepest - 1))
 
     @property
     def stacked(self) -> dict[FieldKey, int]:
         """How many frames each leaf is a stack of, of those that are stacks."""
-        return {path: column.depth for path, column in self._columns.stacked.items()}
+        return {path: column.depth for path, column in self.columns.stacked.items()}
 
     @property
     def bytes_of_a_step(self) -> int:
-        """What a step takes of memory, but for what stands aside; known with the layout."""
-        return self.envs * sum(column.width for _, column in self._columns.inserted())
+        """Bytes of memory that a step takes in the columns; known with the layout."""
+        return self.envs * sum(column.width for _, column in self.columns.inserted.items())
 
     def snapshot(self, first: int) -> RowSpan:
-        """The rows from ``first`` on, which must not be before :attr:`needed`.
+        """Return the rows from ``first`` on, which must not be before :attr:`needed`.
 
-        Views of the rows are part of it: it is good until ``rows`` steps after its first one were inserted. Where there
-        is a row before, what it led to belongs to the part, because it may have turned out late that nothing
-        continues it.
+        It holds views: it is good until ``rows`` steps after its first one were inserted. It includes the final
+        observation of the row before, if there is one, because a stream may be found to be broken late.
         """
-        told = first - 1 if first > max(self.first, self.steps - self.rows + 1) else first
-        arrays = self._columns.part(first, self.steps, told)
-        arrays[ArrayKey(ENDED)] = (self._ended.copy(),)
+        from_row = first - 1 if first > max(self.first, self.steps - self.rows + 1) else first
+        arrays = self.columns.snapshot(first, self.steps, from_row)
+        arrays[ArrayKey(ENDED)] = (self.columns.ended.copy(),)
         return RowSpan(first, self.steps, first == self.needed, self.first, arrays)
 
     def resize(self, size: int) -> None:
@@ -394,35 +365,35 @@ class Ring(LiveRows):
         self._make_columns(layout, num_envs)
 
     def append_span(self, part: RowSpan) -> None:
-        """Take up a part behind the newest row, or instead of all rows if it begins anew.
+        """Append the rows of a span behind the newest row, or replace all rows if it begins anew.
 
         Args:
             part: of a ring of the same size and layout.
         """
         if part.begins or self.steps == self.first:
-            self._columns.aside.clear()
-            for _, column in self._columns.inserted():
+            self.columns.finals.clear()
+            for _, column in self.columns.inserted.items():
                 column.reset()
         else:
             assert part.first == self.steps
-        self._columns.put(part)
-        self._ended = part.array(ENDED).copy()
+        self.columns.append_span(part)
+        self.columns.ended[...] = part.array(ENDED)
         self.first, self.steps = part.since, part.steps
 
-    # Inside
+    # Internals
 
-    def _insert_any(self, sample: Sample) -> None:
+    def _insert_slowly(self, sample: Sample) -> None:
         layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
         arrays = fit(sample, layout, num_envs, self.owner)
         if not self.allow_nonfinite:
             check_finite(arrays, self.steps, self.owner)
         if not self.layout:
             self._make_columns(layout, num_envs)
-        check_frame_stack(arrays, self._columns.stacked, self.steps, self.owner)
+        check_frame_stack(arrays, self.columns.stacked, self.steps, self.owner)
         starts = np.ones((num_envs,), np.bool_)
         if self.steps > self.first:
-            starts = self._ended | self._keep_what_is_not_continued(arrays)
-        self._columns.inlet.store(arrays, self.steps, self._ended, starts)
+            starts = self.columns.ended | self._keep_broken_streams(arrays)
+        self.columns.writer.store(arrays, self.steps, starts)
 
     def _set_rows(self) -> None:
         depths = self._stacked_frames
@@ -435,10 +406,6 @@ class Ring(LiveRows):
         begin = max(self.first, self.oldest - (column.depth - 1))
         return np.arange(begin, self.steps + (column.successor is not None)) % self.rows
 
-    def _known_paths(self) -> list[FieldKey]:
-        paths = self._columns.paths()
-        return paths + [path for path in self.layout if path[0] in SUCCESSORS]
-
     def _layout_of(self, first_sample: Sample) -> tuple[Layout, int]:
         layout, num_envs = first_layout(first_sample, self.owner, self._computed)
         if self.num_envs is not None and self.num_envs != num_envs:
@@ -448,24 +415,23 @@ class Ring(LiveRows):
     def _make_columns(self, layout: Layout, num_envs: int) -> None:
         stacked = frozenset(depths_of(layout, self._stacked_frames, self.owner))
         self.layout, self.num_envs, self.envs = layout, num_envs, num_envs
-        self._columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
-        self._ended = np.zeros((num_envs,), np.bool_)
+        self.columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
 
-    def _keep_what_is_not_continued(self, arrays: Mapping[FieldKey, Array]) -> NDArray[np.bool_]:
-        """What the newest step led to is about to be overwritten by what this one begins with: keep it if they differ.
+    def _keep_broken_streams(self, arrays: Mapping[FieldKey, Array]) -> NDArray[np.bool_]:
+        """Keep the newest step's next observations where a step, about to overwrite them, begins with others.
 
-        They do when a stream of experience was interrupted without an end: a run resumed with new episodes, slices of
-        several workers one after the other. Returns (E,), where it was so.
+        That is so where a stream of experience was interrupted without an end: a run resumed with new episodes, slices
+        of several workers one after the other. Returns (E,), where it is so.
         """
         slot = self.steps % self.rows
-        differs: NDArray[np.bool_] = arrays[(DONE,)][:, 0] != self._ended
-        for path, column in self._columns.chained():
+        differs: NDArray[np.bool_] = arrays[(DONE,)][:, 0] != self.columns.ended
+        for path, column in self.columns.chained():
             column_differs = column.differs(slot, arrays[path])
             if column_differs is not None:
                 differs |= column_differs
-        differs &= ~self._ended
+        differs &= ~self.columns.ended
         if differs.any():
-            self._columns.put_aside((self.steps - 1) % self.rows, slot, np.flatnonzero(differs))
+            self.columns.store_finals((self.steps - 1) % self.rows, slot, np.flatnonzero(differs))
         return differs
 
 

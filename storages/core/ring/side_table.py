@@ -1,125 +1,132 @@
-"""Room for what stands aside of a few transitions: the true last observations of episodes, frames before a stream.
+"""Side table for the rare rows whose successor is not stored in the next row.
 
-Places are handed out and freed in the order of time, so they form a queue round an array, which grows to the most that
-were ever taken at once. Each transition has a number that says which place is its own: number ``a`` lies in place
-``a % places``.
+It holds final observations of ended episodes, and the padding frames at the start of a frame stack. Entries are added
+and freed in the order of time, so that the table is a circular buffer, which grows to the largest number of entries
+held at once. Its capacity is a power of two: entry number ``a`` lies in place ``a % capacity``.
 """
 
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.insert import LARGEST_NUMBER, NEXT, OLDEST
+from storages.core.kernels.insert import LARGEST_NUMBER, QUEUE
 
 NOTHING = -1
-_FEWEST_PLACES = 1
+_SMALLEST_CAPACITY = 1
 
 
 class SideTable:
-    """What stands aside of the transitions of a ring.
+    """Growable first-in-first-out table of rows that belong to some of a ring's transitions.
 
     Args:
-        numbers: (rows, E) int32, the transitions' numbers, negative where they have none; kept by this.
+        numbers: (rows, E) int32, the number of each transition's entry, negative for none; written by the table.
+        grown: the owner's method to call after the arrays were replaced by larger ones. The reference is weak: a cycle
+            would keep the ring's memory until the garbage collector runs.
     """
 
-    def __init__(self, numbers: NDArray[np.int32]) -> None:
+    def __init__(self, numbers: NDArray[np.int32], grown: WeakMethod[Callable[[], None]] | None = None) -> None:
         self.numbers = numbers
         self.numbers.fill(NOTHING)
-        self.places = _FEWEST_PLACES
-        self.queue = np.zeros(2, np.int64)
-        """Numbers of the oldest place that is taken, and of the next to be taken."""
+        self.capacity = _SMALLEST_CAPACITY
+        self.queue = np.zeros(1, QUEUE)
+        """Numbers of the oldest entry and of the next one; they do not wrap."""
         self._values: dict[str, NDArray[np.uint8]] = {}
+        self._grown = grown
 
     def add(self, name: str, width: int) -> None:
-        """Make room for a kind of values, of so many bytes each."""
-        self._values[name] = np.zeros((self.places, width), np.uint8)
+        """Add a kind of values, of ``width`` bytes each."""
+        self._values[name] = np.zeros((self.capacity, width), np.uint8)
 
     def values(self, name: str) -> NDArray[np.uint8]:
-        """(places, bytes); another array once there are more places."""
+        """Return (capacity, bytes) of a kind; another array after the table has grown."""
         return self._values[name]
 
     @property
     def oldest(self) -> int:
-        """Number, counted without going round, of what has stood aside for longest."""
-        return int(self.queue[OLDEST])
+        """Number of the oldest entry; it does not wrap."""
+        return int(self.queue["oldest"][0])
 
     @property
-    def following(self) -> int:
-        """Number, counted without going round, of what will be put aside next."""
-        return int(self.queue[NEXT])
+    def next_number(self) -> int:
+        """Number of the next entry; it does not wrap."""
+        return int(self.queue["next"][0])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the places; the numbers are their owner's."""
+        """Bytes of the values; ``numbers`` belong to the owner."""
         return sum(values.nbytes for values in self._values.values())
 
-    def reserve(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Give transitions of a slot numbers of their own; returns their places."""
-        self.make_room_for(len(envs))
-        numbers: NDArray[np.int64] = self.queue[NEXT] + np.arange(len(envs))
-        self.queue[NEXT] += len(envs)
+    def append(self, slot: int, envs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add an entry for each of some transitions of a slot; return their places."""
+        self.reserve(len(envs))
+        numbers: NDArray[np.int64] = self.queue["next"] + np.arange(len(envs))
+        self.queue["next"] += len(envs)
         self.numbers[slot, envs] = numbers & LARGEST_NUMBER
-        return numbers % self.places
+        return numbers % self.capacity
 
     def free(self, slot: int) -> None:
-        """Take back the places of the oldest slot that has any."""
-        if self.queue[NEXT] > self.queue[OLDEST]:
+        """Free the entries of the oldest slot that has any."""
+        if self.queue["next"] > self.queue["oldest"]:
             numbers = self.numbers[slot]
-            self.queue[OLDEST] += np.count_nonzero(numbers >= 0)
+            self.queue["oldest"] += np.count_nonzero(numbers >= 0)
             numbers.fill(NOTHING)
 
     def free_all(self, slots: NDArray[np.int64]) -> None:
-        """Take back the places of the oldest slots that have any."""
-        self.queue[OLDEST] += np.count_nonzero(self.numbers[slots] >= 0)
+        """Free the entries of the oldest slots that have any."""
+        self.queue["oldest"] += np.count_nonzero(self.numbers[slots] >= 0)
         self.numbers[slots] = NOTHING
 
-    def withdraw(self, slots: NDArray[np.int64]) -> None:
-        """Take back the places of the newest slots, which were given out last."""
-        self.queue[NEXT] -= np.count_nonzero(self.numbers[slots] >= 0)
+    def free_newest(self, slots: NDArray[np.int64]) -> None:
+        """Free the entries of the newest slots, which were added last."""
+        self.queue["next"] -= np.count_nonzero(self.numbers[slots] >= 0)
         self.numbers[slots] = NOTHING
 
     def clear(self) -> None:
-        """Take back all places."""
-        self.queue[OLDEST] = self.queue[NEXT]
+        """Free all entries."""
+        self.queue["oldest"] = self.queue["next"]
         self.numbers.fill(NOTHING)
 
     def saved(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.uint8]]]:
-        """Numbers of slots, oldest first, counted from 0, and what stands aside for them in that order."""
+        """Return the numbers of slots, oldest first, counted from 0, and the values of their entries in that order."""
         numbers = np.ascontiguousarray(self.numbers[slots])
         taken = np.flatnonzero(numbers >= 0)
-        # As a rule there are few, or none.
         flat = numbers.reshape(-1)
-        places = flat[taken] & (self.places - 1)
+        places = flat[taken] & (self.capacity - 1)
         flat[taken] = np.arange(len(taken), dtype=np.int32)
         return numbers, {name: values[places] for name, values in self._values.items()}
 
-    def append(
+    def extend(
         self, slots: NDArray[np.int64], numbers: NDArray[np.int32], values: dict[str, NDArray[np.uint8]]
     ) -> None:
-        """Take up what was saved, of slots newer than all that have something aside."""
+        """Add what :meth:`saved` returned, for slots newer than all that have entries."""
         taken = numbers >= 0
         count = int(np.count_nonzero(taken))
-        self.make_room_for(count)
-        given: NDArray[np.int64] = self.queue[NEXT] + np.arange(count)
-        self.queue[NEXT] += count
+        self.reserve(count)
+        given: NDArray[np.int64] = self.queue["next"] + np.arange(count)
+        self.queue["next"] += count
         own = numbers.copy()
         own[taken] = given & LARGEST_NUMBER
         self.numbers[slots] = own
         for name, saved in values.items():
-            self._values[name][given % self.places] = saved
+            self._values[name][given % self.capacity] = saved
 
-    def make_room_for(self, more: int) -> None:
-        """So many are about to be put aside; the values may lie elsewhere then."""
-        oldest, following = self.queue.tolist()
-        places, needed = self.places, following - oldest + more
-        while places < needed:
-            places *= 2
-        if places == self.places:
+    def reserve(self, more: int) -> None:
+        """Grow until ``more`` entries fit."""
+        oldest, following = self.oldest, self.next_number
+        capacity, needed = self.capacity, following - oldest + more
+        while capacity < needed:
+            capacity *= 2
+        if capacity == self.capacity:
             return
         held = np.arange(oldest, following)
         for name, values in self._values.items():
-            grown: NDArray[Any] = np.zeros((places, values.shape[1]), np.uint8)
-            grown[held % places] = values[held % self.places]
+            grown: NDArray[Any] = np.zeros((capacity, values.shape[1]), np.uint8)
+            grown[held % capacity] = values[held % self.capacity]
             self._values[name] = grown
-        self.places = places
+        self.capacity = capacity
+        notify = None if self._grown is None else self._grown()
+        if notify is not None:
+            notify()

@@ -47,7 +47,7 @@ def fields_of(ring: Ring) -> list[Field]:
     fields = []
     for path, layout in ring.layout.items():
         kept = path[0] not in SUCCESSORS
-        fields.append(Field(text(path), layout.shape, layout.dtype.name, ring.bytes_each(path) if kept else 0))
+        fields.append(Field(text(path), layout.shape, layout.dtype.name, ring.columns[path].width if kept else 0))
     return fields
 
 
@@ -73,5 +73,5 @@ def episodes_of(ring: Ring) -> Episodes:
 
 def _by_environment(ring: Ring, key: str, rows: NDArray[np.int64]) -> NDArray[Any]:
     """(E, steps): a scalar field."""
-    values: NDArray[Any] = ring.column(key)[rows, :, 0].T
+    values: NDArray[Any] = ring.columns.data(key)[rows, :, 0].T
     return values

@@ -1,13 +1,13 @@
-"""What a ring refuses to keep, told by leaf, environment and step before anything is stored."""
+"""Checks of samples before anything is stored; errors name the leaf, the environment and the step."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from storages.core.kernels.finite import all_finite
+from storages.core.kernels.insert import all_finite
+from storages.core.ring.addresses import must_be_finite
 from storages.core.ring.column import bytes_of
 from storages.core.ring.frames import FrameColumn
-from storages.core.ring.insertion import must_be_finite
 from storages.core.ring.layout import FieldKey, Layout, SampleError, text
 from storages.transition import OBS, Array
 

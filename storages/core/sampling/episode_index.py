@@ -57,4 +57,4 @@ class EpisodeIndex:
 
     @property
     def _final_numbers(self) -> NDArray[np.int32]:
-        return self._ring.final_numbers.reshape(self._ring.rows, self._ring.envs)
+        return self._ring.columns.finals.numbers

@@ -129,7 +129,7 @@ class EpisodeStarts:
     @staticmethod
     def _flags_of(ring: Ring) -> tuple[Array, Array, Array]:
         """(rows, E) each: whether an episode begins with a step, terminates with it, or is truncated with it."""
-        begins, terminated, truncated = (ring.column(key)[..., 0] for key in (DONE, DONE2, TRUNC2))
+        begins, terminated, truncated = (ring.columns.data(key)[..., 0] for key in (DONE, DONE2, TRUNC2))
         return begins, terminated, truncated
 
     def _starts_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:

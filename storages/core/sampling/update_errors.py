@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.core.kernels.sequence_steps import packed_sequence_errors, sequence_errors
+from storages.core.kernels.step_windows import packed_sequence_errors, sequence_errors
 from storages.transition import ERRORS
 
 _AS_STORED = (torch.float32, torch.float64)

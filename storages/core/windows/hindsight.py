@@ -188,8 +188,8 @@ def relabel_goals(
         gamma: discount factor of one step.
         reward: what an achieved goal is worth.
     """
-    new = ring.gather_leaf((OBS2, ACHIEVED), goals)
-    achieved = ring.gather_leaf((OBS2, ACHIEVED), steps.transitions)
+    new = ring.columns.gather_leaf((OBS2, ACHIEVED), goals)
+    achieved = ring.columns.gather_leaf((OBS2, ACHIEVED), steps.transitions)
     try:
         paid = np.asarray(reward(achieved, new[steps.window], {}))
     except KeyError as error:

@@ -81,14 +81,13 @@ def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -
     """Return spans of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
     count = len(first)
     followed, discounts = np.empty((3, count), np.int64), np.empty((count, 1), np.float32)
-    rewards = ring.column(REW).reshape(-1, 1)
+    rewards = ring.columns.data(REW).reshape(-1, 1)
     sums = np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
     # No window is longer than what is stored, and the kernel's numbers of transitions must not overflow.
     if longest > ring.size:
         longest = ring.size
-    follow(
-        first, longest, ring.steps * ring.envs, ring.envs, ring.final_numbers, gamma, rewards, followed, discounts, sums
-    )
+    end, numbers = ring.steps * ring.envs, ring.columns.final_numbers
+    follow(first, longest, end, ring.envs, numbers, gamma, rewards, followed, discounts, sums)
     rows, lengths, last = followed
     return Spans(first, rows, lengths, last, discounts, sums)
 
@@ -99,13 +98,13 @@ def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
     Every action is stored once; where none continues a transition, ACT2 is its own action.
     """
     following, taken = np.empty_like(last), np.empty((len(last), 1), np.float32)
-    next_steps(last, ring.end, ring.envs, ring.final_numbers, following, taken)
-    return {ACT2: ring.gather_leaf((ACT,), following), TAKEN2: taken}
+    next_steps(last, ring.end, ring.envs, ring.columns.final_numbers, following, taken)
+    return {ACT2: ring.columns.gather_leaf((ACT,), following), TAKEN2: taken}
 
 
 def sums(ring: Ring, key: str, spans: Spans, gamma: float) -> NDArray[np.floating]:
     """(B, 1): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
-    rewards = ring.column(key).reshape(-1, 1)
+    rewards = ring.columns.data(key).reshape(-1, 1)
     out = np.empty((len(spans.first), 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
     discounted_sums(spans.rows, spans.lengths, rewards, gamma, ring.envs, out)
     return out

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.sequence_steps import lay_out
+from storages.core.kernels.step_windows import lay_out
 from storages.core.parts import Gather, Segments, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
@@ -184,7 +184,7 @@ class _Steps(NamedTuple):
 def _steps(ring: Ring, first: NDArray[np.int64], before: int, steps: int, across_episodes: bool) -> _Steps:
     shape = (steps, len(first))
     found = _Steps(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
-    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.final_numbers, *found)
+    lay_out(first, before, ring.start, ring.end, ring.envs, across_episodes, ring.columns.final_numbers, *found)
     return found
 
 

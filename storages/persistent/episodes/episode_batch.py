@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.gather import REPEAT, ZERO
+from storages.core.kernels.stacks import REPEAT, ZERO
 from storages.core.ring.column import bytes_of
 from storages.core.ring.layout import FieldKey, Layout, nest
 from storages.core.ring.ring import Ring
@@ -121,8 +121,8 @@ class Recording:
     @classmethod
     def of(cls, ring: Ring, env: int, first: int, end: int) -> Self:
         """What an environment did in the rows [first, end) of a ring, as one episode."""
-        stacks = {path: ring.gather_leaf(path, np.array([first * ring.envs + env]))[0] for path in ring.stacked}
-        columns = ring.stretch(env, first, end)
+        stacks = {path: ring.columns.gather_leaf(path, np.array([first * ring.envs + env]))[0] for path in ring.stacked}
+        columns = ring.columns.steps_of(env, first, end)
         return cls._with_stacks(columns, end - first, stacks, {})
 
     @classmethod

@@ -479,7 +479,7 @@ class EpisodeDirectory:
     @property
     def nbytes(self) -> int:
         """Bytes of memory of what runs, and of what is not written yet."""
-        running = 0 if self.running is None else self.running.ring.nbytes
+        running = 0 if self.running is None else self.running.ring.columns.nbytes
         return running + (0 if self.shelving is None else self.shelving.nbytes)
 
     def close(self) -> None:

@@ -113,7 +113,7 @@ def _bytes_of_a_row(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
     for size in (64, 128):
         ring = Ring(size, "", 1, stacked_frames=whole or names)
         ring.prepare(layout, 1)
-        sizes.append(ring.nbytes)
+        sizes.append(ring.columns.nbytes)
     return (sizes[1] - sizes[0]) // 64
 
 

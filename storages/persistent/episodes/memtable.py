@@ -110,7 +110,7 @@ class Running:
         if not len(self._begun):
             self._begun = np.full(ring.envs, ring.first)
         # Where nothing was put aside, no episode ended, and none was broken off: as a rule.
-        put_aside = ring.columns.aside.following
+        put_aside = ring.columns.finals.next_number
         finished = self._shown() if put_aside != self._put_aside else []
         self._put_aside = put_aside
         return finished if self.longest is None else finished + self.cut()
@@ -209,7 +209,7 @@ def finished_since(
     """
     known = np.array(marks, np.int64)
     begun: NDArray[np.int64] = np.maximum(ring.first, known)
-    for env in np.flatnonzero((known < ring.first) & ~ring.column(DONE)[ring.first % ring.rows, :, 0]).tolist():
+    for env in np.flatnonzero((known < ring.first) & ~ring.columns.data(DONE)[ring.first % ring.rows, :, 0]).tolist():
         # What is left of an episode that was forgotten, or lost.
         ends = np.flatnonzero(ring.broken()[:, env])
         begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.gather import REPEAT, ZERO
+from storages.core.kernels.stacks import REPEAT, ZERO
 from storages.core.ring.snapshot import ArrayKey
 from storages.errors import DamageError
 from storages.persistent.episodes.archive_manifest import ArchiveManifest

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from storages.core.kernels.gather import ZERO
+from storages.core.kernels.stacks import ZERO
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import text
 from storages.core.ring.ring import Ring
@@ -99,7 +99,7 @@ def _flaws_of_arrays(block: Block, ring: Ring) -> Iterator[str]:
         ArrayKey(ENDED): ((envs,), np.dtype(np.bool_)),
         ArrayKey(HAS_FINAL): ((told, envs), np.dtype(np.bool_)),
     }
-    for path, column in ring.columns.inserted():
+    for path, column in ring.columns.inserted.items():
         layout = column.layout
         shapes[ArrayKey(ROWS, path)] = (rows, envs, *column.data.shape[2:]), layout.dtype
         if column.successor:

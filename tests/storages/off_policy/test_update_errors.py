@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from storages import Episodes, PERBuffer, Sequences
-from storages.core.kernels.sequence_steps import packed_sequence_errors
+from storages.core.kernels.step_windows import packed_sequence_errors
 from storages.transition import EPISODE, ERRORS, INDICES, MASK
 from tests.support.model import ALGORITHM, Stream, equal
 

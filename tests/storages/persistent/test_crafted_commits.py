@@ -51,15 +51,15 @@ def facts(**changed: Any) -> Callable[[Block], Block]:
 
 def aside_of_one_row(block: Block) -> Block:
     """As many as are said to stand aside, all but one of which are missing."""
-    block = array("taken", lambda a: a | True)(block)
-    taken = next(int(a[0].sum()) for name, a in block.arrays.items() if name.role == "taken")
+    block = array("has final", lambda a: a | True)(block)
+    taken = next(int(a[0].sum()) for name, a in block.arrays.items() if name.role == "has final")
     assert taken > 1
-    return array("aside", lambda a: np.zeros((1, a.shape[1]), a.dtype))(block)
+    return array("final", lambda a: np.zeros((1, a.shape[1]), a.dtype))(block)
 
 
 STEPS: dict[str, Callable[[Block], Block]] = {
     "one row aside for many": aside_of_one_row,
-    "nothing aside, of other bytes": array("aside", lambda a: np.zeros((len(a), a.shape[1] + 1), a.dtype)),
+    "nothing aside, of other bytes": array("final", lambda a: np.zeros((len(a), a.shape[1] + 1), a.dtype)),
     "a row too few": array("rows", lambda a: a[:-1]),
     "rows of one environment": array("rows", lambda a: a[:, :1]),
     "rows of another dtype": array("rows", lambda a: a.astype(np.float16)),
@@ -67,7 +67,7 @@ STEPS: dict[str, Callable[[Block], Block]] = {
     "flags that are neither": array("ended", lambda a: np.full(a.shape, 7, np.uint8).view(np.bool_)),
     "ends of one environment": array("ended", lambda a: a[:1]),
     "what follows in one environment": array("following", lambda a: a[:1]),
-    "told of too many rows": array("taken", lambda a: np.concatenate([a, a, a])),
+    "told of too many rows": array("has final", lambda a: np.concatenate([a, a, a])),
     "more frames before than a stack has": array("before", lambda a: np.full_like(a, 200)),
     "frames before of one row": array("before", lambda a: a[:1]),
     "another way to fill up stacks": array("padding", lambda a: np.full_like(a, -7)),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from storages.core.kernels.finite import all_finite
+from storages.core.kernels.insert import all_finite
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

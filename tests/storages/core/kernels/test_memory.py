@@ -1,65 +1,80 @@
-"""What compiled code reads of arrays is what NumPy says of them."""
+"""Compiled code reads where arrays lie and whether their shapes fit, of the types alone that it is compiled for."""
 
+from typing import Any
+
+import numba
 import numpy as np
 import pytest
 import torch
+from numba.core.errors import TypingError
 from numpy.typing import NDArray
 
-from storages.core.kernels.memory import (
-    ADDRESS,
-    DESCRIBED,
-    KIND,
-    LENGTHS,
-    MOST_AXES,
-    data_address,
-    describe,
-    kind_of,
-)
+from storages.core.kernels.insert import CONTEXT, ArrayReader, compiled_reader
+from storages.core.kernels.memory import data_address
 
-DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
+DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8", "c8", "c16"]
 
 
-def described(*arrays: object) -> NDArray[np.int64] | None:
-    said = np.full((len(arrays), DESCRIBED), -7, np.int64)
-    return said if describe(said, id(arrays), id(np.ndarray)) else None
+def context_for(*arrays: NDArray[Any]) -> tuple[NDArray[np.void], NDArray[np.int64], NDArray[np.int64]]:
+    """A context for such arrays, and the addresses and lengths that it points to."""
+    addresses = np.full(len(arrays), -7)
+    lengths = np.array([length for array in arrays for length in array.shape], np.int64)
+    context = np.zeros(1, CONTEXT)
+    context["sources"], context["lengths"] = data_address(addresses), data_address(lengths)
+    return context, addresses, lengths
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("axes", range(MOST_AXES + 3))
-def test_where_an_array_lies_and_what_it_is_is_read(dtype: str, axes: int) -> None:
-    array = np.zeros(range(1, axes + 1), dtype)
-    said = described(np.zeros(3), array)
-    assert said is not None
-    lengths = array.shape[:MOST_AXES] + (0,) * (MOST_AXES - axes)
-    assert said[1].tolist() == [data_address(array), kind_of(array.dtype, axes), *lengths]
+def reader_for(*arrays: NDArray[Any]) -> ArrayReader:
+    return compiled_reader(numba.typeof(arrays))  # type: ignore[no-untyped-call]
 
 
-def test_kinds_tell_dtypes_and_numbers_of_axes_apart() -> None:
-    kinds = [kind_of(np.dtype(dtype), axes) for dtype in DTYPES for axes in range(2 * MOST_AXES)]
-    assert len(set(kinds)) == len(kinds)
-
-
-def test_an_array_of_another_kind_is_said_to_be_one() -> None:
-    in_columns = np.zeros((3, 4), order="F")
-    apart = np.zeros((3, 8))[:, ::2]
-    begins_between = np.zeros(33, np.uint8)[1:].view(np.float64)
-    other_order = np.zeros(3, np.dtype(np.float64).newbyteorder())
-    for array in (in_columns, apart, begins_between, other_order):
-        said = described(array)
-        assert said is not None
-        assert said[0, ADDRESS] == data_address(array)
-        assert said[0, KIND] == -1
-        assert said[0, LENGTHS] == len(array)
+def test_where_arrays_lie_is_read() -> None:
+    arrays = tuple(np.zeros(range(1, 2 + number % 4), dtype) for number, dtype in enumerate(DTYPES))
+    context, addresses, _ = context_for(*arrays)
+    assert reader_for(*arrays)(data_address(context), 0, True, arrays)
+    assert addresses.tolist() == [data_address(array) for array in arrays]
 
 
 def test_a_view_is_read_where_it_begins() -> None:
-    view = np.zeros((5, 4))[2:4]
-    said = described(view)
-    assert said is not None
-    assert said[0].tolist() == [data_address(view), kind_of(view.dtype, 2), 2, 4, 0, 0, 0, 0]
+    arrays = (np.zeros((5, 4))[2:4], np.zeros((2, 1), bool))
+    context, addresses, _ = context_for(*arrays)
+    assert reader_for(*arrays)(data_address(context), 0, True, arrays)
+    assert addresses.tolist() == [data_address(array) for array in arrays]
 
 
-@pytest.mark.parametrize("other", [None, 3.0, [1.0], torch.zeros(3), np.float64(1), np.ma.masked_array([1.0])])
-def test_what_is_no_plain_array_is_found(other: object) -> None:
-    assert described(np.zeros(3), other) is None
-    assert described(other, np.zeros(3)) is None
+@pytest.mark.parametrize("axis", range(5))
+def test_one_length_that_differs_is_seen(axis: int) -> None:
+    arrays = np.zeros((2, 3, 4)), np.zeros((2, 1), bool)
+    context, _, lengths = context_for(*arrays)
+    lengths[axis] += 1
+    assert not reader_for(*arrays)(data_address(context), 0, True, arrays)
+
+
+OTHERS: dict[str, Any] = {
+    "None": None,
+    "a number": 3.0,
+    "a list": [1.0],
+    "a tensor": torch.zeros((2, 3)),
+    "another dtype": np.zeros((2, 3), np.float32),
+    "another number of axes": np.zeros((2, 3, 1)),
+    "Fortran order": np.zeros((2, 3), order="F"),
+    "gaps": np.zeros((2, 6))[:, ::2],
+    "the other byte order": np.zeros((2, 3), np.dtype(np.float64).newbyteorder()),
+    "unaligned": np.zeros(49, np.uint8)[1:].view(np.float64).reshape(2, 3),
+    "fewer arrays": (),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_it_is_not_compiled_for_is_refused(other: str) -> None:
+    arrays = np.zeros((2, 3)), np.zeros((2, 3))
+    context, addresses, _ = context_for(*arrays)
+    given = () if other == "fewer arrays" else (arrays[0], OTHERS[other])
+    with pytest.raises(TypeError):
+        reader_for(*arrays)(data_address(context), 0, True, given)
+    assert (addresses == -7).all()
+
+
+def test_no_reader_is_compiled_for_arrays_with_gaps() -> None:
+    with pytest.raises(TypingError, match="only arrays in C order"):
+        reader_for(np.zeros((2, 6))[:, ::2])

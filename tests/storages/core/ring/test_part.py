@@ -70,7 +70,7 @@ def test_a_part_is_read_from_where_it_lies_and_not_copied() -> None:
         ring.insert(stream.step())
     pieces = ring.snapshot(6).arrays[ArrayKey(ROWS, ("Reward",))]
     assert [len(piece) for piece in pieces] == [2, 2]
-    assert all(np.shares_memory(piece, ring.column("Reward")) for piece in pieces)
+    assert all(np.shares_memory(piece, ring.columns.data("Reward")) for piece in pieces)
 
 
 @pytest.mark.parametrize(("first", "end", "places"), [(3, 3, []), (0, 5, [(0, 5)]), (6, 10, [(6, 8), (0, 2)])])

@@ -1,0 +1,128 @@
+"""Steps are stored alike by the compiled fast path and by plain Python, and in any order of the two."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from storages import GAEBuffer, PERBuffer, ReplayBuffer
+from storages.core.kernels import insert
+from storages.core.ring import insertion
+from storages.transition import OBS, VAL, Sample
+from tests.support.comparison import assert_equal
+from tests.support.model import ALGORITHM, KINDS, Stream, environments
+
+STORAGES: dict[str, Any] = {
+    "replay": ReplayBuffer.create_factory(size=10),
+    "prioritised": PERBuffer.create_factory(size=10, alpha=0.5),
+    "rollout": GAEBuffer.create_factory(size=30),
+}
+NEVER = 1_000_000
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+DRESSES: dict[str, Callable[[NDArray[Any]], Any]] = {
+    "arrays": np.copy,
+    "tensors": torch.from_numpy,
+    "read-only": read_only,
+    "with gaps": lambda array: np.repeat(array, 2, -1)[..., ::2],
+    "Fortran order": np.asfortranarray,
+}
+
+
+def dressed(sample: Sample, dress: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
+    return {
+        key: {name: dress(leaf) for name, leaf in value.items()} if isinstance(value, dict) else dress(value)
+        for key, value in sample.items()
+    }
+
+
+def filled(
+    name: str, kind: str, compiled_after: int, dresses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Any, insertion.RingWriter]:
+    monkeypatch.setattr(insertion, "COMPILED_AFTER_STEPS", compiled_after)
+    storage = STORAGES[name]("cpu", None, ALGORITHM, environments(kind, 2))
+    storage.seed(0)
+    stream = Stream(2, kind, True, np.random.default_rng(3))
+    for step in range(25):
+        sample = stream.step()
+        if name == "rollout":
+            sample[VAL] = np.full((2, 1), step, np.float32)
+        storage.insert_transition(dressed(sample, DRESSES[dresses[step * len(dresses) // 25]]))
+    return storage, storage.ring.columns.writer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", STORAGES)
+def test_the_fast_path_stores_what_python_stores(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_python, writer = filled(name, kind, NEVER, ["arrays"], monkeypatch)
+    assert writer._compiled is None
+    compiled, writer = filled(name, kind, 3, ["arrays"], monkeypatch)
+    assert writer._compiled is not None
+    assert_equal(compiled.state_dict(), by_python.state_dict())
+
+
+@pytest.mark.parametrize("before", DRESSES)
+@pytest.mark.parametrize("after", DRESSES)
+def test_samples_may_change_their_kind_of_arrays(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_python, _ = filled("replay", "vector", NEVER, ["arrays"], monkeypatch)
+    compiled, _ = filled("replay", "vector", 3, [before, after], monkeypatch)
+    assert_equal(compiled.state_dict(), by_python.state_dict())
+
+
+@pytest.mark.parametrize("dress", ["arrays", "tensors", "read-only"])
+def test_the_fast_path_is_compiled_for_tensors_and_read_only_arrays(
+    dress: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, writer = filled("replay", "vector", 3, [dress], monkeypatch)
+    monkeypatch.setattr(insertion.RingWriter, "_append_by_python", lambda *_: pytest.fail("stored by Python"))
+    sample = dressed(continued(storage), DRESSES[dress])
+    assert writer.append(sample, storage.ring.steps, True)
+
+
+def continued(storage: Any) -> Sample:
+    """A step that continues the newest one."""
+    newest = {key: value[-1].numpy() for key, value in storage.get_all_buffer_data().items()}
+    ended = storage.ring.columns.ended[:, None]
+    sample: Sample = {key: value.astype(bool) if "Done" in key else value for key, value in newest.items()}
+    sample["NextTruncated"] = newest["NextTruncated"].astype(bool)
+    for key in ("Observation", "RecurrentHiddenStates"):
+        sample[key] = newest[f"Next{key}"]
+    return sample | {"Done": ended.copy()}
+
+
+def test_arrays_that_numba_does_not_know_are_stored_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insertion.numba, "typeof", lambda _: (_ for _ in ()).throw(ValueError("unknown")))
+    by_python, writer = filled("replay", "vector", 3, ["arrays"], monkeypatch)
+    assert writer._compiled is None
+    assert by_python.ring.steps == 25
+
+
+def test_other_dtypes_are_not_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, writer = filled("replay", "vector", 3, ["arrays"], monkeypatch)
+    monkeypatch.setattr(insert, "kernel", lambda _: pytest.fail("compiled"))
+    sample = continued(storage)
+    sample[OBS] = sample[OBS].astype(np.float64)
+    assert not writer.append(sample, storage.ring.steps, True)
+
+
+def test_a_ring_frees_its_memory_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, _ = filled("replay", "dict", 3, ["tensors"], monkeypatch)
+    columns = weakref.ref(storage.ring.columns)
+    gc.disable()
+    try:
+        storage.ring.reset()
+        storage.ring.forget_columns()
+        assert columns() is None
+    finally:
+        gc.enable()
