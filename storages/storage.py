@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from storages.component.factory import Component, Factory
+from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count, MisfitError, UnitInterval, conform
 from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
@@ -113,17 +114,20 @@ class EmptyStorageError(RuntimeError):
     """A batch was asked of a storage that holds nothing."""
 
 
+@with_hyper_parameters
 class Storage(Component, ABC):
     """Holds transitions and makes batches of them.
 
     Args:
-        device: where batches land.
-        actor: a :class:`ValueFunction` for storages that need one, else anything.
-        algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
-        envs: says how many environments a step has; the first sample says so where None.
-        size: capacity along the time axis; ``size * num_envs`` transitions fit.
         allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
+
+    device: torch.device = parameter(kw_only=False)
+    actor: Any = parameter(kw_only=False)
+    algorithm: Discounting = parameter(kw_only=False)
+    envs: Environments | None = parameter(kw_only=False)
+    size: Count = parameter(kw_only=False)
+    allow_nonfinite: bool = False
 
     context = ("device", "actor", "algorithm", "envs")
     other_names = STORAGE_NAMES
@@ -154,26 +158,25 @@ class Storage(Component, ABC):
             """Take the hyper-parameters alone, without the four parameters of the context."""
             raise NotImplementedError
 
-    def __init__(
-        self,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Discounting,
-        envs: Environments | None,
-        size: int,
-        allow_nonfinite: bool,
-    ) -> None:
+    def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
+        """Make the parts; hyper-parameters are set already.
+
+        Args:
+            device: where batches land.
+            actor: a :class:`ValueFunction` for storages that need one, else anything.
+            algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
+            envs: says how many environments a step has; the first sample says so where None.
+        """
         self.device = torch.device(device)
         self.actor = actor
         self.algorithm = algorithm
         if algorithm is not None:
             self._checked_gamma()
-        self.size = size
         self._ring = Ring(
-            size,
+            self.size,
             type(self).__name__,
             envs.num_envs if envs is not None else None,
-            allow_nonfinite,
+            self.allow_nonfinite,
             in_records=not self.on_policy,
             stacked_frames=getattr(envs, "stacked_frames", 0),
             computed=self.computed_fields,
@@ -431,6 +434,7 @@ class Storage(Component, ABC):
         """
         self._tell_of_change()
         self._update_parameter(name, value)
+        self._ring.allow_nonfinite = self.allow_nonfinite
 
     def seed(self, seed: int | np.random.SeedSequence) -> None:
         """Start the random generator that chooses rows anew."""
@@ -510,15 +514,6 @@ class Storage(Component, ABC):
     def __len__(self) -> int:
         """Transitions stored."""
         return self._ring.live_transitions
-
-    @property
-    def allow_nonfinite(self) -> bool:
-        """Whether NaN and infinity are kept."""
-        return self._ring.allow_nonfinite
-
-    @allow_nonfinite.setter
-    def allow_nonfinite(self, allow: bool) -> None:
-        self._ring.allow_nonfinite = allow
 
     @property
     def capacity(self) -> int:

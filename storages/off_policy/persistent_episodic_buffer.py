@@ -129,7 +129,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         self._told_envs = envs.num_envs if envs is not None else None
         self._known = KnownErrors()
         super().__init__(
-            device,
+            torch.device(device),
             actor,
             algorithm,
             _OneEnvironment(envs),
@@ -388,16 +388,15 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         running = self._directory.running
         return 0 if running is None else running.ring.num_envs or 0
 
-    @property
-    def allow_nonfinite(self) -> bool:
-        """Whether NaN and infinity are kept."""
-        return self._ring.allow_nonfinite
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change a hyper-parameter while the storage is in use; episodes that run follow.
 
-    @allow_nonfinite.setter
-    def allow_nonfinite(self, allow: bool) -> None:
-        self._ring.allow_nonfinite = allow
+        Raises:
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+        """
+        super().update_storage_parameter(name, value)
         if self._directory.running is not None:
-            self._directory.running.ring.allow_nonfinite = allow
+            self._directory.running.ring.allow_nonfinite = self.allow_nonfinite
 
     @property
     def nbytes(self) -> int:

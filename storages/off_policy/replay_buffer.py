@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
@@ -43,6 +44,7 @@ class Draw(NamedTuple):
     """State of the random generator before the draw; None where the draw is not undone."""
 
 
+@with_hyper_parameters
 class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
@@ -54,8 +56,14 @@ class ReplayBuffer(Storage):
         directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
         durable: whether what is there survives a power cut as well as the death of the process.
-        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
+
+    sequences: Sequences | Episodes | None = None
+    prefetch: CountOrZero = 0
+    keep_on_device: bool = False
+    directory: str | Path | None = None
+    commit_every: Count = 1_000
+    durable: bool = False
 
     on_policy = False
     knows_next_actions = True
@@ -65,36 +73,18 @@ class ReplayBuffer(Storage):
     follows_episodes: ClassVar[bool] = False
     """Whether a part asks where episodes begin and end, even if rows are no episodes."""
 
-    def __init__(
-        self,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Discounting,
-        envs: Environments | None,
-        size: Count,
-        *,
-        sequences: Sequences | Episodes | None = None,
-        prefetch: CountOrZero = 0,
-        keep_on_device: bool = False,
-        directory: str | Path | None = None,
-        commit_every: Count = 1_000,
-        durable: bool = False,
-        allow_nonfinite: bool = False,
-    ) -> None:
-        self.sequences = sequences
-        self.prefetch = prefetch
-        self.keep_on_device = keep_on_device
-        self.directory, self.commit_every, self.durable = directory, commit_every, durable
-        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
+    def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
+        """Make the parts; hyper-parameters are set already."""
+        super().build(device, actor, algorithm, envs)
         self._transfer = Transfer(torch.device(device))
         self._with_next_actions = False
         self._sampled = 0
-        ring, episodes = self._ring, sequences if isinstance(sequences, Episodes) else None
+        ring, episodes = self._ring, self.sequences if isinstance(self.sequences, Episodes) else None
         self._tracker = EpisodeTracker(ring, episodes) if episodes is not None or self.follows_episodes else None
         self.recency: Recency | None = None
         self.relabeler = self.make_relabeler()
         self._cache: DeviceCache | None = None
-        if keep_on_device:
+        if self.keep_on_device:
             on_host = frozenset() if self.relabeler is None else self.relabeler.changed
             self._cache = DeviceCache(ring, self._transfer, on_host)
         self._prefetcher: Prefetcher[Draw, Sent] = Prefetcher(self._restore_generator)
@@ -103,8 +93,8 @@ class ReplayBuffer(Storage):
             if part is not None:
                 self.observe(part)
         self.configure()
-        if directory is not None:
-            self.attach(RingLog(self, directory, commit_every, durable))
+        if self.directory is not None:
+            self.attach(RingLog(self, self.directory, self.commit_every, self.durable))
 
     # Its parts
 

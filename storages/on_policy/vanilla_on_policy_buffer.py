@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import discounted_returns
@@ -16,7 +17,7 @@ from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.reward_stream import RewardStream
 from storages.on_policy.rollout_guard import RolloutGuard
-from storages.storage import Curiosity, Discounting, Environments, IntrinsicValueFunction, Storage, ValueFunction
+from storages.storage import Curiosity, Discounting, Environments, IntrinsicValueFunction, Storage
 from storages.transition import (
     ADV,
     DONE,
@@ -37,6 +38,7 @@ from storages.transition import (
 )
 
 
+@with_hyper_parameters
 class VanillaOnPolicyBuffer(Storage):
     """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns less values.
 
@@ -50,29 +52,19 @@ class VanillaOnPolicyBuffer(Storage):
         cut_episodes: "bootstrap" lets returns lean on the actor's values as above. "drop" makes batches only of steps
             whose episode terminates within the rollout, so that returns are sums of rewards alone, and samples need no
             VAL. Episodes that a limit cut, or that still run, are lost, which favours short ones.
-        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
+
+    sequence_length: Count | None = None
+    cut_episodes: Literal["bootstrap", "drop"] = "bootstrap"
 
     on_policy = True
     computed_fields = frozenset({RET, ADV, IRET, IADV})
     unchangeable = frozenset({"size", "sequence_length", "cut_episodes"})
 
-    def __init__(
-        self,
-        device: torch.device | str,
-        actor: ValueFunction,
-        algorithm: Discounting,
-        envs: Environments | None,
-        size: Count,
-        *,
-        sequence_length: Count | None = None,
-        cut_episodes: Literal["bootstrap", "drop"] = "bootstrap",
-        allow_nonfinite: bool = False,
-    ) -> None:
-        super().__init__(device, actor, algorithm, envs, size, allow_nonfinite)
-        self.sequence_length = sequence_length
-        self.cut_episodes = cut_episodes
-        needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if cut_episodes == "bootstrap" else ())]
+    def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
+        """Make the parts; hyper-parameters are set already."""
+        super().build(device, actor, algorithm, envs)
+        needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if self.cut_episodes == "bootstrap" else ())]
         self.observe(RolloutGuard(needed))
 
     @classmethod

@@ -1,20 +1,24 @@
 """A rollout that an older policy may have made: V-trace corrects for the difference."""
 
+from typing import ClassVar, Literal
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.hyper_parameters import Count, Positive, UnitInterval
+from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.hyper_parameters import Positive, UnitInterval
 from storages.core.device.transfer import to_batch
 from storages.core.kernels.returns import vtrace
 from storages.core.ring.layout import SCALAR
 from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
-from storages.storage import Discounting, Environments, PolicyEvaluation
+from storages.storage import PolicyEvaluation
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, RET, REW, RHS
 
 
+@with_hyper_parameters
 class VTraceBuffer(VanillaOnPolicyBuffer):
     """Rollouts with V-trace targets: Espeholt et al., "IMPALA" (arXiv 1802.01561), section 4.1.
 
@@ -23,38 +27,19 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
     that acted, and with truncation levels from 1 on, RET is what :class:`GAEBuffer` makes with the same lambda.
 
     Args:
-        size: steps of a rollout; ``size * num_envs`` transitions.
         rho_bar: truncation level of an error's importance weight: what the value function converges to.
         c_bar: truncation level of the weight of what follows: how fast it does.
         trace_lambda: 0 trusts the value function, 1 the rewards.
-        sequence_length: steps of the sequences that an actor with memory learns from; None takes whole rollouts.
-        allow_nonfinite: keep NaN and infinity in observations, actions, rewards and values instead of refusing them.
     """
+
+    cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]
+    rho_bar: Positive = 1.0
+    c_bar: Positive = 1.0
+    trace_lambda: UnitInterval = 1.0
 
     needs_log_probs = True
     computed_fields = frozenset({RET, ADV})
-    actor: PolicyEvaluation
-
-    def __init__(
-        self,
-        device: torch.device | str,
-        actor: PolicyEvaluation,
-        algorithm: Discounting,
-        envs: Environments | None,
-        size: Count,
-        *,
-        rho_bar: Positive = 1.0,
-        c_bar: Positive = 1.0,
-        trace_lambda: UnitInterval = 1.0,
-        sequence_length: Count | None = None,
-        allow_nonfinite: bool = False,
-    ) -> None:
-        super().__init__(
-            device, actor, algorithm, envs, size, sequence_length=sequence_length, allow_nonfinite=allow_nonfinite
-        )
-        self.rho_bar = rho_bar
-        self.c_bar = c_bar
-        self.trace_lambda = trace_lambda
+    actor: PolicyEvaluation = parameter(kw_only=False)
 
     def before_gradients(self) -> None:
         """Make RET and ADV of the rollout so far, as the current actor sees it.

@@ -10,7 +10,16 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from storages import Component, Factory, GAEBuffer, LinearSchedule, ReplayBuffer, VanillaOnPolicyBuffer
+from storages import (
+    Component,
+    Factory,
+    GAEBuffer,
+    HERBuffer,
+    LinearSchedule,
+    ReplayBuffer,
+    VanillaOnPolicyBuffer,
+    VTraceBuffer,
+)
 from storages.component.factory import hyper_parameters_of
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
 
@@ -176,10 +185,12 @@ def test_storages_say_what_is_wrong_with_their_hyper_parameters(
         cls.create_factory(**arguments)
 
 
-@pytest.mark.parametrize("cls", [ReplayBuffer, VanillaOnPolicyBuffer, GAEBuffer])
+@pytest.mark.parametrize("cls", [HERBuffer, VanillaOnPolicyBuffer, GAEBuffer, VTraceBuffer])
 def test_every_storage_documents_its_hyper_parameters_once(cls: type[Component]) -> None:
-    documented = [line.split(":")[0].strip() for line in (cls.__doc__ or "").splitlines() if re.match(r" {8}\S", line)]
-    assert documented == list(hyper_parameters_of(cls))
+    lines = [line for each in cls.__mro__[:-1] if each is not Component for line in (each.__doc__ or "").splitlines()]
+    documented = [match[1] for line in lines if (match := re.match(r" {8}(\w+): ", line))]
+    assert len(documented) == len(set(documented))
+    assert set(hyper_parameters_of(cls)) <= set(documented)
 
 
 def test_a_hyper_parameter_of_a_part_in_use_is_held_to_the_same_range() -> None:
