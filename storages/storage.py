@@ -2,112 +2,26 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 
+from storages.checks import checked_gamma, refuse_incomplete, steps_of
 from storages.component.factory import Component, Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
-from storages.component.hyper_parameters import Count, MisfitError, UnitInterval, conform
+from storages.component.hyper_parameters import Count
 from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
-from storages.core.device.transfer import to_batch
 from storages.core.parts import RingObserver
-from storages.core.ring.layout import Layout, as_array, leaves, nest, text
+from storages.core.ring.layout import as_array, leaves, nest, text
 from storages.core.ring.ring import Ring, saved_layout
 from storages.core.sampling.prioritized import Priorities
+from storages.protocols import Discounting, Environments, StorageLog
 from storages.transition import Batch, Leaf, Sample
 
 T = TypeVar("T")
 P = ParamSpec("P")
-
-
-class Environments(Protocol):
-    """What a storage reads of the environments.
-
-    They may also have ``stacked_frames``, an int or a mapping from names of a dict observation's leaves to ints: how
-    many of the last frames an observation is a stack of (its first axis), the newest last; 0 where it is none. Then
-    each frame is kept once.
-    """
-
-    @property
-    def num_envs(self) -> int:
-        """How many transitions a step adds."""
-
-
-class Discounting(Protocol):
-    """What a storage reads of the algorithm."""
-
-    @property
-    def gamma(self) -> float:
-        """Discount factor of one step."""
-
-
-class Curiosity(Discounting, Protocol):
-    """What an on-policy storage reads of an algorithm that gives transitions intrinsic rewards."""
-
-    @property
-    def intrinsic_gamma(self) -> float:
-        """Discount factor of one step of intrinsic rewards."""
-
-    @property
-    def intrinsic_returns_end(self) -> bool:
-        """Whether intrinsic returns end with episodes, or reach into those that follow."""
-
-
-class ValueFunction(Protocol):
-    """What an on-policy storage asks of the actor."""
-
-    def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
-        """(B, 1): the value of observations (B, *obs), on the storage's device, without a gradient."""
-
-
-class IntrinsicValueFunction(ValueFunction, Protocol):
-    """What an on-policy storage of intrinsic rewards asks of the actor."""
-
-    def intrinsic_value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
-        """(B, 1): as :meth:`value`, of intrinsic rewards."""
-
-
-class PolicyEvaluation(ValueFunction, Protocol):
-    """What a storage that corrects for older policies asks of the actor."""
-
-    def evaluate_actions(
-        self, obs: Any, rhs: Any, done: torch.Tensor, action: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log probabilities of actions (T, B, *action) and values of observations (T, B, *obs), both (T, B, 1).
-
-        ``rhs`` (B, *hidden) is the memory before the first of them, None without a memory; ``done`` is (T, B, 1).
-        """
-
-
-class StorageLog(RingObserver, Protocol):
-    """Keeps a storage outside of memory, so that the same storage is there again when it is made anew."""
-
-    @property
-    def position(self) -> Any:
-        """The last commit, as plain data."""
-
-    def flush(self, storage: "Storage") -> None:
-        """Commit everything, and wait until it is written."""
-
-    def roll_back(self, position: Any) -> dict[str, Any]:
-        """Restore the rows of a commit, drop later ones, and return the state that was saved beside the rows."""
-        raise NotImplementedError
-
-    def pin(self, storage: "Storage", position: Any) -> None:
-        """Keep what is needed to roll back to a commit."""
-
-    def close(self, storage: "Storage") -> None:
-        """Commit everything and release the directory."""
-
-    def save(self, storage: "Storage") -> dict[str, Any]:
-        """Commit everything, and return the commit's position and the state beside the rows."""
-        raise NotImplementedError
-
-    def refuse_other_fields(self, saved: Layout) -> None:
-        """Raise an error if rows of other fields were committed than those of a layout."""
 
 
 class EmptyStorageError(RuntimeError):
@@ -171,7 +85,7 @@ class Storage(Component, ABC):
         self.actor = actor
         self.algorithm = algorithm
         if algorithm is not None:
-            self._checked_gamma()
+            checked_gamma(algorithm.gamma, type(self).__name__)
         self._ring = Ring(
             self.size,
             type(self).__name__,
@@ -344,7 +258,7 @@ class Storage(Component, ABC):
 
     def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:
         """Copies of all fields of all steps, oldest first, as tensors (steps, E, ...)."""
-        return self._slice(0, self._ring.live_steps, torch.device("cpu") if data_to_cpu else self.device)
+        return steps_of(self._ring, 0, self._ring.live_steps, torch.device("cpu") if data_to_cpu else self.device)
 
     def get_data_slice(self, start: int, end: int) -> Batch:
         """Copies of all fields of the steps from the ``start``-th oldest to before the ``end``-th oldest.
@@ -352,7 +266,7 @@ class Storage(Component, ABC):
         Raises:
             IndexError: the steps are not all stored.
         """
-        return self._slice(start, end, self.device)
+        return steps_of(self._ring, start, end, self.device)
 
     def copy_single_tensor(self, key: str, position: int) -> Any:
         """A copy of one field of the ``position``-th oldest step, (E, ...), or a dict of such.
@@ -361,7 +275,7 @@ class Storage(Component, ABC):
             IndexError: the step is not stored.
             KeyError: there is no such field.
         """
-        step = self._slice(position, position + 1, self.device)
+        step = steps_of(self._ring, position, position + 1, self.device)
         if key not in step:
             raise KeyError(f"{type(self).__name__}: there is no field {key!r}, only {', '.join(step)}")
         value = step[key]
@@ -474,7 +388,7 @@ class Storage(Component, ABC):
             if not state["position"]["commit"]:
                 self.load_extra_state(state)
             return
-        self._refuse_incomplete(state)
+        refuse_incomplete(state, self.state_names, type(self).__name__)
         if self._log is not None and not state["ring"]["leaves"]:
             self.roll_back({"commit": 0, "checksum": 0})
             self.load_extra_state(state)
@@ -568,39 +482,7 @@ class Storage(Component, ABC):
     @property
     def _gamma(self) -> float:
         """The algorithm's discount factor of one step, as it is now."""
-        gamma = self.algorithm.gamma
-        # What is usual is not asked of an annotation, and not kept: attributes beyond 29 make all of them slower.
-        return gamma if type(gamma) is float and 0 <= gamma <= 1 else self._checked_gamma()
-
-    def _refuse_incomplete(self, state: Mapping[str, Any]) -> None:
-        missing = [name for name in self.state_names if name not in state]
-        if missing:
-            raise ValueError(
-                f"{type(self).__name__}: the state lacks {', '.join(map(repr, missing))}, which state_dict() of such a "
-                f"storage has; it has {', '.join(map(repr, state)) or 'nothing'}. Nothing was changed"
-            )
-
-    def _checked_gamma(self) -> float:
-        try:
-            gamma: float = conform(self.algorithm.gamma, UnitInterval)
-            return gamma
-        except MisfitError as misfit:
-            raise ValueError(f"{type(self).__name__}: the algorithm's gamma {misfit}") from None
-
-    def _refuse_counts(self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int) -> None:
-        # Checking an annotation takes a tenth of the time of a batch.
-        if type(num_mini_batch) is type(mini_batch_size) is type(num_epochs) is int and (
-            num_mini_batch >= 1 and mini_batch_size >= 1 and num_epochs >= 1
-        ):
-            return
-        counts = {"num_mini_batch": num_mini_batch, "mini_batch_size": mini_batch_size, "num_epochs": num_epochs}
-        for name, count in counts.items():
-            if count is None and name == "mini_batch_size":
-                continue
-            try:
-                conform(count, Count)
-            except MisfitError as misfit:
-                raise ValueError(f"{type(self).__name__}: {name} {misfit}") from None
+        return checked_gamma(self.algorithm.gamma, type(self).__name__)
 
     def _refuse_if_empty(self) -> None:
         ring = self._ring
@@ -609,20 +491,3 @@ class Storage(Component, ABC):
             raise EmptyStorageError(
                 f"{type(self).__name__}: no batch can be made of an empty storage; insert transitions first"
             )
-
-    def _slice(self, start: int, end: int, device: torch.device) -> Batch:
-        if not 0 <= start <= end <= self._ring.live_steps:
-            raise IndexError(
-                f"{type(self).__name__}: steps {start} to {end} are not all among the {self._ring.live_steps} stored"
-            )
-        if not self._ring.layout:
-            return {}
-        oldest, envs = self._ring.oldest, self._ring.envs
-        batch = to_batch(self._ring.gather(np.arange((oldest + start) * envs, (oldest + end) * envs)), device)
-        shape = (end - start, envs)
-        return {
-            key: {name: leaf.unflatten(0, shape) for name, leaf in value.items()}
-            if isinstance(value, dict)
-            else value.unflatten(0, shape)
-            for key, value in batch.items()
-        }

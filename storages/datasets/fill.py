@@ -16,7 +16,8 @@ from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.storage import Environments, Storage
+from storages.protocols import Environments
+from storages.storage import Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, SUCCESSORS, TRUNC2, Array
 
 _STEPS_AT_ONCE = 1_000

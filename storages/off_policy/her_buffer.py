@@ -12,7 +12,7 @@ from storages.component.hyper_parameters import (
 from storages.core.parts import Relabeler
 from storages.core.windows.hindsight import GoalReward, HerFunction, Hindsight, Strategy
 from storages.off_policy.ere_buffer import EREBuffer
-from storages.storage import Discounting, Environments
+from storages.protocols import Discounting, Environments
 
 
 @with_hyper_parameters

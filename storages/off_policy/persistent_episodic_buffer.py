@@ -25,7 +25,8 @@ from storages.persistent.episodes.rollback_marker import nothing_on_disk
 from storages.persistent.log.json_file import damage_told
 from storages.persistent.replay.ring_log import close_at_exit
 from storages.persistent.replay.write_ahead_log import Position
-from storages.storage import Discounting, EmptyStorageError, Environments
+from storages.protocols import Discounting, Environments
+from storages.storage import EmptyStorageError
 from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
 from storages.windows import Episodes, Sequences
 

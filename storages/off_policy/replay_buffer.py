@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.checks import refuse_counts
 from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.device.device_cache import DeviceCache
@@ -23,7 +24,8 @@ from storages.core.windows.n_step import NSteps, next_actions
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.persistent.replay.ring_log import RingLog, check_directory
-from storages.storage import Discounting, Environments, Storage
+from storages.protocols import Discounting, Environments
+from storages.storage import Storage
 from storages.transition import INDICES, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
 
@@ -179,7 +181,7 @@ class ReplayBuffer(Storage):
             raise ValueError(f"{type(self).__name__}: a replay buffer needs a mini_batch_size, got None")
         counts_are_ints = type(num_mini_batch) is type(mini_batch_size) is type(num_epochs) is int
         if not (counts_are_ints and num_mini_batch >= 1 and mini_batch_size >= 1 and num_epochs >= 1):
-            self._refuse_counts(num_mini_batch, mini_batch_size, num_epochs)
+            refuse_counts(num_mini_batch, mini_batch_size, num_epochs, type(self).__name__)
         return self._batches(mini_batch_size, num_epochs * num_mini_batch)
 
     def newest_steps(self, steps: Count) -> Batch:
@@ -273,7 +275,7 @@ class ReplayBuffer(Storage):
             relabeled = self.relabeler.choose(self._generator, ring, transitions, segments)
         gamma = self.algorithm.gamma
         if type(gamma) is not float or not 0 <= gamma <= 1:
-            gamma = self._checked_gamma()
+            gamma = self._gamma
         return Draw(rows, window, steps, transitions, relabeled, gamma, None)
 
     def _restore_generator(self, draw: Draw) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.checks import refuse_counts
 from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
@@ -17,7 +18,8 @@ from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.reward_stream import RewardStream
 from storages.on_policy.rollout_guard import RolloutGuard
-from storages.storage import Curiosity, Discounting, Environments, IntrinsicValueFunction, Storage
+from storages.protocols import Curiosity, Discounting, Environments, IntrinsicValueFunction
+from storages.storage import Storage
 from storages.transition import (
     ADV,
     DONE,
@@ -165,7 +167,7 @@ class VanillaOnPolicyBuffer(Storage):
                 that size.
         """
         self._refuse_if_empty()
-        self._refuse_counts(num_mini_batch, mini_batch_size, num_epochs)
+        refuse_counts(num_mini_batch, mini_batch_size, num_epochs, type(self).__name__)
         self._refuse_without_returns()
         if num_mini_batch > len(self):
             raise ValueError(f"{type(self).__name__}: {len(self)} transitions make no {num_mini_batch} batches")

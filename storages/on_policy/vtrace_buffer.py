@@ -14,7 +14,7 @@ from storages.core.ring.layout import SCALAR
 from storages.core.windows.segments import in_time
 from storages.on_policy.answers import checked_answer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
-from storages.storage import PolicyEvaluation
+from storages.protocols import PolicyEvaluation
 from storages.transition import ACT, ADV, DONE, DONE2, LOGP, OBS, RET, REW, RHS
 
 

@@ -10,7 +10,8 @@ from storages.core.ring.layout import Layout, text
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.replay.write_ahead_log import Journal, Position
-from storages.storage import Storage, StorageLog
+from storages.protocols import Loggable, StorageLog
+from storages.storage import Storage
 from storages.transition import Sample
 
 
@@ -91,7 +92,7 @@ class RingLog(StorageLog):
         """The last commit."""
         return self.journal.position
 
-    def flush(self, storage: Storage) -> None:
+    def flush(self, storage: Loggable) -> None:
         """Commit everything, and wait until it is written."""
         self.journal.flush(self._ring, storage.extra_state(), storage.priorities)
 
@@ -100,12 +101,12 @@ class RingLog(StorageLog):
         state = self.journal.roll_back(self._ring, position)
         return self._state_as_made if state is None else state
 
-    def pin(self, storage: Storage, position: Position) -> None:
+    def pin(self, storage: Loggable, position: Position) -> None:
         """Keep what is needed to roll back to a commit."""
         self.journal.pin(position)
         self.flush(storage)
 
-    def close(self, storage: Storage) -> None:
+    def close(self, storage: Loggable) -> None:
         """Commit everything and release the directory."""
         if not self.journal.closed:
             try:
@@ -113,7 +114,7 @@ class RingLog(StorageLog):
             finally:
                 self.journal.close()
 
-    def save(self, storage: Storage) -> dict[str, Any]:
+    def save(self, storage: Loggable) -> dict[str, Any]:
         """Return the position of a commit of everything, and the state beside the rows."""
         state = storage.extra_state()
         self.journal.flush(self._ring, state, storage.priorities, pin=storage.states_kept)

@@ -1,0 +1,76 @@
+"""Checks of what storages are called with, and copies of the steps that they hold."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from storages.component.hyper_parameters import Count, MisfitError, UnitInterval, conform
+from storages.core.device.transfer import to_batch
+from storages.core.ring.ring import Ring
+from storages.transition import Batch
+
+
+def checked_gamma(gamma: Any, owner: str) -> float:
+    """Return an algorithm's discount factor of one step.
+
+    Raises:
+        ValueError: it is no number from 0 to 1.
+    """
+    try:
+        checked: float = conform(gamma, UnitInterval)
+        return checked
+    except MisfitError as misfit:
+        raise ValueError(f"{owner}: the algorithm's gamma {misfit}") from None
+
+
+def refuse_counts(num_mini_batch: int, mini_batch_size: int | None, num_epochs: int, owner: str) -> None:
+    """Refuse arguments of ``generate_batches``.
+
+    Raises:
+        ValueError: one is no whole number from 1.
+    """
+    counts = {"num_mini_batch": num_mini_batch, "mini_batch_size": mini_batch_size, "num_epochs": num_epochs}
+    for name, count in counts.items():
+        if count is None and name == "mini_batch_size":
+            continue
+        try:
+            conform(count, Count)
+        except MisfitError as misfit:
+            raise ValueError(f"{owner}: {name} {misfit}") from None
+
+
+def refuse_incomplete(state: Mapping[str, Any], names: Sequence[str], owner: str) -> None:
+    """Refuse a state without all of some entries.
+
+    Raises:
+        ValueError: the message names those that are missing.
+    """
+    missing = [name for name in names if name not in state]
+    if missing:
+        raise ValueError(
+            f"{owner}: the state lacks {', '.join(map(repr, missing))}, which state_dict() of such a storage has; it "
+            f"has {', '.join(map(repr, state)) or 'nothing'}. Nothing was changed"
+        )
+
+
+def steps_of(ring: Ring, start: int, end: int, device: torch.device) -> Batch:
+    """Copy all fields of the steps from the ``start``-th oldest to before the ``end``-th, as tensors (steps, E, ...).
+
+    Raises:
+        IndexError: the steps are not all stored.
+    """
+    if not 0 <= start <= end <= ring.live_steps:
+        raise IndexError(f"{ring.owner}: steps {start} to {end} are not all among the {ring.live_steps} stored")
+    if not ring.layout:
+        return {}
+    first = ring.oldest + start
+    batch = to_batch(ring.gather(np.arange(first * ring.envs, (first + end - start) * ring.envs)), device)
+    shape = (end - start, ring.envs)
+    return {
+        key: {name: leaf.unflatten(0, shape) for name, leaf in value.items()}
+        if isinstance(value, dict)
+        else value.unflatten(0, shape)
+        for key, value in batch.items()
+    }
