@@ -26,7 +26,7 @@ gpu: $(ENV)  ## every test and benchmark that needs a GPU, in a table; without o
 bench: $(ENV) .venv/.installed-bench  ## steps per second beside stable-baselines3 and CleanRL
 	$(BIN)/python benchmarks/throughput/throughput.py $(BENCH)
 
-bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside cpprb, tianshou, torchrl and stable-baselines3
+bench-storages: $(ENV) .venv/.installed-bench  ## microseconds a batch, beside cpprb, rlox, tianshou, torchrl and stable-baselines3
 	$(BIN)/python benchmarks/storages/beside_peers.py $(BENCH)
 	$(BIN)/python benchmarks/storages/sum_tree.py
 

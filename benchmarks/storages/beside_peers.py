@@ -1,4 +1,4 @@
-"""Our storages beside cpprb, torchrl, tianshou and stable-baselines3, in one run on one torch thread.
+"""Our storages beside cpprb, rlox, torchrl, tianshou and stable-baselines3, in one run on one torch thread.
 
 What is compared is what a training loop waits for: a batch as torch tensors (observations, actions, rewards, next
 observations, ends) out of a million transitions, by priority too; inserting a step; stacks of frames; advantages.
@@ -31,7 +31,7 @@ from benchmarks.storages.replay_peers import PEERS_IN_MEMORY, load_peers
 PointName: TypeAlias = Literal["uniform", "prioritized", "n_step", "insert_1", "insert_256", "pixels", "gae"]
 
 _WIDTH_WHERE_THERE_IS_NO_TERMINAL = 110
-_PACKAGES = ("torch", "numpy", "numba", "cpprb", "tianshou", "torchrl", "tensordict", "stable-baselines3")
+_PACKAGES = ("torch", "numpy", "numba", "cpprb", "rlox", "tianshou", "torchrl", "tensordict", "stable-baselines3")
 _BARE, _BARE_AHEAD = "bare gather", "bare gather, asking ahead"
 _ONE_STEP, _WHOLE = "storages, 1 step", "storages, all of before_gradients"
 

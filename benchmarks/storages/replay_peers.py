@@ -6,6 +6,7 @@ from typing import Any
 
 PEERS_IN_MEMORY = {
     "cpprb": "benchmarks.storages.peer_cpprb",
+    "rlox": "benchmarks.storages.peer_rlox",
     "tianshou": "benchmarks.storages.peer_tianshou",
     "torchrl": "benchmarks.storages.peer_torchrl",
     "stable-baselines3": "benchmarks.storages.peer_stable_baselines3",

@@ -13,7 +13,15 @@ from storages.off_policy.per_buffer import PERBuffer
 from storages.windows import Sequences
 
 _RATE = LinearSchedule(1e-3, 0.0)
-_SMALL = {"gamma": 0.99, "lr": _RATE, "update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}
+_SMALL = {
+    "gamma": 0.99,
+    "lr": _RATE,
+    # Beside the paper's epsilon of 0.001 the gradients of a few rescaled values are small.
+    "optimizer": Adam(),
+    "update_every": 8,
+    "mini_batch_size": 16,
+    "target_update_interval": 100,
+}
 _REPLAY = {"n_step": 5, "alpha": 0.9, "beta": 0.6, "default_error": "largest", "weights_over": "batch"}
 
 
