@@ -1,7 +1,7 @@
-"""A process that draws batches of whole episodes from disk when it is told to, within a limit of memory if one is set.
+"""A process that draws batches of whole episodes from disk on request, within a memory limit if one is set.
 
-It is a process of its own because the limit is one of processes: the kernel refuses it any further private memory,
-whoever asks for it. Files that it reads are not counted, and forgotten by the page cache before each block of batches.
+It is a separate process because the operating system limits the private memory of processes. Files that it reads are
+not counted, and are dropped from the page cache before each block of batches.
 """
 
 import json

@@ -91,12 +91,12 @@ def main(arguments: Arguments) -> None:
     if arguments.quick:
         sizes = _QUICK
     peers, remarks = load_peers(PEERS_ON_DISK)
-    told = machine(*_PACKAGES)
-    console.print(", ".join(f"{name} {value}" for name, value in told.items()), highlight=False)
+    versions = machine(*_PACKAGES)
+    console.print(", ".join(f"{name} {value}" for name, value in versions.items()), highlight=False)
     for remark in remarks:
         console.print(remark, highlight=False)
 
-    figures: dict[str, Any] = {"machine": told, "remarks": remarks}
+    figures: dict[str, Any] = {"machine": versions, "remarks": remarks}
     for name in [arguments.only] if arguments.only else list(_POINTS):
         figures[name] = []
         for measured in _POINTS[name](peers, sizes, arguments.folder):
@@ -175,7 +175,7 @@ def _training(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterabl
 
 
 def _interval(values: list[float]) -> tuple[float, float]:
-    """Where the median lies with 95% confidence, whatever the distribution: between two of the values."""
+    """The 95% confidence interval of the median for any distribution: two of the values."""
     rank = max(0, floor(len(values) / 2 - 0.98 * sqrt(len(values))))
     return values[rank], values[-1 - rank]
 

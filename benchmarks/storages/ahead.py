@@ -134,7 +134,7 @@ def _scheme(
 
 
 class _Anything(gym.Env[Any, Any]):
-    """Shows random numbers or pixels, whatever is done.
+    """Observes random numbers or pixels, independent of the actions.
 
     Args:
         shape: of an observation; pixels where it has three axes.

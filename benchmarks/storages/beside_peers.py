@@ -91,12 +91,12 @@ def main(arguments: Arguments) -> None:
         console = Console(width=_WIDTH_WHERE_THERE_IS_NO_TERMINAL)
     sizes = _QUICK if arguments.quick else Sizes(repetitions=arguments.repetitions)
     peers, remarks = ([], []) if arguments.scaling else load_peers(PEERS_IN_MEMORY)
-    told = machine(*_PACKAGES)
-    console.print(", ".join(f"{name} {value}" for name, value in told.items()), highlight=False)
+    versions = machine(*_PACKAGES)
+    console.print(", ".join(f"{name} {value}" for name, value in versions.items()), highlight=False)
     for remark in remarks:
         console.print(remark, highlight=False)
 
-    figures: dict[str, Any] = {"machine": told, "remarks": remarks}
+    figures: dict[str, Any] = {"machine": versions, "remarks": remarks}
     if arguments.scaling:
         costs = {transitions: _cost(transitions, sizes) for transitions in sizes.scaling}
         console.print(_scaling_table(costs, sizes))

@@ -29,7 +29,7 @@ def load_peers(modules: Mapping[str, str]) -> tuple[list[Any], list[str]]:
     for name, module_name in modules.items():
         try:
             module = import_module(module_name)
-        except Exception as error:  # Whatever a library stumbles over here, the others are measured.
+        except Exception as error:  # One library that fails does not stop the others.
             reason = str(error).strip().partition("\n")[0]
             remarks.append(f"{name} is left out: {type(error).__name__}: {reason}")
         else:

@@ -3,7 +3,7 @@
 What differs between the two halves of a pair is the library alone: networks, batches, schedule of updates, kind and
 learning rate of the optimiser, gradient clipping, exploration and the target networks' updates are the same. Each
 library does it as it comes: Adam's fused step is what pytorchrl always takes, for instance, and not what
-stable-baselines3 does unless told.
+stable-baselines3 does by default.
 """
 
 from collections.abc import Callable, Mapping
