@@ -109,7 +109,7 @@ def main(arguments: Arguments) -> None:
 # Transitions a second until they are on disk
 
 
-def _journal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable[Rounds]:
+def _wal(peers: list[Keeper], sizes: Sizes, folder: Path | None) -> Iterable[Rounds]:
     for environments in (1, sizes.several_environments):
         keepers: list[Keeper] = [*OURS, DURABLE, AT_ONCE, *peers, IN_MEMORY]
         work = {keeper.name: _storing(keeper, sizes, environments, folder) for keeper in keepers}
@@ -298,7 +298,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 _POINTS: Mapping[PointName, Callable[[list[Keeper], Sizes, Path | None], Iterable[Rounds]]] = {
-    "journal": _journal,
+    "journal": _wal,
     "training": _training,
     "reopening": _reopening,
     "bytes": _bytes,

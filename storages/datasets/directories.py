@@ -12,12 +12,12 @@ from storages.datasets.dataset import About, Dataset
 from storages.datasets.fill import count_episodes_in, episodes_in
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.persistent.episodes import archive_manifest
-from storages.persistent.episodes.archive import Archive
-from storages.persistent.episodes.archive_manifest import ArchiveManifest
-from storages.persistent.episodes.episode_batch import Recording, episodes_since
-from storages.persistent.episodes.episode_store import RUNNING
-from storages.persistent.episodes.memtable import finished_since, marks_of
+from storages.persistent.episodes import episode_manifest
+from storages.persistent.episodes.episode_batch import EpisodeBatch, episodes_since
+from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.episodes.episode_store import WAL_FOLDER
+from storages.persistent.episodes.memtable import finished_since, watermarks_of
+from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.files import refuse_links_in
 from storages.persistent.replay import manifest
 from storages.persistent.replay.manifest import Manifest
@@ -82,24 +82,24 @@ class EpisodeDirectory(Dataset):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, About())
-        found = ArchiveManifest.read(path)
+        found = EpisodeManifest.read(path)
         if found is None:
-            raise DatasetError(f"{path} holds no episodes: it has no {archive_manifest.NAME}")
+            raise DatasetError(f"{path} holds no episodes: it has no {episode_manifest.NAME}")
         refuse_links_in(path)
         self._layout = found.layout
         # The log first: episodes that are moved to a segment meanwhile are then found twice, and not missed.
-        ring, commit = read_ring(path / RUNNING) if Manifest.read(path / RUNNING) is not None else (None, None)
-        self._archive = Archive(path, found, read_only=True)
+        ring, commit = read_ring(path / WAL_FOLDER) if Manifest.read(path / WAL_FOLDER) is not None else (None, None)
+        self._archive = SegmentStore(path, found, read_only=True)
         self._live, following = self._archive.live, self._archive.end
-        self._loose: list[tuple[int, Recording]] = []
+        self._open: list[tuple[int, EpisodeBatch]] = []
         """Episodes in no segment, and the numbers of their first transitions."""
         if ring is not None and commit is not None and (state := commit.state) is not None:
             self._live = max(self._live, state["live"])
             following = max(following, state["unwritten"], self._live)
-            for one in finished_since(ring, marks_of(state, self._archive, ring))[1]:
-                recording = Recording.of(ring, one.env, one.first, one.end)
-                self._loose.append((following, recording))
-                following += recording.steps
+            for one in finished_since(ring, watermarks_of(state, self._archive, ring))[1]:
+                batch = EpisodeBatch.of(ring, one.env, one.first, one.end)
+                self._open.append((following, batch))
+                following += batch.steps
 
     def __len__(self) -> int:
         """Number of episodes."""
@@ -113,14 +113,14 @@ class EpisodeDirectory(Dataset):
     @property
     def _lengths(self) -> list[int]:
         lengths = []
-        for volume in self._archive.volumes:
-            firsts = volume.first + np.cumsum(volume.lengths) - volume.lengths
-            lengths += volume.lengths[firsts >= self._live].tolist()
-        return lengths + [recording.steps for first, recording in self._loose if first >= self._live]
+        for segment in self._archive.segments:
+            firsts = segment.first + np.cumsum(segment.lengths) - segment.lengths
+            lengths += segment.lengths[firsts >= self._live].tolist()
+        return lengths + [batch.steps for first, batch in self._open if first >= self._live]
 
     def _episodes(self) -> Iterator[Episode]:
-        for volume in self._archive.volumes:
-            if volume.end > self._live:
-                yield from episodes_since(self._live, volume.first, self._archive.read(volume), self._layout)
-        for first, recording in self._loose:
-            yield from episodes_since(self._live, first, recording, self._layout)
+        for segment in self._archive.segments:
+            if segment.end > self._live:
+                yield from episodes_since(self._live, segment.first, self._archive.read(segment), self._layout)
+        for first, batch in self._open:
+            yield from episodes_since(self._live, first, batch, self._layout)

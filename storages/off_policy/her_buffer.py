@@ -76,6 +76,6 @@ class HERBuffer(EREBuffer):
         self.relabeler.ratio, self.relabeler.strategy = self.her_ratio, self.strategy
 
     def handle_end_of_episode(self) -> None:
-        """Say that the running episodes are over although no step said so; what comes next does not continue them."""
+        """Say that the memtable episodes are over although no step said so; what comes next does not continue them."""
         self._tell_of_change()
         self._ring.break_off()

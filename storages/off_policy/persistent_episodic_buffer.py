@@ -15,16 +15,15 @@ from storages.episode import Episode
 from storages.errors import DamageError, PersistenceError
 from storages.off_policy.episodic_replay import EpisodicReplay
 from storages.off_policy.per_buffer import PERBuffer
-from storages.persistent.episodes.archive_manifest import ArchiveManifest
-from storages.persistent.episodes.cold_priorities import KnownErrors
-from storages.persistent.episodes.episode_batch import Recording, columns_of
-from storages.persistent.episodes.episode_store import EpisodeDirectory
+from storages.persistent.episodes.cold_priorities import ColdPriorities
+from storages.persistent.episodes.episode_batch import EpisodeBatch, columns_of
+from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.episodes.episode_store import EpisodeStore
+from storages.persistent.episodes.markers import EpisodePosition, nothing_on_disk
 from storages.persistent.episodes.memory_plan import MemoryPlan
-from storages.persistent.episodes.memtable import Running
-from storages.persistent.episodes.rollback_marker import nothing_on_disk
-from storages.persistent.log.json_file import damage_told
+from storages.persistent.episodes.memtable import Memtable
+from storages.persistent.log.json_file import name_damage
 from storages.persistent.replay.ring_log import close_at_exit
-from storages.persistent.replay.write_ahead_log import Position
 from storages.protocols import Discounting, Environments
 from storages.storage import EmptyStorageError
 from storages.transition import OBS, OBS2, RHS, RHS2, Leaf, Sample
@@ -52,13 +51,13 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     promises; episodes that run are journalled and go on where the same environments do.
 
     Where ``memory_bytes`` hold all of it, batches are those of :class:`PERBuffer`, of episodes in the order in which
-    they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time, a volume of
+    they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time, a segment of
     episodes for each 8 draws of each of its transitions. What is new comes into memory at once. Then, in each pass,
-    every volume comes back once, in an order drawn for the pass, and stays until as much came after it as memory holds:
-    over whole passes, every transition is as likely as any other, or every episode where batches are of such; within a
-    batch, those in memory are. Priorities decide among what is in memory, and weights are relative to that; errors of
-    the rest are kept, four bytes for each transition beyond ``memory_bytes``. Which rows a batch holds follows from the
-    seed alone.
+    every segment comes back once, in an order drawn for the pass, and stays until as much as memory holds came after
+    it: over whole passes, every transition is as likely as any other, or every episode where batches are of such;
+    within a batch, those in memory are. Priorities decide among what is in memory, and weights are relative to that;
+    errors of the rest are kept, four bytes for each transition beyond ``memory_bytes``. Which rows a batch holds
+    follows from the seed alone.
 
     Made again with the same directory, it holds the same episodes. Counters and the random generator are those of the
     last commit, errors those of the last :meth:`flush` or :meth:`close`.
@@ -79,7 +78,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         sequences: make batches of sequences of steps, time first, or of whole episodes, instead of single transitions.
             Sequences begin anywhere; ``across_episodes`` goes on into the episode that ended next. Of an episode that
             is kept in pieces, none is whole; ``Episodes(whole=False)`` draws each of them.
-        size_bytes: bytes on disk, beyond which the oldest volumes of episodes go; None for no bound.
+        size_bytes: bytes on disk, beyond which the oldest segments of episodes go; None for no bound.
         memory_bytes: how much of memory it may take. None for as much as ``size`` takes, or 1 GiB.
         commit_every: steps that are missing on disk at most.
         durable: whether what is there survives a power cut, too, and not only the death of the process.
@@ -117,7 +116,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         ancestor: str | Path | None = None,
         allow_nonfinite: bool = False,
     ) -> None:
-        self._directory = EpisodeDirectory(
+        self._directory = EpisodeStore(
             Path(directory).absolute(),
             type(self).__name__,
             size=size,
@@ -128,7 +127,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         )
         self._stacked_frames = getattr(envs, "stacked_frames", 0)
         self._told_envs = envs.num_envs if envs is not None else None
-        self._known = KnownErrors()
+        self._cold = ColdPriorities()
         super().__init__(
             torch.device(device),
             actor,
@@ -175,9 +174,9 @@ class PersistentEpisodicBuffer(EpisodicReplay):
 
     def init_tensors(self, sample: Sample) -> None:
         """Fix shapes and dtypes by a sample, which is not stored; the first insertion does so by itself."""
-        running = self._directory.writable()
-        running.ring.init_columns(sample)
-        self._begin_with(running)
+        memtable = self._directory.writable()
+        memtable.ring.init_columns(sample)
+        self._begin_with(memtable)
 
     def insert_transition(self, sample: Sample) -> None:
         """Store one step, a transition for each environment; episodes that it ends can be drawn from then on.
@@ -187,34 +186,34 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
                 one was stored.
         """
-        running = self._directory.writable()
+        memtable = self._directory.writable()
         self._prioritized.settle()
-        begins = self._resident is None
+        begins = self._segment_cache is None
         if not begins:
             self._let_go_of(self._directory.advance(self.extra_state))
-        finished = running.insert(sample, self.extra_state)
+        finished = memtable.insert(sample, self.extra_state)
         if begins:
             try:
-                self._begin_with(running)
+                self._begin_with(memtable)
             except BaseException:
                 # So that the same step can be inserted again.
-                running.forget_first_step()
+                memtable.forget_first_step()
                 raise
-            finished += running.cut()
+            finished += memtable.cut()
         for one in finished:
-            self._add(running.recording(one), one)
-        self._inserted += running.ring.envs
+            self._add(memtable.batch(one), one)
+        self._inserted += memtable.ring.envs
 
     def add_episode(self, episode: Episode) -> None:
-        """Store a whole episode; it is on disk with the next :meth:`flush`, or with a volume full of such.
+        """Store a whole episode; it is on disk with the next :meth:`flush`, or with a segment full of such.
 
         Raises:
             SampleError: it does not fit what is stored.
             PersistenceError: earlier ones could not be written, or the buffer is read only, or the episode is too long.
         """
-        running = self._directory.writable()
+        memtable = self._directory.writable()
         self._prioritized.settle()
-        if self._resident is not None:
+        if self._segment_cache is not None:
             self._let_go_of(self._directory.advance(self.extra_state))
         columns, length = columns_of(episode), len(episode)
         sample = nest({path: column[:1] for path, column in columns.items()})
@@ -222,12 +221,12 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         if (RHS,) in columns:
             sample[RHS2] = columns[(RHS,)][1:2]
         if not self._ring.layout:
-            envs = running.ring.num_envs or 1
-            running.ring.init_columns(nest({path: np.repeat(leaf, envs, 0) for path, leaf in leaves(sample)}))
-            self._begin_with(running)
+            envs = memtable.ring.num_envs or 1
+            memtable.ring.init_columns(nest({path: np.repeat(leaf, envs, 0) for path, leaf in leaves(sample)}))
+            self._begin_with(memtable)
         self._ring.init_columns(sample)
         depths = self._ring.stacked
-        most = self._ring.size if running.longest is None else running.longest
+        most = self._ring.size if memtable.longest is None else memtable.longest
         if length > most:
             raise PersistenceError(
                 f"{type(self).__name__}: an episode of {length} steps is longer than the {most} transitions that fit; "
@@ -239,18 +238,18 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             for path, column in columns.items()
             if path[0] not in (OBS2, RHS2)
         }
-        self._add(Recording.of_episode(kept, depths, dict(episode.facts)), None)
+        self._add(EpisodeBatch.of_episode(kept, depths, dict(episode.facts)), None)
         self._inserted += length
 
     def reset(self) -> None:
         """Empty, ready, memory kept; what is on disk is deleted."""
-        directory, resident = self._directory, self._resident
+        directory, cache = self._directory, self._segment_cache
         directory.writable()
         self._prioritized.settle()
-        if resident is None:
+        if cache is None:
             return
         directory.reset(self.extra_state)
-        resident.forget(directory.ledger.live)
+        cache.forget(directory.live_range.live)
         self._changed([], None)
         if self.priorities is not None:
             self.priorities.reset()
@@ -259,7 +258,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     # Whole episodes
 
     def episodes(self, *, whole: bool = False) -> Iterator[Episode]:
-        """All stored episodes, the oldest first, read from disk volume by volume.
+        """All stored episodes, the oldest first, read from disk segment by segment.
 
         Those that run are not among them. One that was kept in pieces is several.
 
@@ -286,17 +285,45 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     # On disk
 
     @property
-    def position(self) -> None:
-        """There is none to be told apart from :meth:`state_dict`."""
-        return
+    def position(self) -> EpisodePosition:
+        """Commit and manifest record of the last commit, as plain data that :meth:`roll_back` takes.
 
-    def roll_back(self, position: Position) -> None:
-        """Refused: :meth:`load_state_dict` does it, as of :meth:`state_dict`."""
-        raise ValueError(f"{type(self).__name__}: load_state_dict(state) rolls back to what state_dict() said")
+        Raises:
+            PersistenceError: a commit that was begun could not be written.
+        """
+        return self._directory.position
 
-    def pin(self, position: Position) -> None:
-        """Refused: :meth:`state_dict` does it."""
-        raise ValueError(f"{type(self).__name__}: state_dict() keeps what is needed to roll back to it")
+    def roll_back(self, position: EpisodePosition) -> None:
+        """Restore the episodes of a commit, and drop later ones.
+
+        Counters and the random generator are those of the commit; errors, and which episodes are in memory, are not
+        part of a commit: :meth:`load_state_dict` restores them too.
+
+        Raises:
+            PersistenceError: the directory does not have it; nothing was changed.
+        """
+        directory, state = self._directory, None
+        if self.read_only:
+            directory.look_back(position)
+        else:
+            directory.writable()
+            if self._segment_cache is None:
+                return
+            directory.settle(self.extra_state)
+            state = directory.roll_back(position)
+        self._know_all_errors()
+        assert directory.flush_queue is not None
+        self._cold = self._cold.since(directory.flush_queue.archive.live)
+        self._restore(state)
+
+    def pin(self, position: EpisodePosition) -> None:
+        """Keep what is needed to roll back to a commit, instead of what was pinned before.
+
+        Raises:
+            PersistenceError: the directory does not have it, or is read only.
+        """
+        self._directory.pin(position)
+        self.flush()
 
     def flush(self) -> None:
         """Commit what there is, and wait until it is on disk.
@@ -321,7 +348,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
 
     def __del__(self) -> None:
         directory = getattr(self, "_directory", None)
-        if directory is not None and directory.running is not None:
+        if directory is not None and directory.memtable is not None:
             self.close()
 
     def state_dict(self) -> dict[str, Any]:
@@ -334,9 +361,9 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             PersistenceError: not everything could be written.
         """
         state = self._state_read() if self.read_only else self._flush(pin=self.states_kept)
-        live = self._directory.ledger.live
-        count = self._directory.ledger.next - live if self.priorities is not None else 0
-        return state | {"errors": torch.from_numpy(self._known.get(live, count)), "errors_first": live}
+        live = self._directory.live_range.live
+        count = self._directory.live_range.next - live if self.priorities is not None else 0
+        return state | {"errors": torch.from_numpy(self._cold.get(live, count)), "errors_first": live}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Be as of a state: the next batch is the same batch. What was written later is dropped.
@@ -355,13 +382,13 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             said: Mapping[str, Any] | None = state
         else:
             self._directory.writable()
-            if self._resident is None:
+            if self._segment_cache is None:
                 self.load_extra_state(state)
                 return
             self._directory.settle(self.extra_state)
             said = self._directory.roll_back(state)
-        self._known = KnownErrors(state["errors_first"])
-        self._known.put(state["errors_first"], state["errors"].numpy())
+        self._cold = ColdPriorities(state["errors_first"])
+        self._cold.put(state["errors_first"], state["errors"].numpy())
         self._hold(None if said is None else {**said, "memory": state["memory"]})
         self.load_extra_state(state)
 
@@ -376,7 +403,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
 
     def __len__(self) -> int:
         """Transitions of finished episodes, in memory or not."""
-        return self._directory.ledger.stored
+        return self._directory.live_range.stored
 
     @property
     def capacity(self) -> int:
@@ -386,8 +413,8 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     @property
     def num_envs(self) -> int:
         """Transitions in a step that is inserted; 0 before it is known."""
-        running = self._directory.running
-        return 0 if running is None else running.ring.num_envs or 0
+        memtable = self._directory.memtable
+        return 0 if memtable is None else memtable.ring.num_envs or 0
 
     def update_storage_parameter(self, name: str, value: Any) -> None:
         """Change a hyper-parameter while the storage is in use; episodes that run follow.
@@ -396,8 +423,8 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
         """
         super().update_storage_parameter(name, value)
-        if self._directory.running is not None:
-            self._directory.running.ring.allow_nonfinite = self.allow_nonfinite
+        if self._directory.memtable is not None:
+            self._directory.memtable.ring.allow_nonfinite = self.allow_nonfinite
 
     @property
     def nbytes(self) -> int:
@@ -405,7 +432,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         return super().nbytes + self._directory.nbytes
 
     def _refuse_if_empty(self) -> None:
-        if self._resident is not None and len(self) == 0:
+        if self._segment_cache is not None and len(self) == 0:
             raise EmptyStorageError(
                 f"{type(self).__name__}: no episode has ended yet, and batches are made of those that have; insert "
                 f"transitions until one does, or begin updates later"
@@ -426,20 +453,18 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         return super().extra_state() | self._directory.state() | {"memory": None}
 
     def _flush(self, pin: int = 0, last: bool = False) -> dict[str, Any]:
-        resident = self._resident
+        cache = self._segment_cache
         self._directory.writable()
-        if resident is None:
+        if cache is None:
             return self.extra_state() | nothing_on_disk()
         self._know_all_errors()
-        known = None if self.priorities is None else self._known
-        return self._directory.flush(
-            lambda: self.extra_state() | {"memory": resident.state()}, known, pin=pin, last=last
-        )
+        known = None if self.priorities is None else self._cold
+        return self._directory.flush(lambda: self.extra_state() | {"memory": cache.state()}, known, pin=pin, last=last)
 
     def _state_read(self) -> dict[str, Any]:
-        assert self._resident is not None
+        assert self._segment_cache is not None
         self._know_all_errors()
-        beside = self.extra_state() | {"memory": self._resident.state()}
+        beside = self.extra_state() | {"memory": self._segment_cache.state()}
         return beside | self._directory.state_read()
 
     # Inside: opening
@@ -459,36 +484,38 @@ class PersistentEpisodicBuffer(EpisodicReplay):
                 f"{owner}: {self._directory.folder} cannot be written: {error}; name another one"
             ) from error
 
-    def _open(self, manifest: ArchiveManifest | None) -> None:
+    def _open(self, manifest: EpisodeManifest | None) -> None:
         directory, plan = self._directory, None
         if manifest is not None:
             plan = self._planned(manifest, self._told_envs or directory.kept_environments or 1)
         if not self.read_only:
             steps = _STEPS_RUNNING if plan is None else plan.running_steps
-            directory.begin_journal(
-                self._told_envs, self._stacked_frames, self.allow_nonfinite, self.commit_every, steps
-            )
+            directory.open_wal(self._told_envs, self._stacked_frames, self.allow_nonfinite, self.commit_every, steps)
         if manifest is None or plan is None:
             return
         self._make(manifest, plan)
-        with damage_told(directory.folder):
+        with name_damage(directory.folder):
             state = directory.recover()
-            self._known = directory.known_errors(state)
-            self._hold(state)
-            self._known.drop_from(directory.ledger.next)
-            if state is not None:
-                self.load_extra_state(state)
+            self._cold = directory.known_errors(state)
+            self._restore(state)
 
-    def _begin_with(self, running: Running) -> None:
+    def _restore(self, state: Mapping[str, Any] | None) -> None:
+        """Hold the episodes of the directory, whose last commit has this state beside it; None for no commit."""
+        self._hold(state)
+        self._cold.drop_from(self._directory.live_range.next)
+        if state is not None:
+            self.load_extra_state(state)
+
+    def _begin_with(self, memtable: Memtable) -> None:
         """Make everything that needs to know what transitions look like; the ring of those that run does."""
-        ring = running.ring
-        plan = self._planned(ArchiveManifest(ring.layout, ring.stacked, 1, None, {}), ring.envs)
-        manifest = ArchiveManifest.made(ring.layout, ring.stacked, plan.volume_rows)
+        ring = memtable.ring
+        plan = self._planned(EpisodeManifest(ring.layout, ring.stacked, 1, None, {}), ring.envs)
+        manifest = EpisodeManifest.made(ring.layout, ring.stacked, plan.segment_rows)
         self._directory.write_manifest(manifest)
         self._make(manifest, plan)
-        running.make_room(max(plan.running_steps, ring.live_steps))
+        memtable.make_room(max(plan.running_steps, ring.live_steps))
 
-    def _planned(self, manifest: ArchiveManifest, num_envs: int) -> MemoryPlan:
+    def _planned(self, manifest: EpisodeManifest, num_envs: int) -> MemoryPlan:
         episodes = self.sequences if isinstance(self.sequences, Episodes) else None
         try:
             return MemoryPlan.of(
@@ -498,6 +525,6 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             raise ValueError(f"{type(self).__name__}: {error}") from None
 
     def _let_go(self) -> None:
-        if self._resident is not None:
-            self._resident.close()
+        if self._segment_cache is not None:
+            self._segment_cache.close()
         self._directory.close()

@@ -1,32 +1,33 @@
-r"""On disk: what a storage was told stays, whatever becomes of the process.
+"""Durability: storages that survive the end of their process.
 
-Every storage of replay takes ``directory=``. What is inserted into it is committed there by a thread of its own, two
-thirds of ``commit_every`` steps at a time, while the ring that batches are made of stays in memory. The same storage
-made with the same directory again is what it was at the last commit: content, order, priorities, counters and random
-generator, so that the next batch is the same batch. What is promised:
+Every storage of replay takes ``directory=``. A *write-ahead log* then observes its ring: every ``commit_every * 2 / 3``
+steps it appends a *record* of the new steps, their priorities, counters and the state of the random generator, and
+makes that a commit. The ring stays in memory, and batches are made of it. *Recovery* replays the log into an empty
+ring, so that a storage made again with the same directory is what it was at the last commit, and its next batch is the
+same batch. Log files are deleted once neither the ring nor a *pinned* commit, to which a checkpoint refers, needs them.
 
-- A commit is there as a whole or not at all. A process may be killed at any instant: what was committed is there, what
-  was half written is never read, and at most ``commit_every`` steps are missing. An insertion waits rather than break
-  this, which it has to only where the disk does not keep up.
-- Everything written carries a checksum. What is not what was written is found when it is read, and never taken for
-  data: the storage is not made, and a :class:`DamageError` names the file and the steps. :func:`repair` drops what is
-  damaged, keeps the rest, and says what it dropped.
-- With ``durable=True`` all this holds after a power cut, too.
-- What cannot be written (the disk is full, the directory was deleted) is said by a :class:`PersistenceError` of the
-  next insertion; what is in memory stays usable, and what failed is tried again.
+:class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` keeps whole episodes, more than memory
+holds, as a log-structured merge tree without compaction does. Steps of unfinished episodes are in a *memtable*, with a
+write-ahead log of its own. Finished episodes wait in the *flush queue*, and are written as immutable, compressed
+*segments* of a zarr group; a *manifest* log records each segment with the checksums of its chunks. A *segment cache*
+holds in memory what batches are drawn from, *cold priorities* the errors of all other transitions, and the *live range*
+says which episodes count. A *rollback marker* makes a rollback of the write-ahead log and the manifest one operation.
+Several processes may read what one writes, and a directory may go on from another one, its ancestor.
+
+What is promised:
+
+- A commit is there as a whole or not at all. A process may be killed at any instant; at most ``commit_every`` steps are
+  missing then. An insertion waits where the disk does not keep up.
+- Everything carries a checksum. Damage is found when it is read: the storage is not made, and a :class:`DamageError`
+  names the file and the steps. :func:`repair` drops what is damaged, keeps the rest, and says what it dropped.
+- With ``durable=True`` this holds after a power cut, too.
+- A write that fails (the disk is full, the directory was deleted) is a :class:`PersistenceError` of the next insertion;
+  memory stays usable, and the write is tried again.
 - One storage writes to a directory at a time. Nothing in it can run code: it is JSON and the bytes of arrays.
+- A directory of another format version is refused by name.
 
-On disk, a directory takes as much room as what is live, files of 64 MiB that are not full yet, and what the last two
-checkpoints refer to: ``state_dict`` is then small, and says the position that ``load_state_dict`` takes the directory
-back to. :func:`read_state` looks into a directory from outside.
-
-:class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` keeps whole episodes under the same
-promises, as arrays of a zarr group, and need not have all of them in memory. Steps are journalled as they come;
-episodes that have ended are put together to volumes, which are written to the arrays by a thread and recorded with the
-checksums of all their chunks. Several processes may read what one writes, and a directory may go on from what another
-one holds.
-
-Data sets go in and out as episodes (:class:`storages.episode.Episode`): see :mod:`storages.datasets`.
+:func:`read_state` reads a directory from outside. Data sets are read and written as episodes: see
+:mod:`storages.datasets`.
 """
 
 from storages.errors import DamageError, PersistenceError

@@ -1,13 +1,13 @@
-"""Which commits a directory has, told without making the storage and without changing anything."""
+"""Commits of a directory, read without making the storage and without changing anything."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storages.persistent.episodes.episode_store import RUNNING
+from storages.persistent.episodes.episode_store import WAL_FOLDER
 from storages.persistent.log import records as blocks
-from storages.persistent.log.log_segments import Segments
-from storages.persistent.log.records import Found
+from storages.persistent.log.log_files import LogFiles
+from storages.persistent.log.records import StoredRecord
 from storages.persistent.replay.write_ahead_log import STEPS_SUFFIX
 
 
@@ -28,14 +28,14 @@ def has_commit(directory: str | Path, position: Mapping[str, Any]) -> bool:
         log = _log(folder)
         before = [number for number in log.numbers() if number <= commit]
         for found in blocks.read(log.path(before[-1])) if before else ():
-            if isinstance(found, Found) and (found.block.commit, found.checksum) == (commit, checksum):
+            if isinstance(found, StoredRecord) and (found.record.commit, found.checksum) == (commit, checksum):
                 return True
     return False
 
 
 def _folders(directory: str | Path) -> list[Path]:
-    return [folder for folder in (Path(directory), Path(directory) / RUNNING) if folder.is_dir()]
+    return [folder for folder in (Path(directory), Path(directory) / WAL_FOLDER) if folder.is_dir()]
 
 
-def _log(folder: Path) -> Segments:
-    return Segments(folder, STEPS_SUFFIX, durable=False)
+def _log(folder: Path) -> LogFiles:
+    return LogFiles(folder, STEPS_SUFFIX, durable=False)

@@ -110,7 +110,7 @@ def test_a_slice_is_committed_as_often_as_its_steps_are(way: str, tmp_path: Path
         for storage in (kept, twin):
             storage.insert_data_slice(together(samples))
         commits.append(kept.position["commit"])
-        assert kept.ring.steps - kept._log.journal.written <= 4
+        assert kept.ring.steps - kept._log.wal.written <= 4
     assert np.diff(commits).max() > 1, "several commits in one slice"
     kept.close()
     again = made(way, tmp_path / "kept", commit_every=4)

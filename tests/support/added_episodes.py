@@ -33,7 +33,7 @@ class AddedHistory(EpisodicHistory):
 
     def steps_in(self, storage: Any) -> int:
         ends = [0, *accumulate(map(len, self._episodes))]
-        return ends.index(storage._directory.ledger.next)
+        return ends.index(storage._directory.live_range.next)
 
     def model(self, steps: int) -> EpisodesModel:
         model = EpisodesModel(self._given["size"], finished=list(self._episodes[:steps]))

@@ -120,20 +120,20 @@ def longest_file_bytes(directory: Path) -> int:
 @contextmanager
 def large_commits() -> Iterator[None]:
     """All commits are put together and written by a thread that runs Python, as otherwise only those of 1 MiB."""
-    before = blocks.IN_ONE_PIECE_BYTES
-    blocks.IN_ONE_PIECE_BYTES = -1
+    before = blocks.SMALL_RECORD_BYTES
+    blocks.SMALL_RECORD_BYTES = -1
     try:
         yield
     finally:
-        blocks.IN_ONE_PIECE_BYTES = before
+        blocks.SMALL_RECORD_BYTES = before
 
 
 @contextmanager
 def small_segments(size_bytes: int = 3_000) -> Iterator[None]:
     """Files that are full after a few commits."""
-    before = journal.SEGMENT_BYTES
-    journal.SEGMENT_BYTES = size_bytes
+    before = journal.LOG_FILE_BYTES
+    journal.LOG_FILE_BYTES = size_bytes
     try:
         yield
     finally:
-        journal.SEGMENT_BYTES = before
+        journal.LOG_FILE_BYTES = before

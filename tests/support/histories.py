@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from storages.persistent import PersistenceError
-from storages.persistent.episodes import archive
 from storages.persistent.episodes import memtable as running
+from storages.persistent.episodes import segment_store
 from storages.persistent.replay import write_ahead_log as journal
 from storages.transition import ERRORS, INDICES
 from tests.support.directories import made
@@ -43,9 +43,9 @@ def operations(checkpoints: bool) -> list[str]:
 def small_files() -> Iterator[None]:
     """Files of all logs that are full after a few commits."""
     with (
-        mock.patch.object(journal, "SEGMENT_BYTES", SMALL_SEGMENT_BYTES),
-        mock.patch.object(running, "_SEGMENT_BYTES", SMALL_SEGMENT_BYTES),
-        mock.patch.object(archive, "SEGMENT_BYTES", SMALL_SEGMENT_BYTES),
+        mock.patch.object(journal, "LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
+        mock.patch.object(running, "_LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
+        mock.patch.object(segment_store, "LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
     ):
         yield
 
@@ -271,7 +271,7 @@ class EpisodicHistory(History):
         storage.close()
 
     def steps_in(self, storage: Any) -> int:
-        return int(storage._directory.running.ring.steps)
+        return int(storage._directory.memtable.ring.steps)
 
     def seen(self, storage: Any) -> str:
         rows = contents(storage) if len(storage) else {}

@@ -233,7 +233,7 @@ class Kills:
         )
         self._count(told, goes_back)
         left = made(self._folder / "kept")
-        self.figures["cut"] += left._log.journal.cut_bytes > 0
+        self.figures["cut"] += left._log.wal.cut_bytes > 0
         self._look(left, told, goes_back, commit_every)
         left.close()
 
@@ -268,7 +268,7 @@ class Kills:
 
 
 def main(folder: Path, kills: int, seed: int) -> None:
-    journal.SEGMENT_BYTES = 1_000_000
+    journal.LOG_FILE_BYTES = 1_000_000
     torch.set_num_threads(1)
     # Compiled once, by this process, for all that are forked off it.
     warm = made(None)

@@ -32,7 +32,7 @@ def made(directory: Path, commit_every: int = 1) -> Any:
 
 
 def steps_in(storage: Any) -> int:
-    return int(storage._directory.running.ring.steps)
+    return int(storage._directory.memtable.ring.steps)
 
 
 # What is killed
@@ -128,8 +128,8 @@ class Kills:
         self._count(told, goes_back)
         left = made(self._folder / "kept")
         self._look(left, told, goes_back, commit_every)
-        if left._directory.shelving is not None:
-            self.figures["volumes"] = max(self.figures["volumes"], left._directory.shelving.archive.record["record"])
+        if left._directory.flush_queue is not None:
+            self.figures["volumes"] = max(self.figures["volumes"], left._directory.flush_queue.archive.record["record"])
         left.close()
 
     def _count(self, told: Told, goes_back: bool) -> None:

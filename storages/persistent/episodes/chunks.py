@@ -118,7 +118,7 @@ class Chunks:
 
 
 def metadata(columns: list[Chunks]) -> dict[str, dict[str, Any]]:
-    """What zarr has to know of columns, by names of files within the group; of columns that have no rows yet."""
+    """Return the zarr metadata of empty columns, by names of files within the group."""
     # Importing it takes as long as importing all of storages, and most storages are not of episodes on disk.
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec

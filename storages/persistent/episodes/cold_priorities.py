@@ -1,4 +1,4 @@
-"""Errors of transitions that may not be in memory, so that their priorities are what they were when they come back."""
+"""Cold priorities: errors of transitions that are not in memory, restored when these are loaded again."""
 
 import warnings
 from pathlib import Path
@@ -10,12 +10,12 @@ from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
 from storages.persistent.log.files import replacing
-from storages.persistent.log.records import Block, Flaw, Found
+from storages.persistent.log.records import CorruptRange, Record, StoredRecord
 
 NAME = "errors"
 
 
-class KnownErrors:
+class ColdPriorities:
     """An error for each transition of an archive, NaN where none is known: four bytes each.
 
     Args:
@@ -26,7 +26,7 @@ class KnownErrors:
         self._first = first
         self._errors: NDArray[np.float32] = np.zeros(0, np.float32)
         self.checksum = 0
-        """Of what was written or read last."""
+        """Checksum of the file that was written or read last."""
 
     def put(self, first: int, errors: NDArray[np.float32]) -> None:
         """Note those of some transitions, the first of which has this number."""
@@ -50,6 +50,13 @@ class KnownErrors:
         if gone > len(self._errors) // 2:
             self._errors, self._first = self._errors[gone:].copy(), first
 
+    def since(self, first: int) -> "ColdPriorities":
+        """Return the errors of a transition and later ones; NaN for those that were forgotten."""
+        known, count = ColdPriorities(first), self._first + len(self._errors) - first
+        if count > 0:
+            known.put(first, self.get(first, count))
+        return known
+
     def drop_from(self, number: int) -> None:
         """Forget those of this transition and later ones."""
         self._errors = self._errors[: max(0, number - self._first)]
@@ -68,19 +75,19 @@ class KnownErrors:
     # To and from disk
 
     def write(self, directory: Path, end: int, durable: bool) -> None:
-        """Keep what is known of the transitions before one in a file, instead of what it held.
+        """Replace the file by the errors of the transitions before one.
 
         Raises:
             OSError: it could not be written; the file is what it was.
         """
         with replacing(directory / NAME, durable=durable) as file:
             errors = self.get(self._first, end - self._first)
-            _, checksum = blocks.write(file.fileno(), Block(0, self._first, end, {}, {ArrayKey(ERRORS): (errors,)}))
+            _, checksum = blocks.write(file.fileno(), Record(0, self._first, end, {}, {ArrayKey(ERRORS): (errors,)}))
         self.checksum = checksum
 
     @classmethod
-    def read(cls, directory: Path, checksum: int | None = None) -> "KnownErrors":
-        """What a directory holds; nothing where it has no such file, or a power cut has left a part of it.
+    def read(cls, directory: Path, checksum: int | None = None) -> "ColdPriorities":
+        """Read the errors of a directory; none if it has no such file, or a power cut has torn it.
 
         Args:
             directory: which.
@@ -97,7 +104,7 @@ class KnownErrors:
         if not found and checksum is None:
             return cls()
         match found:
-            case [Found(block, written)] if ArrayKey(ERRORS) in block.arrays and checksum in (None, written):
+            case [StoredRecord(block, written)] if ArrayKey(ERRORS) in block.arrays and checksum in (None, written):
                 known = cls(block.first)
                 known.put(block.first, block.arrays[ArrayKey(ERRORS)][0])
                 known.checksum = written
@@ -110,7 +117,7 @@ class KnownErrors:
             )
             return cls()
         how = "damaged" if found else "missing" if not path.exists() else "empty"
-        if all(isinstance(one, Found) for one in found) and found:
+        if all(isinstance(one, StoredRecord) for one in found) and found:
             how = "not the one that was written last"
         raise DamageError(
             f"{path} is {how}, from which priorities follow. storages.persistent.repair({str(directory)!r}) drops it "
@@ -118,6 +125,6 @@ class KnownErrors:
         )
 
 
-def _is_torn(path: Path, found: Found | Flaw) -> bool:
+def _is_torn(path: Path, found: StoredRecord | CorruptRange) -> bool:
     """Whether nothing else is wrong than that not all was written, or zeros were."""
-    return isinstance(found, Flaw) and (found.cut or not any(path.read_bytes()))
+    return isinstance(found, CorruptRange) and (found.cut or not any(path.read_bytes()))

@@ -33,21 +33,21 @@ from storages.core.ring.snapshot import (
 from storages.episode import Episode
 from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SCALARS, SUCCESSORS, TRUNC2, Array
 
-LEADING = 0
+PREFIX_FRAMES = 0
 """The first stack is filled up with frames that lie in the rows before the first."""
 _OF_THE_EPISODE = frozenset({OBS, DONE, DONE2, TRUNC2})
-"""What an :class:`Episode` says otherwise than as a field."""
+"""Fields that an :class:`Episode` has as attributes."""
 
 
 @dataclass(frozen=True)
-class Recording:
+class EpisodeBatch:
     """Episodes one after the other.
 
     Args:
         columns: (rows, ...), by leaf.
         lengths: (episodes,), steps of each.
         leading: (episodes,), rows of each before its first.
-        paddings: (episodes,) int32, by leaf that is a stack of frames: ``REPEAT``, ``ZERO`` or :data:`LEADING`.
+        paddings: (episodes,) int32, by leaf that is a stack of frames: ``REPEAT``, ``ZERO`` or :data:`PREFIX_FRAMES`.
         facts: of each episode, plain data.
     """
 
@@ -120,7 +120,7 @@ class Recording:
 
     @classmethod
     def of(cls, ring: Ring, env: int, first: int, end: int) -> Self:
-        """What an environment did in the rows [first, end) of a ring, as one episode."""
+        """Copy the rows [first, end) of one environment of a ring, as one episode."""
         stacks = {path: ring.columns.gather_leaf(path, np.array([first * ring.envs + env]))[0] for path in ring.stacked}
         columns = ring.columns.steps_of(env, first, end)
         return cls._with_stacks(columns, end - first, stacks, {})
@@ -135,7 +135,9 @@ class Recording:
     ) -> Self:
         """One episode, whose first observation is given in full where it is a stack."""
         paddings = {path: _padding(stack) for path, stack in stacks.items()}
-        leading = max((len(stacks[path]) - 1 for path, padding in paddings.items() if padding == LEADING), default=0)
+        leading = max(
+            (len(stacks[path]) - 1 for path, padding in paddings.items() if padding == PREFIX_FRAMES), default=0
+        )
         if leading:
             columns = {path: _with_leading(column, leading, stacks.get(path)) for path, column in columns.items()}
         return cls(
@@ -186,7 +188,7 @@ class Recording:
         last: NDArray[np.int64],
     ) -> dict[ArrayKey, Fragments]:
         column, kinds = self.columns[path], self.paddings[path]
-        others = np.flatnonzero(kinds == LEADING)
+        others = np.flatnonzero(kinds == PREFIX_FRAMES)
         given = kinds.copy()
         given[others] = np.arange(len(others))
         padding = np.full((len(position), 1), REPEAT, np.int32)
@@ -235,7 +237,7 @@ class Recording:
         end = int(self.rows_each[: episode + 1].sum())
         frames = self.columns[path][end - int(self.lengths[episode]) - 1 : end]
         kind = int(self.paddings[path][episode])
-        if kind == LEADING:
+        if kind == PREFIX_FRAMES:
             older = self.columns[path][end - len(frames) - depth + 1 : end - len(frames)]
         else:
             older = np.zeros((depth - 1, *frames.shape[1:]), frames.dtype)
@@ -248,17 +250,17 @@ class Recording:
 _SUCCESSOR = {first: successor for successor, first in SUCCESSORS.items()}
 
 
-def joined(recordings: Sequence[Recording]) -> Recording:
+def joined(batches: Sequence[EpisodeBatch]) -> EpisodeBatch:
     """Recordings of the same fields as one."""
-    if len(recordings) == 1:
-        return recordings[0]
-    first = recordings[0]
-    return Recording(
-        {path: np.concatenate([one.columns[path] for one in recordings]) for path in first.columns},
-        np.concatenate([one.lengths for one in recordings]),
-        np.concatenate([one.leading for one in recordings]),
-        {path: np.concatenate([one.paddings[path] for one in recordings]) for path in first.paddings},
-        tuple(fact for one in recordings for fact in one.facts),
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+    return EpisodeBatch(
+        {path: np.concatenate([one.columns[path] for one in batches]) for path in first.columns},
+        np.concatenate([one.lengths for one in batches]),
+        np.concatenate([one.leading for one in batches]),
+        {path: np.concatenate([one.paddings[path] for one in batches]) for path in first.paddings},
+        tuple(fact for one in batches for fact in one.facts),
     )
 
 
@@ -266,7 +268,7 @@ def _padding(stack: Array) -> int:
     older = stack[:-1]
     if older.tobytes() == np.broadcast_to(stack[-1], older.shape).tobytes():
         return REPEAT
-    return LEADING if older.reshape(-1).view(np.uint8).any() else ZERO
+    return PREFIX_FRAMES if older.reshape(-1).view(np.uint8).any() else ZERO
 
 
 def _with_leading(column: Array, leading: int, stack: Array | None) -> Array:
@@ -307,10 +309,10 @@ def columns_of(episode: Episode) -> dict[FieldKey, Array]:
 
 
 def episodes_since(
-    live: int, first: int, recording: Recording, layout: Layout, *, whole: bool = False
+    live: int, first: int, batch: EpisodeBatch, layout: Layout, *, whole: bool = False
 ) -> Iterator[Episode]:
-    """Those of a recording, whose first transition has the number ``first``, that begin with transition ``live``."""
-    _, left = recording.since(first, live)
+    """Those of a batch, whose first transition has the number ``first``, that begin with transition ``live``."""
+    _, left = batch.since(first, live)
     for chosen, episode in zip(left.whole, left.episodes(layout), strict=True):
         if chosen or not whole:
             yield episode

@@ -1,46 +1,49 @@
-"""A directory of whole episodes: those that run in a journal, those that ended in an archive, and who writes to it."""
+"""A directory of episodes: a memtable with its write-ahead log, a flush queue, segments, and the lock."""
 
-import bisect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from storages.core.ring.layout import Layout
 from storages.episode import Episode
 from storages.errors import DamageError, DroppedError, PersistenceError
-from storages.persistent.episodes.archive import Archive
-from storages.persistent.episodes.archive_manifest import ArchiveManifest
-from storages.persistent.episodes.closed_directory import Closed, closed_of
-from storages.persistent.episodes.cold_priorities import KnownErrors
-from storages.persistent.episodes.episode_batch import Recording, episodes_since
-from storages.persistent.episodes.flush_queue import Shelving
-from storages.persistent.episodes.live_range import Ledger
+from storages.persistent.episodes.cold_priorities import ColdPriorities
+from storages.persistent.episodes.episode_batch import EpisodeBatch, episodes_since
+from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.episodes.flush_queue import FlushQueue, LiveRange
+from storages.persistent.episodes.markers import (
+    ClosedState,
+    EpisodePosition,
+    closed_state_of,
+    nothing_on_disk,
+    read_marker,
+    refuse_missing_records,
+    remove_marker,
+    write_marker,
+)
 from storages.persistent.episodes.memory_plan import MemoryPlan
-from storages.persistent.episodes.memtable import Finished, Running, marks_of
-from storages.persistent.episodes.opening import manifest_to_read, manifest_to_write
-from storages.persistent.episodes.rollback_marker import read_note, remove_note, write_note
-from storages.persistent.episodes.volume import Volume
+from storages.persistent.episodes.memtable import EpisodeSpan, Memtable, watermarks_of
+from storages.persistent.episodes.segment import Segment
+from storages.persistent.episodes.segment_store import SegmentStore, manifest_to_read, manifest_to_write
 from storages.persistent.log.files import make_directory, refuse_links_in
 from storages.persistent.log.lock import Lock
 from storages.persistent.replay.manifest import Manifest
 
-RUNNING = "running"
-"""The folder of the journal."""
+WAL_FOLDER = "wal"
+"""Subfolder of the write-ahead log."""
 State = Callable[[], dict[str, Any]]
-"""Asked for what is to be committed beside the episodes, when that is the case."""
+"""Called for the state of the storage when it is to be committed."""
 
 
-class EpisodeDirectory:
+class EpisodeStore:
     """Takes episodes as they end, and has them on disk as :mod:`storages.persistent` promises.
 
     Args:
         folder: where.
         owner: the storage's name, for errors.
         size: transitions that stay; None for no bound.
-        size_bytes: bytes on disk, beyond which the oldest volumes go; None for no bound.
+        size_bytes: bytes on disk, beyond which the oldest segments go; None for no bound.
         durable: whether what is there survives a power cut.
         read_only: whether somebody else writes.
         ancestor: the directory that this one goes on from, if any.
@@ -58,12 +61,12 @@ class EpisodeDirectory:
         ancestor: Path | None,
     ) -> None:
         self.folder = folder
-        self.ledger = Ledger()
+        self.live_range = LiveRange()
         """Which episodes are live."""
-        self.running: Running | None = None
-        """Steps of episodes that have not ended, or are in no volume yet; None where somebody else writes."""
-        self.shelving: Shelving | None = None
-        """The archive, and what is on its way there; None before it is known what a transition looks like."""
+        self.memtable: Memtable | None = None
+        """Steps of episodes that have not ended, or are in no segment yet; None where somebody else writes."""
+        self.flush_queue: FlushQueue | None = None
+        """Segments, and batches on the way there; None before the first transition."""
         self._owner, self._size, self._size_bytes = owner, size, size_bytes
         self._durable, self._read_only, self._ancestor = durable, read_only, ancestor
         self._lock: Lock | None = None
@@ -71,8 +74,8 @@ class EpisodeDirectory:
 
     # Opening
 
-    def claim(self) -> ArchiveManifest | None:
-        """Have the directory for oneself, where it is not only read; returns what its archive holds, if there is one.
+    def claim(self) -> EpisodeManifest | None:
+        """Lock the directory, unless it is only read; return its manifest, if there is one.
 
         Raises:
             PersistenceError: somebody else writes there, or something else lies there.
@@ -80,7 +83,7 @@ class EpisodeDirectory:
         """
         if self._read_only:
             return manifest_to_read(self.folder)
-        ArchiveManifest.read(self.folder)
+        EpisodeManifest.read(self.folder)
         if self.folder.exists():
             refuse_links_in(self.folder)
         else:
@@ -90,11 +93,11 @@ class EpisodeDirectory:
 
     @property
     def kept_environments(self) -> int | None:
-        """Environments of the steps in the journal; None where there are none."""
-        kept = Manifest.read(self.folder / RUNNING)
+        """Environments of the steps in the write-ahead log; None if there are none."""
+        kept = Manifest.read(self.folder / WAL_FOLDER)
         return None if kept is None else kept.num_envs
 
-    def begin_journal(
+    def open_wal(
         self,
         num_envs: int | None,
         stacked_frames: int | Mapping[str, int],
@@ -102,9 +105,9 @@ class EpisodeDirectory:
         commit_every: int,
         steps: int,
     ) -> None:
-        """Take up the journal, or begin one; ``steps`` are those that there is room for at first."""
-        self.running = Running(
-            self.folder / RUNNING,
+        """Open the write-ahead log, or begin one, with room for ``steps`` at first."""
+        self.memtable = Memtable(
+            self.folder / WAL_FOLDER,
             self._owner,
             num_envs,
             stacked_frames,
@@ -114,20 +117,20 @@ class EpisodeDirectory:
             steps,
         )
 
-    def write_manifest(self, manifest: ArchiveManifest) -> None:
-        """Say what the archive is going to hold."""
+    def write_manifest(self, manifest: EpisodeManifest) -> None:
+        """Write a new manifest."""
         self._written(lambda: manifest.write(self.folder, self._durable))
 
-    def begin_archive(self, manifest: ArchiveManifest, plan: MemoryPlan) -> Shelving:
-        """Take up the archive that a manifest tells of.
+    def begin_archive(self, manifest: EpisodeManifest, plan: MemoryPlan) -> FlushQueue:
+        """Open the segments of a manifest.
 
         Raises:
             DamageError: it is not what was written.
         """
         archive = (
-            Archive.beside_a_writer(self.folder, manifest)
+            SegmentStore.beside_a_writer(self.folder, manifest)
             if self._read_only
-            else Archive(self.folder, manifest, self._durable)
+            else SegmentStore(self.folder, manifest, self._durable)
         )
         flaws = manifest.flaws_of_zarr(self.folder) if archive.next_row else []
         if flaws:
@@ -136,89 +139,80 @@ class EpisodeDirectory:
             )
         if not self._read_only:
             self._written(archive.tidy)
-        self.shelving = Shelving(archive, self._owner, plan.waiting_bytes)
-        if self.running is not None:
-            self.running.longest = plan.longest
-        return self.shelving
+        self.flush_queue = FlushQueue(archive, self._owner, plan.waiting_bytes)
+        if self.memtable is not None:
+            self.memtable.longest = plan.longest
+        return self.flush_queue
 
     def recover(self) -> dict[str, Any] | None:
-        """Take up the journal; returns what was committed beside the steps, None where there is nothing.
+        """Recover the memtable, and finish a rollback; return the state beside the steps, None if there is none.
 
         Raises:
             PersistenceError: it was going back to what is not there any more.
             DamageError: something is not what was written.
         """
-        if self.running is None:
+        if self.memtable is None:
             return None
-        state = self.running.recover()
+        state = self.memtable.recover()
         # Who wrote here last was killed while it went back.
-        gone_back_to = read_note(self.folder)
+        gone_back_to = read_marker(self.folder)
         if gone_back_to is not None:
             self._refuse_unless_there(gone_back_to)
             return self._go_back(gone_back_to)
-        closed = closed_of(state)
+        closed = closed_state_of(state)
         if closed is not None:
-            self._refuse_what_was_not_closed(closed)
+            refuse_missing_records(self.folder, self._owner, closed, self._flushing.archive.record)
         return state
 
     def _refuse_unless_there(self, state: Mapping[str, Any]) -> None:
         try:
-            self._shelves.archive.refuse_unless_there(state["archive"])
-            self.writable().journal.refuse_unless_there(state["position"])
+            self._flushing.archive.refuse_unless_there(state["archive"])
+            self.writable().wal.refuse_unless_there(state["position"])
         except DamageError:
             raise
         except PersistenceError:
-            remove_note(self.folder, self._durable)
+            remove_marker(self.folder, self._durable)
             raise
 
-    def _refuse_what_was_not_closed(self, closed: Closed) -> None:
-        there = self._shelves.archive.record
-        if there["record"] <= closed["archive"]["record"] and there != closed["archive"]:
-            raise DamageError(
-                f"{self._owner}: {self.folder / closed['file']} ends with record {there['record']}, and had record "
-                f"{closed['archive']['record']} when the directory was closed: what followed is gone. "
-                f"storages.persistent.repair({str(self.folder)!r}) keeps what is there"
-            )
-
-    def known_errors(self, state: Mapping[str, Any] | None) -> KnownErrors:
-        """The errors that were kept; ``state`` is what was committed beside the steps.
+    def known_errors(self, state: Mapping[str, Any] | None) -> ColdPriorities:
+        """Read the cold priorities; ``state`` is what was committed beside the steps.
 
         Raises:
             DamageError: they are not what was written.
         """
-        closed = closed_of(state)
-        as_closed = closed is not None and closed["archive"] == self._shelves.archive.record
-        return KnownErrors.read(self.folder, closed["errors"] if closed is not None and as_closed else None)
+        closed = closed_state_of(state)
+        as_closed = closed is not None and closed["archive"] == self._flushing.archive.record
+        return ColdPriorities.read(self.folder, closed["errors"] if closed is not None and as_closed else None)
 
     def hold(self, state: Mapping[str, Any] | None) -> None:
-        """Count what the archive holds, and the journal, of which ``state`` is what was committed beside the steps."""
-        shelving, ledger = self._shelves, self.ledger
-        archive = shelving.archive
+        """Count the episodes of segments and memtable; ``state`` is what was committed beside the steps."""
+        flush_queue, live_range = self._flushing, self.live_range
+        archive = flush_queue.archive
         # What the journal says of it may already leave out what episodes have replaced that no process lived to write.
         live = archive.live
-        ledger.begin(live, archive.end if state is None else max(archive.end, state["unwritten"], live))
-        for volume in archive.volumes:
-            ledger.count(volume.first, volume.lengths.tolist())
-        if state is not None and self.running is not None:
-            marks = marks_of(state, archive, self.running.ring)
-            shelving.go_on_from(marks)
-            for one in self.running.go_on_from(marks):
-                recording, first = self.running.recording(one), ledger.next
-                ledger.count(first, recording.lengths.tolist())
-                shelving.add(first, recording, one, ledger.live)
+        live_range.begin(live, archive.end if state is None else max(archive.end, state["unwritten"], live))
+        for segment in archive.segments:
+            live_range.count(segment.first, segment.lengths.tolist())
+        if state is not None and self.memtable is not None:
+            watermarks = watermarks_of(state, archive, self.memtable.ring)
+            flush_queue.go_on_from(watermarks)
+            for one in self.memtable.go_on_from(watermarks):
+                batch, first = self.memtable.batch(one), live_range.next
+                live_range.count(first, batch.lengths.tolist())
+                flush_queue.add(first, batch, one, live_range.live)
         if self._size is not None:
-            ledger.keep(self._size)
-        shelving.forget(ledger.live)
+            live_range.keep(self._size)
+        flush_queue.forget(live_range.live)
 
     # In
 
-    def writable(self) -> Running:
+    def writable(self) -> Memtable:
         """Where steps go.
 
         Raises:
             PersistenceError: nothing can be written.
         """
-        if self.running is None or self.running.journal.closed:
+        if self.memtable is None or self.memtable.wal.closed:
             why, way_out = (
                 ("it is read only", "make it with read_only=False where nobody else writes")
                 if self._read_only
@@ -227,67 +221,60 @@ class EpisodeDirectory:
             raise PersistenceError(
                 f"{self._owner}: nothing can be written to {self.folder}: {why}; {way_out}, or name another directory"
             )
-        return self.running
+        return self.memtable
 
-    def add(self, recording: Recording, journalled: Finished | None) -> tuple[int, int]:
-        """Take up an episode; ``journalled`` says where the journal has it.
+    def add(self, batch: EpisodeBatch, journalled: EpisodeSpan | None) -> tuple[int, int]:
+        """Add an episode; ``journalled`` says where the write-ahead log has it.
 
         Returns:
             The number of its first transition, and how many of the oldest episodes are not live any more.
         """
-        ledger, shelving = self.ledger, self._shelves
-        first = ledger.next
-        ledger.count(first, recording.lengths.tolist())
-        gone = 0 if self._size is None else ledger.keep(self._size)
+        live_range, flush_queue = self.live_range, self._flushing
+        first = live_range.next
+        live_range.count(first, batch.lengths.tolist())
+        gone = 0 if self._size is None else live_range.keep(self._size)
         if gone:
-            shelving.forget(ledger.live)
-        shelving.add(first, recording, journalled, ledger.live)
+            flush_queue.forget(live_range.live)
+        flush_queue.add(first, batch, journalled, live_range.live)
         return first, gone
 
     def advance(self, state: State) -> int:
-        """Have what can be written, before more comes; returns how many of the oldest episodes are not live any more.
+        """Flush what can be flushed; return how many of the oldest episodes are not live any more.
 
         To be called where :meth:`writable` has just been.
 
         Raises:
             PersistenceError: something could not be written; it will be tried again.
         """
-        running, shelving = self.running, self._shelves
-        assert running is not None
-        written = shelving.advance(running.journal.written)
-        while shelving.is_full:
-            running.journal.flush(running.ring, state(), None)
-            shelving.settle(running.journal.written, only_the_first=True)
+        memtable, flush_queue = self.memtable, self._flushing
+        assert memtable is not None
+        written = flush_queue.advance(memtable.wal.written)
+        while flush_queue.is_full:
+            memtable.wal.flush(memtable.ring, state(), None)
+            flush_queue.settle(memtable.wal.written, only_the_first=True)
             written = True
         if not written:
             return 0
-        running.release(shelving.unwritten())
-        return 0 if self._size_bytes is None else self._let_go_of_bytes(self._size_bytes)
-
-    def _let_go_of_bytes(self, most: int) -> int:
-        volumes = sorted(self._shelves.volumes.items())
-        total, place = sum(volume.nbytes for _, volume in volumes), 0
-        while total > most and place < len(volumes) - 1:
-            total -= volumes[place][1].nbytes
-            place += 1
-        return self.let_go(volumes[place][0]) if place else 0
+        memtable.release(flush_queue.unwritten())
+        oldest = None if self._size_bytes is None else flush_queue.oldest_within(self._size_bytes)
+        return 0 if oldest is None else self.let_go(oldest)
 
     def let_go(self, live: int) -> int:
         """Hold nothing before a transition; returns how many episodes are not live any more."""
-        gone = self.ledger.let_go(live)
-        self._shelves.forget(self.ledger.live)
+        gone = self.live_range.drop_before(live)
+        self._flushing.forget(self.live_range.live)
         return gone
 
     def settle(self, state: State) -> None:
         """Write all episodes that have ended, and wait for it."""
-        running, shelving = self.writable(), self._shelves
-        shelving.close_volume(self.ledger.live)
-        running.journal.flush(running.ring, state(), None)
-        shelving.settle(running.journal.written)
-        running.release(shelving.unwritten())
+        memtable, flush_queue = self.writable(), self._flushing
+        flush_queue.seal(self.live_range.live)
+        memtable.wal.flush(memtable.ring, state(), None)
+        flush_queue.settle(memtable.wal.written)
+        memtable.release(flush_queue.unwritten())
 
-    def flush(self, state: State, known: KnownErrors | None, *, pin: int, last: bool) -> dict[str, Any]:
-        """Commit what there is, and wait until it is on disk.
+    def flush(self, state: State, known: ColdPriorities | None, *, pin: int, last: bool) -> dict[str, Any]:
+        """Commit everything, and wait until it is on disk.
 
         Args:
             state: what is to be committed beside it.
@@ -301,61 +288,84 @@ class EpisodeDirectory:
         Raises:
             PersistenceError: it could not be written.
         """
-        running, shelving = self.writable(), self._shelves
-        if last or shelving.has_what_no_journal_has:
-            shelving.close_volume(self.ledger.live)
+        memtable, flush_queue = self.writable(), self._flushing
+        if last or flush_queue.has_what_no_journal_has:
+            flush_queue.seal(self.live_range.live)
         beside = state()
-        running.journal.flush(running.ring, beside, None)
-        shelving.settle(running.journal.written)
-        running.release(shelving.unwritten())
-        archive = shelving.archive
+        memtable.wal.flush(memtable.ring, beside, None)
+        flush_queue.settle(memtable.wal.written)
+        memtable.release(flush_queue.unwritten())
+        archive = flush_queue.archive
 
         def write() -> None:
-            if pin or self.ledger.live > archive.live:
-                archive.note(self.ledger.live, shelving.marks_on_disk(), pin=pin)
+            if pin or self.live_range.live > archive.live:
+                archive.note(self.live_range.live, flush_queue.watermarks_on_disk(), pin=pin)
             archive.manifest.tell_zarr(self.folder, archive.next_row, self._durable)
             if known is not None:
-                known.write(self.folder, self.ledger.next, self._durable)
+                known.write(self.folder, self.live_range.next, self._durable)
 
         self._written(write)
         if last:
-            closed: Closed = {
+            closed: ClosedState = {
                 "archive": archive.record,
                 "file": archive.newest_file.name,
                 "errors": None if known is None else known.checksum,
             }
-            beside = beside | {"marks": shelving.marks_on_disk(), "closed": closed}
-            running.journal.flush(running.ring, beside, None, anew=True)
+            beside = beside | {"watermarks": flush_queue.watermarks_on_disk(), "closed": closed}
+            memtable.wal.flush(memtable.ring, beside, None, new_file=True)
         if not pin:
             return beside
-        running.journal.flush(running.ring, beside, None, pin=pin)
-        return beside | {"position": dict(running.journal.position), "archive": dict(archive.record)}
+        memtable.wal.flush(memtable.ring, beside, None, pin=pin)
+        return beside | {"position": dict(memtable.wal.position), "archive": dict(archive.record)}
+
+    @property
+    def position(self) -> EpisodePosition:
+        """The last commit; of a directory that is only read, the last record alone."""
+        if self.flush_queue is None:
+            return nothing_on_disk()
+        commit = nothing_on_disk()["position"] if self.memtable is None else self.memtable.wal.position
+        return {"position": commit, "archive": self.flush_queue.archive.record}
+
+    def pin(self, position: EpisodePosition) -> None:
+        """Keep what is needed to roll back to a position, instead of what was pinned before.
+
+        Raises:
+            PersistenceError: the directory does not have it, or cannot be written.
+        """
+        memtable = self.writable()
+        if self.flush_queue is None:
+            return
+        archive = self.flush_queue.archive
+        live = archive.refuse_unless_there(position["archive"])
+        memtable.wal.pin(position["position"])
+        watermarks = self.flush_queue.watermarks_on_disk()
+        self._written(lambda: archive.pin(position["archive"], live, watermarks))
 
     def reset(self, state: State) -> None:
         """Delete all episodes, and those that run."""
         self.settle(state)
-        running, shelving, following = self.writable(), self._shelves, self.ledger.next
-        running.reset()
-        marks = running.begun.tolist()
-        self._written(lambda: shelving.archive.begin_anew(marks, following))
-        shelving.begin_anew()
-        self.ledger.begin(following, following)
+        memtable, flush_queue, following = self.writable(), self._flushing, self.live_range.next
+        memtable.reset()
+        watermarks = memtable.start_rows.tolist()
+        self._written(lambda: flush_queue.archive.begin_anew(watermarks, following))
+        flush_queue.begin_anew()
+        self.live_range.begin(following, following)
 
     def roll_back(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Be as of a pinned state; everything must be settled. Returns what was committed beside it.
+        """Restore a pinned state, with an empty flush queue; return what was committed beside it.
 
         Raises:
             PersistenceError: the directory does not have it, and nothing was changed; or it cannot be written, and goes
                 back when it is opened again.
         """
-        running = self.writable()
-        self._shelves.archive.refuse_unless_there(state["archive"])
-        running.journal.refuse_unless_there(state["position"])
+        memtable = self.writable()
+        self._flushing.archive.refuse_unless_there(state["archive"])
+        memtable.wal.refuse_unless_there(state["position"])
         try:
-            write_note(self.folder, state, self._durable)
+            write_marker(self.folder, state, self._durable)
         except OSError as error:
             with self._or_let_go():
-                remove_note(self.folder, self._durable)
+                remove_marker(self.folder, self._durable)
             raise PersistenceError(
                 f"{self._owner}: {self.folder} cannot be written: {error}; it is as it was"
             ) from error
@@ -364,14 +374,14 @@ class EpisodeDirectory:
     def _go_back(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
         with self._or_let_go():
             said = self.writable().roll_back(state["position"])
-            self._shelves.archive.roll_back(state["archive"])
-            self._shelves.begin_anew()
-            remove_note(self.folder, self._durable)
+            self._flushing.archive.roll_back(state["archive"])
+            self._flushing.begin_anew()
+            remove_marker(self.folder, self._durable)
         return said
 
     @contextmanager
     def _or_let_go(self) -> Iterator[None]:
-        """Write no more after an error: what is written then is dropped when the directory goes back."""
+        """Close the directory after an error: the next process finishes the rollback."""
         try:
             yield
         except BaseException as error:
@@ -383,44 +393,47 @@ class EpisodeDirectory:
                 f"is written there until the buffer is made again, which does the rest"
             ) from error
 
-    def refresh(self) -> tuple[list[Volume], int] | None:
-        """Read what another process has written since the last call.
+    def refresh(self) -> tuple[list[Segment], int] | None:
+        """Read the segments that another process has written since the last call.
 
         Returns:
-            New volumes, and how many episodes are not live any more; None where what was there is something else now,
+            New segments, and how many episodes are not live any more; None where what was there is something else now,
             because the other has rolled back.
 
         Raises:
             PersistenceError: the directory was closed.
             DamageError: something that was written is not what is read.
         """
-        shelving = self._shelves
+        flush_queue = self._flushing
         if self._closed:
             raise PersistenceError(f"{self._owner}: {self.folder} was closed, and is not read any more; make it again")
-        known, archive = dict(shelving.volumes), Archive.beside_a_writer(self.folder, shelving.archive.manifest)
-        shelving.begin_anew(archive)
-        now = shelving.volumes
-        same = {first for first, volume in known.items() if first in now and now[first].is_same_as(volume)}
-        if any(volume.end > archive.live and first not in same for first, volume in known.items()):
+        known, archive = (
+            dict(flush_queue.segments),
+            SegmentStore.beside_a_writer(self.folder, flush_queue.archive.manifest),
+        )
+        flush_queue.begin_anew(archive)
+        now = flush_queue.segments
+        same = {first for first, segment in known.items() if first in now and now[first].is_same_as(segment)}
+        if any(segment.end > archive.live and first not in same for first, segment in known.items()):
             return None
-        new = [volume for first, volume in sorted(now.items()) if first not in known]
-        for volume in new:
-            self.ledger.count(volume.first, volume.lengths.tolist())
+        new = [segment for first, segment in sorted(now.items()) if first not in known]
+        for segment in new:
+            self.live_range.count(segment.first, segment.lengths.tolist())
         return new, self.let_go(archive.live)
 
     def look_back(self, state: Mapping[str, Any]) -> None:
-        """Read as of a state, of a directory that somebody else writes.
+        """Read a state of a directory to which another process writes.
 
         Raises:
             PersistenceError: it does not have it any more.
         """
-        archive = Archive.beside_a_writer(self.folder, self._shelves.archive.manifest)
+        archive = SegmentStore.beside_a_writer(self.folder, self._flushing.archive.manifest)
         archive.look_back(state["archive"])
-        self._shelves.begin_anew(archive)
+        self._flushing.begin_anew(archive)
 
     def state_read(self) -> dict[str, Any]:
         """Where in a directory that somebody else writes, as plain data."""
-        return {"archive": dict(self._shelves.archive.record)}
+        return {"archive": dict(self._flushing.archive.record)}
 
     def _written(self, write: Callable[[], None]) -> None:
         try:
@@ -434,41 +447,30 @@ class EpisodeDirectory:
     # Out
 
     def episodes(self, layout: Layout, *, whole: bool) -> Iterator[Episode]:
-        """All live episodes that have ended, or the whole ones of them, the oldest first, read volume by volume.
+        """All live episodes that have ended, or the whole ones of them, the oldest first, read segment by segment.
 
         Raises:
             DamageError: one cannot be read; the text names the file and the episodes.
         """
-        if self.shelving is None:
+        if self.flush_queue is None:
             return
-        live = self.ledger.live
-        for first, volume in sorted(self.shelving.volumes.items()):
-            if volume.end > live:
+        live = self.live_range.live
+        for first, segment in sorted(self.flush_queue.segments.items()):
+            if segment.end > live:
                 # Of one that another process drops meanwhile, nothing is left.
                 with suppress(DroppedError):
-                    recording = self.shelving.read(volume)
-                    yield from episodes_since(live, first, recording, layout, whole=whole)
-        for first, recording in list(self.shelving.loose()):
-            yield from episodes_since(live, first, recording, layout, whole=whole)
-
-    def recording_of(self, first: int, count: int) -> Recording:
-        """Whole episodes by the numbers of their transitions, all of one volume."""
-        shelving = self._shelves
-        firsts = shelving.firsts()
-        found = shelving.volume(firsts[bisect.bisect_right(firsts, first) - 1])
-        assert found is not None
-        volume, recording = found
-        ends = volume.first + np.cumsum(volume.lengths)
-        begin, end = np.searchsorted(ends, first, side="right"), np.searchsorted(ends, first + count, side="left") + 1
-        return (shelving.read(volume) if recording is None else recording).select(int(begin), int(end))
+                    batch = self.flush_queue.read(segment)
+                    yield from episodes_since(live, first, batch, layout, whole=whole)
+        for first, batch in list(self.flush_queue.open_batches()):
+            yield from episodes_since(live, first, batch, layout, whole=whole)
 
     def state(self) -> dict[str, Any]:
-        """What is to be committed beside steps, so that :meth:`hold` knows what is where."""
-        shelving, following = self.shelving, self.ledger.next
+        """Return what is to be committed beside steps, for :meth:`hold`."""
+        flush_queue, following = self.flush_queue, self.live_range.next
         return {
-            "live": self.ledger.live,
-            "unwritten": following if shelving is None else shelving.first_unwritten(following),
-            "marks": [] if shelving is None else shelving.marks_on_disk(),
+            "live": self.live_range.live,
+            "unwritten": following if flush_queue is None else flush_queue.first_unwritten(following),
+            "watermarks": [] if flush_queue is None else flush_queue.watermarks_on_disk(),
         }
 
     @property
@@ -478,23 +480,23 @@ class EpisodeDirectory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of what runs, and of what is not written yet."""
-        running = 0 if self.running is None else self.running.ring.columns.nbytes
-        return running + (0 if self.shelving is None else self.shelving.nbytes)
+        """Bytes of memory of memtable and flush queue."""
+        memtable = 0 if self.memtable is None else self.memtable.ring.columns.nbytes
+        return memtable + (0 if self.flush_queue is None else self.flush_queue.nbytes)
 
     def close(self) -> None:
-        """Let others have the directory; what was not written stays unwritten."""
+        """Release the directory, without writing."""
         self._closed = True
         try:
-            if self.shelving is not None:
-                self.shelving.close()
-            if self.running is not None:
-                self.running.journal.close()
+            if self.flush_queue is not None:
+                self.flush_queue.close()
+            if self.memtable is not None:
+                self.memtable.wal.close()
         finally:
             if self._lock is not None:
                 self._lock.release()
 
     @property
-    def _shelves(self) -> Shelving:
-        assert self.shelving is not None
-        return self.shelving
+    def _flushing(self) -> FlushQueue:
+        assert self.flush_queue is not None
+        return self.flush_queue

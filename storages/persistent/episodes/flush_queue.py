@@ -1,110 +1,113 @@
-"""On the way into the archive: finished episodes are put together to volumes, which a thread of its own writes."""
+"""Flush queue: finished episodes are grouped to segments, which a thread writes."""
 
+import bisect
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from storages.errors import PersistenceError
-from storages.persistent.episodes.archive import Archive
-from storages.persistent.episodes.episode_batch import Recording, joined
-from storages.persistent.episodes.memtable import Finished
-from storages.persistent.episodes.volume import Volume
+from storages.persistent.episodes.episode_batch import EpisodeBatch, joined
+from storages.persistent.episodes.memtable import EpisodeSpan
+from storages.persistent.episodes.segment import Segment
+from storages.persistent.episodes.segment_store import SegmentStore
 
 
 @dataclass
-class _Waiting:
-    """A volume that is not written yet."""
+class _Flush:
+    """A segment that is not written yet."""
 
-    volume: Volume
-    recording: Recording
-    journalled: list[Finished]
-    """Where its episodes are in the journal, of those that are there."""
-    marks: list[int]
+    segment: Segment
+    batch: EpisodeBatch
+    journalled: list[EpisodeSpan]
+    """Where its episodes are in the write-ahead log, of those that are there."""
+    watermarks: list[int]
     live: int
-    writing: "Future[Volume] | None" = field(default=None)
+    writing: "Future[Segment] | None" = field(default=None)
 
 
-class Shelving:
-    """Takes episodes, and says which are on disk.
+class FlushQueue:
+    """Queue of finished episodes that are to be flushed to segments.
 
-    A volume is made of episodes that came one after the other, as many as fit its rows, or of one that is longer. It
+    A segment is made of episodes that came one after the other, as many as fit its rows, or of one that is longer. It
     is written once the journal holds all of it, so that the archive never holds what a killed process had not
     committed.
 
     Args:
-        archive: where volumes go.
+        archive: where segments go.
         owner: the storage's name, for errors.
-        most_bytes: of volumes that wait; an insertion waits rather than let them be more.
+        most_bytes: of segments that wait; an insertion waits rather than let them be more.
     """
 
-    def __init__(self, archive: Archive, owner: str, most_bytes: int | None) -> None:
+    def __init__(self, archive: SegmentStore, owner: str, most_bytes: int | None) -> None:
         self.archive, self._owner = archive, owner
         self._most_bytes = most_bytes
-        self._loose: list[tuple[int, Recording, Finished | None]] = []
+        self._open: list[tuple[int, EpisodeBatch, EpisodeSpan | None]] = []
         """Number of the first transition, and the episode."""
-        self._loose_rows = 0
+        self._open_rows = 0
         self._live_before = archive.live
-        """Number of the oldest transition that was live when the newest loose episode had come."""
-        self._waiting: deque[_Waiting] = deque()
-        self._by_first: dict[int, Recording] = {}
+        """Number of the oldest transition that was live when the newest open_batches episode had come."""
+        self._waiting: deque[_Flush] = deque()
+        self._by_first: dict[int, EpisodeBatch] = {}
         self._next_row = archive.next_row
         self._writer = ThreadPoolExecutor(1, "archive")
         self._failed = False
-        self.volumes: dict[int, Volume] = {volume.first: volume for volume in archive.volumes}
+        self.segments: dict[int, Segment] = {segment.first: segment for segment in archive.segments}
         """All, by their first transitions; those too that are not written yet."""
-        self.marks: list[int] = list(archive.marks)
-        """Of each environment, how many of its steps have gone into volumes."""
-        self._marks_on_disk = list(archive.marks)
+        self.watermarks: list[int] = list(archive.watermarks)
+        """Of each environment, how many of its steps have gone into segments."""
+        self._watermarks_on_disk = list(archive.watermarks)
 
     # In
 
-    def add(self, first: int, recording: Recording, journalled: Finished | None, live: int) -> None:
-        """Take up an episode; ``live`` is the number of the oldest live transition."""
-        rows = self.archive.manifest.volume_rows
-        if self._loose_rows + recording.rows > rows:
+    def add(self, first: int, batch: EpisodeBatch, journalled: EpisodeSpan | None, live: int) -> None:
+        """Add an episode; ``live`` is the number of the oldest live transition."""
+        rows = self.archive.manifest.segment_rows
+        if self._open_rows + batch.rows > rows:
             # What this episode lets go of is still held as long as the journal does not have this episode.
-            self.close_volume(self._live_before)
-        self._loose.append((first, recording, journalled))
-        self._loose_rows += recording.rows
+            self.seal(self._live_before)
+        self._open.append((first, batch, journalled))
+        self._open_rows += batch.rows
         self._live_before = live
-        if self._loose_rows >= rows:
-            self.close_volume(live)
+        if self._open_rows >= rows:
+            self.seal(live)
 
-    def close_volume(self, live: int) -> None:
-        """Let the next episode begin another volume."""
-        loose, self._loose, self._loose_rows = self._loose, [], 0
-        for *_, finished in loose:
+    def seal(self, live: int) -> None:
+        """Seal the open segment; the next episode begins another one."""
+        open_batches, self._open, self._open_rows = self._open, [], 0
+        for *_, finished in open_batches:
             if finished is not None:
                 self._mark(finished)
-        kept = [one for one in loose if one[0] >= live]
+        kept = [one for one in open_batches if one[0] >= live]
         if not kept:
             if not self._waiting:
-                self._marks_on_disk = list(self.marks)
+                self._watermarks_on_disk = list(self.watermarks)
             return
-        recording = joined([one for _, one, _ in kept])
-        volume = self.archive.planned(recording, kept[0][0], self._next_row)
-        self._next_row = self.archive.row_after(volume)
-        self.volumes[volume.first] = volume
-        self._by_first[volume.first] = recording
-        journalled = [finished for *_, finished in loose if finished is not None]
-        self._waiting.append(_Waiting(volume, recording, journalled, list(self.marks), live))
+        batch = joined([one for _, one, _ in kept])
+        segment = self.archive.planned(batch, kept[0][0], self._next_row)
+        self._next_row = self.archive.row_after(segment)
+        self.segments[segment.first] = segment
+        self._by_first[segment.first] = batch
+        journalled = [finished for *_, finished in open_batches if finished is not None]
+        self._waiting.append(_Flush(segment, batch, journalled, list(self.watermarks), live))
 
-    def _mark(self, finished: Finished) -> None:
-        self.marks += [0] * (finished.env + 1 - len(self.marks))
-        self.marks[finished.env] = max(self.marks[finished.env], finished.end)
+    def _mark(self, finished: EpisodeSpan) -> None:
+        self.watermarks += [0] * (finished.env + 1 - len(self.watermarks))
+        self.watermarks[finished.env] = max(self.watermarks[finished.env], finished.end)
 
     # To disk
 
     def advance(self, journalled: int) -> bool:
-        """Have what is in the journal up to a step written; returns whether something has been since the last call.
+        """Begin to write what the write-ahead log holds up to a step; return whether a segment was completed.
 
         Raises:
             PersistenceError: something could not be written; it will be tried again.
         """
         for waiting in self._waiting:
             if waiting.writing is None:
-                if any(finished.shown > journalled for finished in waiting.journalled):
+                if any(finished.visible_at > journalled for finished in waiting.journalled):
                     break
                 waiting.writing = self._writer.submit(self._write, waiting)
         written = False
@@ -117,10 +120,10 @@ class Shelving:
     def is_full(self) -> bool:
         """Whether the disk has fallen too far behind."""
         most = self._most_bytes
-        return most is not None and sum(waiting.recording.nbytes for waiting in self._waiting) > most
+        return most is not None and sum(waiting.batch.nbytes for waiting in self._waiting) > most
 
     def settle(self, journalled: int, *, only_the_first: bool = False) -> None:
-        """Write all that is in the journal up to a step, and wait for it.
+        """Write everything that the write-ahead log holds up to a step, and wait for it.
 
         Raises:
             PersistenceError: something could not be written; it will be tried again.
@@ -128,7 +131,7 @@ class Shelving:
         while self._waiting:
             first = self._waiting[0]
             if first.writing is None:
-                if any(finished.shown > journalled for finished in first.journalled):
+                if any(finished.visible_at > journalled for finished in first.journalled):
                     return
                 # Not by the thread, which cannot always be asked: not when the interpreter is about to end, nor where
                 # a buffer is closed because it is found to be garbage while another thread is being asked.
@@ -137,19 +140,19 @@ class Shelving:
             if only_the_first:
                 return
 
-    def _written_now(self, waiting: _Waiting) -> "Future[Volume]":
-        done: Future[Volume] = Future()
+    def _written_now(self, waiting: _Flush) -> "Future[Segment]":
+        done: Future[Segment] = Future()
         try:
             done.set_result(self._write(waiting))
         except OSError as error:
             done.set_exception(error)
         return done
 
-    def _write(self, waiting: _Waiting) -> Volume:
+    def _write(self, waiting: _Flush) -> Segment:
         if self._failed:
             raise OSError("what comes before it could not be written")
         try:
-            return self.archive.append(waiting.recording, waiting.volume, waiting.live, waiting.marks)
+            return self.archive.append(waiting.batch, waiting.segment, waiting.live, waiting.watermarks)
         except BaseException:
             self._failed = True
             raise
@@ -158,7 +161,7 @@ class Shelving:
         waiting = self._waiting[0]
         assert waiting.writing is not None
         try:
-            volume = waiting.writing.result()
+            segment = waiting.writing.result()
         except OSError as error:
             for other in self._waiting:
                 if other.writing is not None:
@@ -167,88 +170,158 @@ class Shelving:
             self._failed = False
             raise PersistenceError(
                 f"{self._owner}: {self.archive.directory} cannot be written: {error}. Nothing is lost: transitions "
-                f"from {waiting.volume.first} on are in memory, and in the journal; make room, or give permission, and "
-                f"insert or flush() again"
+                f"from {waiting.segment.first} on are in memory and in the write-ahead log; make room, or give "
+                f"permission, and insert or flush() again"
             ) from error
-        self.volumes[volume.first] = volume
-        self._marks_on_disk = waiting.marks
-        del self._by_first[volume.first]
+        self.segments[segment.first] = segment
+        self._watermarks_on_disk = waiting.watermarks
+        del self._by_first[segment.first]
         self._waiting.popleft()
 
     # What there is
 
-    def read(self, volume: Volume) -> Recording:
-        """The episodes of a volume; for any thread.
+    def read(self, segment: Segment) -> EpisodeBatch:
+        """The episodes of a segment; for any thread.
 
         Raises:
             DamageError: not all of it is what was written.
         """
-        waiting = self._by_first.get(volume.first)
-        return self.archive.read(self.volumes.get(volume.first, volume)) if waiting is None else waiting
+        waiting = self._by_first.get(segment.first)
+        return self.archive.read(self.segments.get(segment.first, segment)) if waiting is None else waiting
 
     def firsts(self) -> list[int]:
-        """The first transitions of all volumes, oldest first; episodes that are in none yet count as one."""
-        return [*self.volumes, *([self._loose[0][0]] if self._loose else [])]
+        """The first transitions of all segments, oldest first; episodes that are in none yet count as one."""
+        return [*self.segments, *([self._open[0][0]] if self._open else [])]
 
-    def volume(self, first: int) -> tuple[Volume, Recording | None] | None:
+    def segment(self, first: int) -> tuple[Segment, EpisodeBatch | None] | None:
         """The one that begins with a transition, and its episodes if they are in memory; None where there is none."""
-        if first in self.volumes:
-            return self.volumes[first], self._by_first.get(first)
-        if self._loose and self._loose[0][0] == first:
-            recording = joined([recording for _, recording, _ in self._loose])
-            return self.archive.planned(recording, first, self._next_row), recording
+        if first in self.segments:
+            return self.segments[first], self._by_first.get(first)
+        if self._open and self._open[0][0] == first:
+            batch = joined([batch for _, batch, _ in self._open])
+            return self.archive.planned(batch, first, self._next_row), batch
         return None
 
-    def loose(self) -> Iterator[tuple[int, Recording]]:
-        """Episodes that are in no volume yet, and the numbers of their first transitions."""
-        return ((first, recording) for first, recording, _ in self._loose)
+    def oldest_within(self, most_bytes: int) -> int | None:
+        """Return the first transition of the newest segments of so many bytes; None if all segments are that small."""
+        segments = sorted(self.segments.items())
+        total, place = sum(segment.nbytes for _, segment in segments), 0
+        while total > most_bytes and place < len(segments) - 1:
+            total -= segments[place][1].nbytes
+            place += 1
+        return segments[place][0] if place else None
 
-    def unwritten(self) -> list[Finished]:
-        """Where episodes that are not on disk are in the journal."""
+    def batch_of(self, first: int, count: int) -> EpisodeBatch:
+        """Return whole episodes of one segment by the numbers of their transitions."""
+        firsts = self.firsts()
+        found = self.segment(firsts[bisect.bisect_right(firsts, first) - 1])
+        assert found is not None
+        segment, batch = found
+        ends = segment.first + np.cumsum(segment.lengths)
+        begin, end = np.searchsorted(ends, first, side="right"), np.searchsorted(ends, first + count, side="left") + 1
+        return (self.read(segment) if batch is None else batch).select(int(begin), int(end))
+
+    def open_batches(self) -> Iterator[tuple[int, EpisodeBatch]]:
+        """Episodes that are in no segment yet, and the numbers of their first transitions."""
+        return ((first, batch) for first, batch, _ in self._open)
+
+    def unwritten(self) -> list[EpisodeSpan]:
+        """Return where episodes that are in no segment on disk are in the write-ahead log."""
         finished = [one for waiting in self._waiting for one in waiting.journalled]
-        return finished + [one for *_, one in self._loose if one is not None]
+        return finished + [one for *_, one in self._open if one is not None]
 
     @property
     def has_what_no_journal_has(self) -> bool:
         """Whether an episode would be lost with the process."""
-        return any(finished is None for *_, finished in self._loose)
+        return any(finished is None for *_, finished in self._open)
 
     def first_unwritten(self, otherwise: int) -> int:
         """Number of the oldest transition that is not on disk."""
         if self._waiting:
-            return self._waiting[0].volume.first
-        return self._loose[0][0] if self._loose else otherwise
+            return self._waiting[0].segment.first
+        return self._open[0][0] if self._open else otherwise
 
-    def marks_on_disk(self) -> list[int]:
-        """Of each environment, how many of its steps are in volumes that are on disk, or in no volume any more."""
-        return list(self._marks_on_disk)
+    def watermarks_on_disk(self) -> list[int]:
+        """Of each environment, how many of its steps are in segments that are on disk, or in no segment any more."""
+        return list(self._watermarks_on_disk)
 
     def forget(self, live: int) -> None:
-        """Volumes without live transitions do not count any more."""
-        for first in [first for first, volume in self.volumes.items() if volume.end <= live]:
+        """Segments without live transitions do not count any more."""
+        for first in [first for first, segment in self.segments.items() if segment.end <= live]:
             if first not in self._by_first:
-                del self.volumes[first]
+                del self.segments[first]
 
-    def begin_anew(self, archive: Archive | None = None) -> None:
-        """Hold what the archive holds, or another, and nothing else; nothing may be on its way."""
+    def begin_anew(self, archive: SegmentStore | None = None) -> None:
+        """Hold the segments on disk only; the queue must be empty."""
         assert not self._waiting
         self.archive = archive or self.archive
-        self._loose, self._loose_rows, self._live_before = [], 0, self.archive.live
-        self._next_row, self.marks = self.archive.next_row, list(self.archive.marks)
-        self._marks_on_disk = list(self.marks)
-        self.volumes = {volume.first: volume for volume in self.archive.volumes}
+        self._open, self._open_rows, self._live_before = [], 0, self.archive.live
+        self._next_row, self.watermarks = self.archive.next_row, list(self.archive.watermarks)
+        self._watermarks_on_disk = list(self.watermarks)
+        self.segments = {segment.first: segment for segment in self.archive.segments}
 
-    def go_on_from(self, marks: list[int]) -> None:
+    def go_on_from(self, watermarks: list[int]) -> None:
         """Say how many steps of each environment are on disk, or gone."""
-        self.marks, self._marks_on_disk = list(marks), list(marks)
+        self.watermarks, self._watermarks_on_disk = list(watermarks), list(watermarks)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of what is not on disk."""
-        loose = sum(recording.nbytes for _, recording, _ in self._loose)
-        return loose + sum(waiting.recording.nbytes for waiting in self._waiting)
+        """Bytes of memory of episodes that are not on disk."""
+        open_batches = sum(batch.nbytes for _, batch, _ in self._open)
+        return open_batches + sum(waiting.batch.nbytes for waiting in self._waiting)
 
     def close(self) -> None:
-        """Let go of the thread; what was not written stays unwritten."""
+        """End the thread, without writing."""
         self._writer.shutdown()
         self.archive.close()
+
+
+class LiveRange:
+    """Episodes that a storage still holds.
+
+    Transitions are numbered in the order in which their episodes ended; the oldest go first.
+
+    Numbers may be left out: of episodes that were lost.
+    """
+
+    def __init__(self) -> None:
+        self.begin(0, 0)
+
+    def begin(self, live: int, following: int) -> None:
+        """Hold nothing; ``live`` is the number of the oldest transition to come, ``following`` that of the next."""
+        self.live, self.next, self.stored = live, following, 0
+        self._episodes: deque[tuple[int, int]] = deque()
+        """First transition and length of each."""
+
+    @property
+    def episodes(self) -> int:
+        """How many there are."""
+        return len(self._episodes)
+
+    def count(self, first: int, lengths: list[int]) -> None:
+        """Count consecutive episodes, except those that are not live."""
+        for length in lengths:
+            if first >= self.live:
+                self._episodes.append((first, length))
+                self.stored += length
+            first += length
+        self.next = max(self.next, first)
+
+    def keep(self, size: int) -> int:
+        """Drop the oldest episodes until at most ``size`` transitions are live; return how many were dropped."""
+        gone = 0
+        while self.stored > size:
+            self.stored -= self._episodes.popleft()[1]
+            gone += 1
+        if gone:
+            self.live = self._episodes[0][0] if self._episodes else self.next
+        return gone
+
+    def drop_before(self, live: int) -> int:
+        """Drop all episodes before a transition; return how many were dropped."""
+        gone = 0
+        while self._episodes and self._episodes[0][0] < live:
+            self.stored -= self._episodes.popleft()[1]
+            gone += 1
+        self.live = max(self.live, live)
+        return gone

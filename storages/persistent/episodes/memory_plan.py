@@ -1,4 +1,4 @@
-"""How the memory that a storage of episodes may take is divided, and what follows from that for how it works."""
+"""Division of the memory that a storage of episodes may take."""
 
 import sys
 from collections.abc import Mapping
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from storages.core.ring.layout import FieldKey, Layout
 from storages.core.ring.ring import Ring
-from storages.persistent.episodes.archive_manifest import ArchiveManifest, columns_of
+from storages.persistent.episodes.episode_manifest import EpisodeManifest, columns_of
 from storages.transition import SUCCESSORS
 from storages.windows import Episodes
 
 DEFAULT_BYTES = 1 << 30
 """Of a storage without a bound, unless it is said."""
-_VOLUME_BYTES, _FEWEST_VOLUME_ROWS, _MOST_VOLUME_ROWS = 1 << 20, 1024, 1 << 16
+_SEGMENT_BYTES, _FEWEST_SEGMENT_ROWS, _MOST_SEGMENT_ROWS = 1 << 20, 1024, 1 << 16
 _PRIORITY_BYTES = 20
 """Of a transition's priority and error."""
 _INDEX_BYTES, _START_BYTES = 16, 24
@@ -20,34 +20,34 @@ _INDEX_BYTES, _START_BYTES = 16, 24
 _RING, _ENDS, _RUNNING, _PIECE = 0.55, 0.1, 0.1, 1 / 32
 """Shares: of the ring, of what its episodes ended with, of episodes that run, of the longest piece of an episode."""
 _FEWEST_PIECES = 4
-_SHARE_OF_A_VOLUME = 24
+_SHARE_OF_A_SEGMENT = 24
 """Some of them are on their way into memory, each as it is on disk and as it is in the ring."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What fits.
+    """Limits that follow from the memory.
 
     Args:
         steps: transitions in the ring.
         episodes: in the ring.
         longest: steps of the longest piece that an episode is kept in; None for any.
-        volume_rows: rows that a new archive's volumes begin at multiples of.
+        segment_rows: rows that a new archive's segments begin at multiples of.
         running_steps: steps that there is room for at first for episodes that run.
-        waiting_bytes: of volumes that wait to be written; None for any.
+        waiting_bytes: of segments that wait to be written; None for any.
     """
 
     steps: int
     episodes: int
     longest: int
-    volume_rows: int
+    segment_rows: int
     running_steps: int
     waiting_bytes: int | None
 
     @staticmethod
-    def memory_for(rows: int, manifest: ArchiveManifest) -> int:
-        """Bytes of memory that volumes of so many rows can be exchanged within."""
-        return int(rows * _row_on_disk(manifest.layout, manifest.stacked) * _SHARE_OF_A_VOLUME)
+    def memory_for(rows: int, manifest: EpisodeManifest) -> int:
+        """Bytes of memory that segments of so many rows can be exchanged within."""
+        return int(rows * _row_on_disk(manifest.layout, manifest.stacked) * _SHARE_OF_A_SEGMENT)
 
     @classmethod
     def of(
@@ -66,7 +66,7 @@ class MemoryPlan:
             ValueError: it is too little memory for that.
         """
         on_disk = _row_on_disk(layout, stacked)
-        rows = _power_of_two(_VOLUME_BYTES / on_disk, _FEWEST_VOLUME_ROWS, _MOST_VOLUME_ROWS)
+        rows = _power_of_two(_SEGMENT_BYTES / on_disk, _FEWEST_SEGMENT_ROWS, _MOST_SEGMENT_ROWS)
         if size is not None:
             rows = min(rows, _power_of_two(size / 8, 1, rows))
         if memory_bytes is None and size is not None:
@@ -102,7 +102,7 @@ def _row_on_disk(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
 
 
 def _with_ends(layout: Layout) -> set[FieldKey]:
-    """The leaves of which the end of an episode stands aside: those that a step leads to."""
+    """Return the leaves that have final values at the end of an episode."""
     return {path for path in layout if path[0] in SUCCESSORS}
 
 

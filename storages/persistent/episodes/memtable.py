@@ -1,8 +1,8 @@
-"""Episodes that are not in the archive yet: those that run, and finished ones until they were written.
+"""Memtable: steps of episodes that are in no segment yet, with a write-ahead log.
 
-Steps of several environments lie side by side in a ring, which is journalled like that of any storage, so that whatever
-a killed process had committed of them is there again. The ring grows with the longest episode; rows of which everything
-is in the archive are dropped, and the journal's files go with them.
+Steps of several environments lie side by side in a ring, which is logged like that of any storage, so that a killed
+process loses none that it committed. The ring grows with the longest episode; rows that are in segments are dropped,
+and log files with them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.ring.ring import Ring
-from storages.persistent.episodes.archive import Archive
-from storages.persistent.episodes.episode_batch import Recording
+from storages.persistent.episodes.episode_batch import EpisodeBatch
+from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.replay.manifest import Manifest
-from storages.persistent.replay.write_ahead_log import Journal, Position
+from storages.persistent.replay.write_ahead_log import Position, WriteAheadLog
 from storages.transition import DONE, Sample
 
 State = Callable[[], dict[str, Any]]
 _UNKNOWN = -1
-_SEGMENT_BYTES = 4 << 20
-"""Of the journal's files: what they hold is soon in the archive."""
+_LOG_FILE_BYTES = 4 << 20
+"""Log files are small, because what they hold is soon in segments."""
 
 
-class Finished(NamedTuple):
+class EpisodeSpan(NamedTuple):
     """An episode that came to an end, was broken off, or is so long that it is kept in pieces, of which this is one."""
 
     env: int
@@ -33,12 +33,12 @@ class Finished(NamedTuple):
     """Number of its first row."""
     end: int
     """Number after its last."""
-    shown: int
+    visible_at: int
     """Number after the row that shows that it is finished: its last, or the one after that where it was broken off."""
 
 
-class Running:
-    """Takes steps, and tells which episodes they finish.
+class Memtable:
+    """Steps of unfinished episodes, in a ring with a write-ahead log.
 
     Args:
         directory: of the journal.
@@ -65,35 +65,35 @@ class Running:
         self._arguments = (owner, num_envs, allow_nonfinite, True, stacked_frames)
         kept = Manifest.read(directory)
         self.ring = Ring(size if kept is None else kept.size, *self._arguments)
-        self.journal = Journal(directory, owner, self.ring, commit_every, durable, _SEGMENT_BYTES)
+        self.wal = WriteAheadLog(directory, owner, self.ring, commit_every, durable, _LOG_FILE_BYTES)
         self.longest: int | None = None
         """Steps of the longest piece that an episode is kept in."""
-        self._begun: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._start_rows: NDArray[np.int64] = np.zeros(0, np.int64)
         self._too_long_at = 0
         """Number of steps before which no episode that runs can have become too long."""
         self._put_aside = _UNKNOWN
-        """What had been put aside of the ring after the newest step."""
+        """Final observations in the ring after the newest step."""
 
     def recover(self) -> dict[str, Any] | None:
-        """Hold what the journal holds; returns what stands beside it, None where there is nothing."""
-        return self.journal.recover(self.ring)
+        """Recover the ring; return the state beside it, None if there is none."""
+        return self.wal.recover(self.ring)
 
     def roll_back(self, position: Position) -> dict[str, Any] | None:
-        """As :meth:`recover`, as of a commit; what was written later is dropped.
+        """Restore a commit; later ones are dropped. Return as :meth:`recover`.
 
         Raises:
             OSError: not everything could be dropped.
         """
-        state = self.journal.roll_back(self.ring, position, at_once=True)
-        self._begun, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
+        state = self.wal.roll_back(self.ring, position, at_once=True)
+        self._start_rows, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
         return state
 
-    def go_on_from(self, marks: Sequence[int]) -> list[Finished]:
+    def go_on_from(self, watermarks: Sequence[int]) -> list[EpisodeSpan]:
         """Say how many steps of each environment are kept elsewhere; returns which episodes are finished since."""
-        self._begun, finished = finished_since(self.ring, marks, self.longest)
+        self._start_rows, finished = finished_since(self.ring, watermarks, self.longest)
         return finished
 
-    def insert(self, sample: Sample, state: State) -> list[Finished]:
+    def insert(self, sample: Sample, state: State) -> list[EpisodeSpan]:
         """Store a step; returns which episodes it shows to be finished, those first that ended first.
 
         Raises:
@@ -101,42 +101,42 @@ class Running:
             PersistenceError: earlier steps could not be written; nothing of this one was stored.
         """
         ring = self.ring
-        if ring.steps >= self.journal.due:
-            self.journal.commit_soon(ring, state, None)
+        if ring.steps >= self.wal.due:
+            self.wal.commit_soon(ring, state, None)
         if ring.live_steps == ring.size:
             self.make_room(2 * ring.size)
             ring = self.ring
         ring.insert(sample)
-        if not len(self._begun):
-            self._begun = np.full(ring.envs, ring.first)
-        # Where nothing was put aside, no episode ended, and none was broken off: as a rule.
+        if not len(self._start_rows):
+            self._start_rows = np.full(ring.envs, ring.first)
+        # No new final observation means that no episode ended or was broken off.
         put_aside = ring.columns.finals.next_number
         finished = self._shown() if put_aside != self._put_aside else []
         self._put_aside = put_aside
         return finished if self.longest is None else finished + self.cut()
 
-    def _shown(self) -> list[Finished]:
-        """Finish what the newest step shows to be finished."""
+    def _shown(self) -> list[EpisodeSpan]:
+        """Return the episodes that the newest step shows to be finished."""
         ring, newest = self.ring, self.ring.steps - 1
         # Nobody said that these ended, but something else goes on now.
-        broken_off = self._finish(ring.broken_after(newest - 1) & (self._begun < newest), newest)
+        broken_off = self._finish(ring.broken_after(newest - 1) & (self._start_rows < newest), newest)
         return broken_off + self._finish(ring.broken_after(newest), newest + 1)
 
-    def cut(self) -> list[Finished]:
-        """Finish what has become too long."""
+    def cut(self) -> list[EpisodeSpan]:
+        """Return the episodes that have become too long."""
         steps = self.ring.steps
         if self.longest is None or steps < self._too_long_at:
             return []
-        finished = self._finish(steps - self._begun >= self.longest, steps)
-        self._too_long_at = int(self._begun.min()) + self.longest
+        finished = self._finish(steps - self._start_rows >= self.longest, steps)
+        self._too_long_at = int(self._start_rows.min()) + self.longest
         return finished
 
     def forget_first_step(self) -> None:
-        """Hold nothing, and know nothing of what steps look like; of steps, only the first may have been inserted."""
+        """Undo the insertion of the first step, and forget its layout."""
         allow_nonfinite = self.ring.allow_nonfinite
         self.ring = Ring(self.ring.size, *self._arguments)
         self.ring.allow_nonfinite = allow_nonfinite
-        self._begun, self._put_aside = np.zeros(0, np.int64), _UNKNOWN
+        self._start_rows, self._put_aside = np.zeros(0, np.int64), _UNKNOWN
 
     def make_room(self, size: int) -> None:
         """Have room for so many steps, which must be no fewer than there are."""
@@ -147,21 +147,23 @@ class Running:
             resized.append_span(self.ring.snapshot(self.ring.needed))
         self.ring, self._put_aside = resized, _UNKNOWN
 
-    def _finish(self, which: NDArray[np.bool_], end: int) -> list[Finished]:
+    def _finish(self, which: NDArray[np.bool_], end: int) -> list[EpisodeSpan]:
         if not which.any():
             return []
-        finished = [Finished(int(env), int(self._begun[env]), end, self.ring.steps) for env in np.flatnonzero(which)]
-        self._begun[which] = end
+        finished = [
+            EpisodeSpan(int(env), int(self._start_rows[env]), end, self.ring.steps) for env in np.flatnonzero(which)
+        ]
+        self._start_rows[which] = end
         return finished
 
-    def recording(self, finished: Finished) -> Recording:
+    def batch(self, finished: EpisodeSpan) -> EpisodeBatch:
         """A copy of a finished episode, whose rows must still be there."""
-        return Recording.of(self.ring, finished.env, finished.first, finished.end)
+        return EpisodeBatch.of(self.ring, finished.env, finished.first, finished.end)
 
-    def release(self, unwritten: Sequence[Finished] = ()) -> None:
+    def release(self, unwritten: Sequence[EpisodeSpan] = ()) -> None:
         """Forget all rows but those of episodes that run, and of these."""
-        if len(self._begun):
-            needed = min([int(self._begun.min()), *(finished.first for finished in unwritten)])
+        if len(self._start_rows):
+            needed = min([int(self._start_rows.min()), *(finished.first for finished in unwritten)])
             # Of an episode that is kept in pieces, the first stack of frames reaches back to the piece before.
             deepest = max(self.ring.stacked.values(), default=1)
             if needed - deepest + 1 > self.ring.first:
@@ -169,20 +171,20 @@ class Running:
 
     def reset(self) -> None:
         """Forget everything."""
-        self.journal.wait()
+        self.wal.wait()
         self.ring.reset()
-        self.journal.changed()
-        self._begun, self._too_long_at = np.full(len(self._begun), self.ring.steps), 0
+        self.wal.changed()
+        self._start_rows, self._too_long_at = np.full(len(self._start_rows), self.ring.steps), 0
         self._put_aside = _UNKNOWN
 
     @property
-    def begun(self) -> NDArray[np.int64]:
-        """(E,): the first row of what each environment is at; empty before the first step."""
-        return self._begun
+    def start_rows(self) -> NDArray[np.int64]:
+        """(E,): first row of each unfinished episode; empty before the first step."""
+        return self._start_rows
 
 
-def marks_of(state: Mapping[str, Any], archive: Archive, journalled: Ring) -> list[int]:
-    """Of each environment, how many of its journalled steps are in the archive, or gone.
+def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, journalled: Ring) -> list[int]:
+    """Return how many logged steps of each environment are in segments, or dropped.
 
     Raises:
         TypeError: the state is not one that a buffer of whole episodes wrote.
@@ -190,31 +192,31 @@ def marks_of(state: Mapping[str, Any], archive: Archive, journalled: Ring) -> li
     if not isinstance(state["live"], int):
         raise TypeError(f"the oldest transition is a number, got {state['live']!r}")
     envs, steps = journalled.envs, journalled.steps
-    said, recorded = ([*marks, *[0] * envs][:envs] for marks in (state["marks"], archive.marks))
+    said, recorded = ([*watermarks, *[0] * envs][:envs] for watermarks in (state["watermarks"], archive.watermarks))
     return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
 
 
 def finished_since(
-    ring: Ring, marks: Sequence[int], longest: int | None = None
-) -> tuple[NDArray[np.int64], list[Finished]]:
+    ring: Ring, watermarks: Sequence[int], longest: int | None = None
+) -> tuple[NDArray[np.int64], list[EpisodeSpan]]:
     """The episodes that rows of a ring finish, as if these had been inserted one after the other.
 
     Args:
         ring: whose rows.
-        marks: of each environment, how many of its steps are kept elsewhere.
+        watermarks: of each environment, how many of its steps are kept elsewhere.
         longest: steps of the longest piece that an episode is kept in; None for any.
 
     Returns:
         The first row, (E,), of what each environment is at, and the episodes, those first that ended first.
     """
-    known = np.array(marks, np.int64)
+    known = np.array(watermarks, np.int64)
     begun: NDArray[np.int64] = np.maximum(ring.first, known)
     for env in np.flatnonzero((known < ring.first) & ~ring.columns.data(DONE)[ring.first % ring.rows, :, 0]).tolist():
         # What is left of an episode that was forgotten, or lost.
         ends = np.flatnonzero(ring.broken()[:, env])
         begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps
     broken, said = ring.broken(), ring.ended()
-    found: list[tuple[int, int, Finished]] = []
+    found: list[tuple[int, int, EpisodeSpan]] = []
     for env in range(ring.envs):
         for row in (np.flatnonzero(broken[:, env]) + ring.oldest).tolist():
             if row < begun[env]:
@@ -228,13 +230,13 @@ def finished_since(
 
 def _pieces(
     env: int, begun: NDArray[np.int64], end: int, shown: tuple[int, int] | None, longest: int | None
-) -> list[tuple[int, int, Finished]]:
+) -> list[tuple[int, int, EpisodeSpan]]:
     found = []
     while longest is not None and end - begun[env] >= longest + (shown is not None and shown[1] == 1):
         cut = int(begun[env]) + longest
-        found.append((cut - 1, 2, Finished(env, int(begun[env]), cut, cut)))
+        found.append((cut - 1, 2, EpisodeSpan(env, int(begun[env]), cut, cut)))
         begun[env] = cut
     if shown is not None and begun[env] < end:
-        found.append((*shown, Finished(env, int(begun[env]), int(end), shown[0] + 1)))
+        found.append((*shown, EpisodeSpan(env, int(begun[env]), int(end), shown[0] + 1)))
         begun[env] = end
     return found

@@ -1,6 +1,6 @@
-"""A note of what a directory held when its storage was closed: what is missing at its end later is noticed by it.
+"""Note of what a directory held when its storage was closed, by which a missing end is noticed later.
 
-A process that is killed leaves no note, or that of an earlier one, which still tells what has to be there at least.
+A killed process leaves no note, or an earlier one, which is still a lower bound of what has to be there.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from storages.errors import DamageError
-from storages.persistent.log.json_file import checked_facts, damage_told, write_facts
+from storages.persistent.log.json_file import name_damage, read_verified, write_verified
 from storages.persistent.log.records import FORMAT
 from storages.persistent.log.system_calls import sync_directory
 
@@ -17,8 +17,8 @@ _WHAT = "what this directory held when it was last closed"
 
 
 @dataclass(frozen=True)
-class Closed:
-    """What a directory held.
+class ClosingNote:
+    """Content of a directory.
 
     Args:
         commit: number of the last commit.
@@ -34,7 +34,7 @@ class Closed:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """The note of a directory; None where there is none.
+        """Read the note of a directory; return None if there is none.
 
         Raises:
             PersistenceError: it is of another format.
@@ -43,23 +43,23 @@ class Closed:
         path = folder / NAME
         if not path.exists():
             return None
-        with damage_told(path):
-            facts = checked_facts(path)
+        with name_damage(path):
+            facts = read_verified(path)
             return cls(facts["commit"], facts["commit_checksum"], facts["steps"], facts["files"])
 
     def write(self, folder: Path, durable: bool) -> None:
-        """Leave the note in a directory, instead of an earlier one.
+        """Write the note to a directory, replacing an earlier one.
 
         Raises:
             OSError: it cannot be written.
         """
         facts: dict[str, Any] = {"what": _WHAT, "format": FORMAT, "commit": self.commit}
-        write_facts(
+        write_verified(
             folder / NAME, facts | {"commit_checksum": self.checksum, "steps": self.steps, "files": self.files}, durable
         )
 
     def missing(self, folder: Path, commit: int, checksum: int, steps: int) -> str | None:
-        """What is not there any more, in words; None where everything is.
+        """Describe what is missing; return None if nothing is.
 
         Args:
             folder: the directory.
@@ -81,7 +81,7 @@ class Closed:
         return None
 
     def shorter(self, folder: Path) -> str | None:
-        """The first file that is missing or shorter than it was, in words; None where there is none."""
+        """Describe the first file that is missing or shorter than it was; return None if there is none."""
         for name, size in self.files.items():
             path = folder / name
             there = path.stat().st_size if path.exists() else None
@@ -92,18 +92,18 @@ class Closed:
 
 
 def refuse_missing(folder: Path, commit: int, checksum: int, steps: int) -> None:
-    """Refuse a directory that does not hold what it held when it was last closed; see :meth:`Closed.missing`.
+    """Refuse a directory that does not hold what it held when it was last closed; see :meth:`ClosingNote.missing`.
 
     Raises:
         DamageError: something is missing; the text names it.
     """
-    closed = Closed.read(folder)
+    closed = ClosingNote.read(folder)
     if closed is not None and (missing := closed.missing(folder, commit, checksum, steps)):
         raise DamageError(missing)
 
 
 def remove_note(folder: Path, durable: bool) -> None:
-    """Remove the note before something of what it tells is dropped.
+    """Remove the note, before anything that it names is dropped.
 
     Raises:
         OSError: it cannot be removed.

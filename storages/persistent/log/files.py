@@ -1,4 +1,4 @@
-"""Writing into folders that may come from somebody else: no symbolic link in them is followed."""
+"""Files of a folder that may come from somebody else: no symbolic link in it is followed."""
 
 import errno
 import os
@@ -14,12 +14,12 @@ _LONGEST_TEXT_BYTES = 64 << 20
 
 
 def unfinished(path: Path) -> Path:
-    """Where a file lies until it is whole."""
+    """Return where a file is written before it replaces another."""
     return path.with_name(f"{path.name}.new")
 
 
 def create(path: Path) -> BinaryIO:
-    """Open a new file for writing, instead of the file or the link that was there.
+    """Open a new file for writing, replacing the file or the link that was there.
 
     Raises:
         OSError: it cannot be made.
@@ -31,7 +31,7 @@ def create(path: Path) -> BinaryIO:
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """A new file to write to, which takes the place of ``path`` at the end; after an exception, ``path`` is as it was.
+    """Write a file that replaces ``path`` atomically at the end; an exception leaves ``path`` unchanged.
 
     Args:
         path: the file; where it is a link, the link is replaced.
@@ -53,10 +53,10 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
 
 
 def read_text(path: Path) -> str:
-    """A file that people can read, and that is therefore small.
+    """Read a small text file.
 
     Raises:
-        ValueError: it is longer than such a file is, or no text.
+        ValueError: it is longer than 64 MiB, or no text.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
@@ -68,7 +68,7 @@ def read_text(path: Path) -> str:
 
 
 def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Put ``content`` into a file, instead of what it held; as :func:`replacing`.
+    """Replace the content of a file atomically; as :func:`replacing`.
 
     Raises:
         OSError: it cannot be written; the file is what it was.
@@ -80,7 +80,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
 
 
 def open_for_append(path: Path) -> BinaryIO:
-    """Open a file to write at its end, made where there is none.
+    """Open a file to append to it, and create it if there is none.
 
     Raises:
         PersistenceError: it is a link.
@@ -95,7 +95,7 @@ def open_for_append(path: Path) -> BinaryIO:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a path at which a symbolic link lies.
+    """Refuse a path that is a symbolic link.
 
     Raises:
         PersistenceError: one does.
@@ -131,11 +131,11 @@ def _is_a_link(path: Path) -> str:
 
 
 def make_directory(directory: Path, durable: bool) -> None:
-    """Make a directory, and those above it that are missing.
+    """Make a directory and its missing parents.
 
     Args:
-        directory: which may be there already.
-        durable: whether the names of all that are made are to survive a power cut.
+        directory: may exist already.
+        durable: sync the names of the directories that are made.
 
     Raises:
         OSError: one cannot be made; those above it stay.

@@ -1,4 +1,4 @@
-"""Files of plain data that people can read: written whole or not at all, with a checksum."""
+"""JSON files with a checksum, written atomically."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,11 @@ _WRONG = (
 
 
 @contextmanager
-def damage_told(place: Path) -> Iterator[None]:
-    """Say where something lies that has the right checksum and cannot have been written here.
+def name_damage(place: Path) -> Iterator[None]:
+    """Name the file whose checksum is right and whose content this package does not write.
 
     Raises:
-        DamageError: instead of what comes of it.
+        DamageError: instead of the error that such content causes.
         PersistenceError: it asks for more memory than there is.
     """
     try:
@@ -44,10 +44,10 @@ def damage_told(place: Path) -> Iterator[None]:
 
 
 def layout_of(facts: Mapping[str, Any]) -> Layout:
-    """The layout that facts tell of.
+    """Parse the layout of a manifest.
 
     Raises:
-        ValueError: it is none that a storage has.
+        ValueError: no storage has such a layout.
     """
     layout = {}
     for path, dtype, shape in facts["layout"]:
@@ -62,7 +62,7 @@ def layout_of(facts: Mapping[str, Any]) -> Layout:
 
 
 def count_of(facts: Mapping[str, Any], name: str) -> int:
-    """A number from 1 that facts tell.
+    """Parse a positive number of a manifest.
 
     Raises:
         ValueError: it is something else.
@@ -73,8 +73,8 @@ def count_of(facts: Mapping[str, Any], name: str) -> int:
     return count
 
 
-def write_facts(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
-    """Put facts, one of which is their ``format``, into a file, instead of what it held.
+def write_verified(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
+    """Replace the content of a file by facts, one of which is their ``format``, and their checksum.
 
     Raises:
         OSError: it cannot be written; the file is what it was.
@@ -83,12 +83,12 @@ def write_facts(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any], durable: bool) -> None:
-    """As :func:`write_facts`, without a checksum."""
+    """As :func:`write_verified`, without a checksum."""
     write_atomically(path, json.dumps(content, indent=1).encode(), durable=durable)
 
 
-def checked_facts(path: Path) -> dict[str, Any]:
-    """What :func:`write_facts` put into a file.
+def read_verified(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_verified` wrote.
 
     Raises:
         PersistenceError: it is of another format.

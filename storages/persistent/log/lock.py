@@ -1,4 +1,4 @@
-"""One writer at a time: a lock that the operating system takes back from a process that dies."""
+"""Lock of a directory, released by the operating system when its process ends."""
 
 import json
 import os
@@ -24,8 +24,8 @@ class InUseError(PersistenceError):
     """A directory that is locked already.
 
     Args:
-        message: what is said.
-        holder: the process that has locked it.
+        message: the text of the error.
+        holder: the process that holds the lock.
     """
 
     def __init__(self, message: str, holder: str = "another process") -> None:
@@ -34,7 +34,7 @@ class InUseError(PersistenceError):
 
 
 class Lock:
-    """Held from the moment that it is made until it is released, or its process is gone.
+    """Exclusive lock, held from its creation until it is released or its process ends.
 
     The directory itself is locked, so that another storage is refused even where the file that names the holder was
     deleted. Network file systems lock files only: there, a storage whose file was deleted refuses its next commit.
@@ -42,7 +42,7 @@ class Lock:
     A process that is forked off does not hold it, nor does it keep others from it.
 
     Args:
-        directory: what is locked.
+        directory: to lock.
 
     Raises:
         InUseError: it is locked already, in this process or another.
@@ -86,7 +86,7 @@ class Lock:
             return True
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._file is not None:
             file, self._file = self._file, None
             _held.discard(self)

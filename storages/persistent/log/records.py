@@ -1,8 +1,8 @@
-"""Blocks: what a commit writes in one go, and what is believed only as a whole.
+"""Records of a log: the unit that a commit writes, valid only as a whole.
 
-A block is a header of fixed length with its own checksum, a line of JSON that says which arrays follow, these arrays,
-each on a multiple of 8 bytes, and a checksum of all but the header. What a process that was killed leaves behind is a
-block that the file ends before; any other that is not whole is damaged. After one, the next is found by its magic.
+A record is a header of fixed length with a checksum, a line of JSON that names the arrays that follow, the arrays, each
+aligned to 8 bytes, and a checksum of everything but the header. A record that the file ends within is a torn tail, as a
+killed process leaves it; any other record that is not whole is damage. The next record is found by its magic bytes.
 """
 
 import errno
@@ -22,22 +22,22 @@ import numpy as np
 from storages.core.ring.snapshot import ArrayKey, Fragments
 from storages.transition import Array
 
-FORMAT = 2
-"""The layout of blocks and manifests that this code writes, and the only one that it reads."""
+FORMAT = 3
+"""Version of records and manifests that this code writes, and the only one that it reads."""
 
-_MAGIC = b"\x89journal"
+_MAGIC = b"\x89records"
 _HEADER = struct.Struct("<8sI4xQQQQQ")
 """Magic, format, number of the commit, first step, number after the last, bytes of JSON, bytes of arrays."""
 _CHECKSUM = struct.Struct("<I4x")
 _HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 _ALIGNED = 8
-IN_ONE_PIECE_BYTES = 1 << 20
-"""Of arrays that are less, a block is copied and written at once."""
+SMALL_RECORD_BYTES = 1 << 20
+"""Records with less than this are copied and written by one call."""
 
 
 @dataclass(frozen=True)
-class Block:
-    """A commit, or what belongs to one.
+class Record:
+    """A commit, or a part of one.
 
     Args:
         commit: its number, from 1.
@@ -55,63 +55,63 @@ class Block:
 
     @property
     def small(self) -> bool:
-        """Whether it costs next to nothing to copy it."""
-        return sum(piece.nbytes for pieces in self.arrays.values() for piece in pieces) <= IN_ONE_PIECE_BYTES
+        """Whether it is cheap to copy."""
+        return sum(piece.nbytes for pieces in self.arrays.values() for piece in pieces) <= SMALL_RECORD_BYTES
 
 
-class Image(NamedTuple):
-    """A block as it is written."""
+class EncodedRecord(NamedTuple):
+    """A record as bytes."""
 
     commit: int
     data: bytes
     checksum: int
 
 
-class Found(NamedTuple):
-    """A block in a file."""
+class StoredRecord(NamedTuple):
+    """A record that was read from a file."""
 
-    block: Block
+    record: Record
     checksum: int
     end: int
     """Number of the byte after it."""
 
 
-class Flaw(NamedTuple):
-    """Bytes of a file that are no block."""
+class CorruptRange(NamedTuple):
+    """Bytes of a file that are no record."""
 
     begin: int
     end: int
     cut: bool
-    """Whether the file ends before they would: what a process that was killed leaves behind."""
+    """Whether it is a torn tail, which recovery truncates, and not corruption, which is an error."""
     first: int | None
-    """Number of the first step that they held, where their header says so."""
+    """Number of the first step in it; None where no header says so."""
     steps: int | None
     """Number after the last."""
 
 
-def image_of(block: Block) -> Image:
-    """A block in memory, a copy of all that it holds."""
-    header, text = _beginning(block)
-    content = b"".join([text, *_bytes_of_arrays(block)])
+def encode(record: Record) -> EncodedRecord:
+    """Encode a record, copying its arrays."""
+    header, text = _beginning(record)
+    content = b"".join([text, *_bytes_of_arrays(record)])
     checksum = zlib.crc32(content)
-    return Image(block.commit, b"".join([header, content, _CHECKSUM.pack(checksum)]), checksum)
+    return EncodedRecord(record.commit, b"".join([header, content, _CHECKSUM.pack(checksum)]), checksum)
 
 
-def write(file: int, block: Block | Image) -> tuple[int, int]:
-    """Write a block at a file's end; returns how many bytes it has, and its checksum.
+def write(file: int, record: Record | EncodedRecord) -> tuple[int, int]:
+    """Append a record to a file; return its length in bytes and its checksum.
 
     Raises:
         OSError: not all of it could be written.
     """
-    if isinstance(block, Block) and block.small:
-        block = image_of(block)
-    if isinstance(block, Image):
-        _write_all(file, memoryview(block.data))
-        return len(block.data), block.checksum
-    header, text = _beginning(block)
+    if isinstance(record, Record) and record.small:
+        record = encode(record)
+    if isinstance(record, EncodedRecord):
+        _write_all(file, memoryview(record.data))
+        return len(record.data), record.checksum
+    header, text = _beginning(record)
     _write_all(file, memoryview(header + text))
     length, checksum = len(header) + len(text), zlib.crc32(text)
-    for data in _bytes_of_arrays(block):
+    for data in _bytes_of_arrays(record):
         checksum = zlib.crc32(data, checksum)
         length += len(data)
         _write_all(file, memoryview(data))
@@ -119,12 +119,12 @@ def write(file: int, block: Block | Image) -> tuple[int, int]:
     return length + _CHECKSUM.size, checksum
 
 
-def read(path: Path, most_bytes: int | None = None) -> Iterator[Found | Flaw]:
-    """What a file holds, in its order.
+def read(path: Path, most_bytes: int | None = None) -> Iterator[StoredRecord | CorruptRange]:
+    """Read the records of a file, in order, and the ranges that are corrupt.
 
     Args:
         path: the file.
-        most_bytes: how much of it to read, where another process may be writing to it; all of it where None.
+        most_bytes: how much of it to read if another process may be writing to it; None for all.
     """
     data: bytes | mmap.mmap
     with path.open("rb") as file:
@@ -144,13 +144,13 @@ def read(path: Path, most_bytes: int | None = None) -> Iterator[Found | Flaw]:
             end = _next_header(data, offset + 1)
             # A power cut may leave a file with a length that was never filled.
             cut = length - offset < _HEADER_BYTES or (end == length and not data[offset:].strip(b"\0"))
-            yield Flaw(offset, end, cut, None, None)
+            yield CorruptRange(offset, end, cut, None, None)
             offset = end
             continue
         _, _, commit, first, steps, text_bytes, arrays_bytes = header
         begin, end = offset + _HEADER_BYTES, offset + _HEADER_BYTES + text_bytes + arrays_bytes + _CHECKSUM.size
         if end > length:
-            yield Flaw(offset, length, True, first, steps)
+            yield CorruptRange(offset, length, True, first, steps)
             return
         with memoryview(data) as view, view[begin : end - _CHECKSUM.size] as content:
             checksum = zlib.crc32(content)
@@ -158,16 +158,16 @@ def read(path: Path, most_bytes: int | None = None) -> Iterator[Found | Flaw]:
             try:
                 said = json.loads(data[begin : begin + text_bytes])
                 facts = dict(**said["facts"])
-                block = Block(commit, first, steps, facts, _arrays(data, begin + text_bytes, said["arrays"]))
+                record = Record(commit, first, steps, facts, _arrays(data, begin + text_bytes, said["arrays"]))
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError, SyntaxError):
                 # A checksum is no signature.
-                yield Flaw(offset, end, False, first, steps)
+                yield CorruptRange(offset, end, False, first, steps)
             else:
-                yield Found(block, checksum, end)
+                yield StoredRecord(record, checksum, end)
         else:
-            # As above, where a part of the block got there.
+            # As above, where a part of the record got there.
             cut = end == length and not data[end - _CHECKSUM.size : end].strip(b"\0")
-            yield Flaw(offset, end, cut, first, steps)
+            yield CorruptRange(offset, end, cut, first, steps)
         offset = end
 
 
@@ -197,20 +197,20 @@ def _arrays(data: bytes | mmap.mmap, offset: int, listed: list[Any]) -> dict[Arr
     return arrays
 
 
-def _beginning(block: Block) -> tuple[bytes, bytes]:
+def _beginning(record: Record) -> tuple[bytes, bytes]:
     """Header and text."""
     listed, arrays_bytes = [], 0
-    for (role, leaf), pieces in block.arrays.items():
+    for (role, leaf), pieces in record.arrays.items():
         listed.append((role, leaf, pieces[0].dtype.str, [sum(map(len, pieces)), *pieces[0].shape[1:]]))
         arrays_bytes += _aligned(sum(piece.nbytes for piece in pieces))
-    text = json.dumps({"facts": block.facts, "arrays": listed}, default=_plain, separators=(",", ":")).encode()
+    text = json.dumps({"facts": record.facts, "arrays": listed}, default=_plain, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNED)
-    header = _HEADER.pack(_MAGIC, FORMAT, block.commit, block.first, block.steps, len(text), arrays_bytes)
+    header = _HEADER.pack(_MAGIC, FORMAT, record.commit, record.first, record.steps, len(text), arrays_bytes)
     return header + _CHECKSUM.pack(zlib.crc32(header)), text
 
 
-def _bytes_of_arrays(block: Block) -> "Iterator[bytes | memoryview[int]]":
-    for pieces in block.arrays.values():
+def _bytes_of_arrays(record: Record) -> "Iterator[bytes | memoryview[int]]":
+    for pieces in record.arrays.values():
         length = 0
         for piece in pieces:
             yield np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data
@@ -237,5 +237,5 @@ def _write_all(file: int, data: "memoryview[int]") -> None:
 
 
 def checksum_of(facts: Mapping[str, Any]) -> int:
-    """Of plain data, however it is laid out in a file."""
+    """Return the checksum of plain data, which does not depend on its layout in a file."""
     return zlib.crc32(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode())

@@ -1,4 +1,4 @@
-"""Dropping what is damaged in a directory, and keeping the rest."""
+"""Repair of the directory of a replay storage."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, HAS_FINAL, ArrayKey, RowSpan
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.log.closing_note import Closed, remove_note
+from storages.persistent.log.closing_note import ClosingNote, remove_note
 from storages.persistent.log.files import refuse_links_in
-from storages.persistent.log.json_file import damage_told
+from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
-from storages.persistent.log.log_segments import Place, Segments
-from storages.persistent.log.records import Block, Flaw, Found
-from storages.persistent.repair.repair_episodes import is_archive, repair_archive
+from storages.persistent.log.log_files import LogFiles, LogOffset
+from storages.persistent.log.records import CorruptRange, Record, StoredRecord
+from storages.persistent.repair.repair_episodes import holds_episodes, repair_episodes
 from storages.persistent.replay.manifest import Manifest
-from storages.persistent.replay.recovery import Errors, numbers_in, was_not_written_here
+from storages.persistent.replay.recovery import ErrorRows, numbers_in, was_not_written_here
 from storages.persistent.replay.snapshot_records import flaw_of_errors, flaw_of_part, part_of
 from storages.persistent.replay.write_ahead_log import ERRORS_SUFFIX, STEPS_SUFFIX
 from storages.transition import DONE2, TRUNC2
@@ -27,11 +27,11 @@ from storages.transition import DONE2, TRUNC2
 
 @dataclass(frozen=True)
 class Repair:
-    """What a repair did.
+    """Result of a repair.
 
     Args:
         dropped: what was damaged or missing, in words, with the files and steps; empty where nothing was.
-        steps: how many steps the storage holds now; of whole episodes, how many are in volumes.
+        steps: how many steps the storage holds now; of whole episodes, how many are in segments.
     """
 
     dropped: tuple[str, ...]
@@ -51,7 +51,7 @@ def repair(directory: str | Path) -> Repair:
     that is whole. Commits that checkpoints refer to are gone if anything had to be dropped but the end of the newest
     file of steps.
 
-    Of a directory of whole episodes, those volumes of episodes are dropped that are damaged.
+    Of a directory of whole episodes, those segments of episodes are dropped that are damaged.
 
     One that is interrupted can be done again, and does the rest.
 
@@ -64,7 +64,7 @@ def repair(directory: str | Path) -> Repair:
         raise PersistenceError(f"{folder} is no directory")
     try:
         refuse_links_in(folder)
-        with damage_told(folder):
+        with name_damage(folder):
             return _repaired(folder)
     except OSError as error:
         raise PersistenceError(
@@ -73,14 +73,14 @@ def repair(directory: str | Path) -> Repair:
 
 
 def _repaired(folder: Path) -> Repair:
-    if is_archive(folder):
-        lost, transitions = repair_archive(folder)
+    if holds_episodes(folder):
+        lost, transitions = repair_episodes(folder)
         return Repair(tuple(lost), transitions)
-    logs = Segments(folder, STEPS_SUFFIX, durable=True), Segments(folder, ERRORS_SUFFIX, durable=True)
+    logs = LogFiles(folder, STEPS_SUFFIX, durable=True), LogFiles(folder, ERRORS_SUFFIX, durable=True)
     manifest, dropped = _manifest(folder, logs[0])
     lock = Lock(folder)
     try:
-        rest = _Rest(manifest, logs[0].nbytes)
+        rest = _Survivors(manifest, logs[0].nbytes)
         lost = rest.take(*logs)
         missing = _missing(folder, rest, lost)
         rest.dropped_anything = bool(lost or missing)
@@ -101,7 +101,7 @@ def _repaired(folder: Path) -> Repair:
     return Repair(tuple(dropped), rest.ring.live_steps)
 
 
-def _manifest(folder: Path, steps: Segments) -> tuple[Manifest, list[str]]:
+def _manifest(folder: Path, steps: LogFiles) -> tuple[Manifest, list[str]]:
     try:
         manifest = Manifest.read(folder)
         if manifest is None:
@@ -110,8 +110,8 @@ def _manifest(folder: Path, steps: Segments) -> tuple[Manifest, list[str]]:
     except PersistenceError as error:
         # Every file of steps says it again.
         for _, found in steps.everything():
-            if isinstance(found, Found) and "storage" in found.block.facts:
-                return Manifest.from_facts(found.block.facts["storage"]), [str(error).partition(";")[0]]
+            if isinstance(found, StoredRecord) and "storage" in found.record.facts:
+                return Manifest.from_facts(found.record.facts["storage"]), [str(error).partition(";")[0]]
         if isinstance(error, DamageError):
             raise PersistenceError(f"{error}, but there is no file of steps that is whole to make it of") from None
         raise
@@ -119,19 +119,19 @@ def _manifest(folder: Path, steps: Segments) -> tuple[Manifest, list[str]]:
 
 def _flaws_of_note(folder: Path) -> list[str]:
     try:
-        Closed.read(folder)
+        ClosingNote.read(folder)
     except PersistenceError as error:
         return [str(error).partition(";")[0]]
     return []
 
 
-def _missing(folder: Path, rest: "_Rest", lost: list[str]) -> list[str]:
-    """What was there when the storage was closed and is not any more, in words, but for what is said already."""
-    if _flaws_of_note(folder) or (closed := Closed.read(folder)) is None:
+def _missing(folder: Path, rest: "_Survivors", lost: list[str]) -> list[str]:
+    """Describe what is missing since the storage was closed, unless it is described already."""
+    if _flaws_of_note(folder) or (closed := ClosingNote.read(folder)) is None:
         return []
     commit, checksum, steps = (0, 0, 0)
     if rest.newest is not None:
-        commit, checksum, steps = rest.newest.block.commit, rest.newest.checksum, rest.newest.block.steps
+        commit, checksum, steps = rest.newest.record.commit, rest.newest.checksum, rest.newest.record.steps
     missing = closed.missing(folder, commit, checksum, steps)
     if lost and (commit >= closed.commit or closed.shorter(folder) is None):
         missing = None
@@ -139,73 +139,73 @@ def _missing(folder: Path, rest: "_Rest", lost: list[str]) -> list[str]:
     return [] if missing is None else [missing]
 
 
-class _Run:
+class _Extent:
     """Steps that followed one another without a gap, and the numbers that they have now."""
 
     def __init__(self, first: int, now: int) -> None:
         self.first, self.end, self.now = first, first, now
 
 
-class _Rest:
-    """What is left, in a ring in which nothing is missing: steps after a gap follow those before it."""
+class _Survivors:
+    """What is left, in a ring without gaps: steps after a gap follow those before it."""
 
     def __init__(self, manifest: Manifest, log_bytes: int) -> None:
         self._log_bytes = log_bytes
         self.ring = manifest.ring("repair", log_bytes)
         self.dropped_anything = False
-        """Whether anything of the logs is not what it was, or is missing."""
+        """Whether anything of the logs is damaged or missing."""
         self._manifest = manifest
-        self._errors = Errors(self.ring)
-        self._runs: list[_Run] = []
-        self._apart: _Apart | None = None
-        self.newest: Found | None = None
+        self._errors = ErrorRows(self.ring)
+        self._runs: list[_Extent] = []
+        self._apart: _AfterGap | None = None
+        self.newest: StoredRecord | None = None
         """The newest commit that is whole."""
         self._oldest_there = 0
         """The first step that the logs hold of what is live."""
         self.last_number = 0
         """Of the commits and files that there are, damaged ones too."""
-        self.before_flaws: Place | None = None
+        self.before_flaws: LogOffset | None = None
         """Where all ends that can stay as it is, if nothing after it is whole."""
 
-    def take(self, steps: Segments, errors: Segments) -> list[str]:
-        """Take up all blocks that are whole; returns what is not, in words."""
+    def take(self, steps: LogFiles, errors: LogFiles) -> list[str]:
+        """Replay all records that are whole; describe the others."""
         dropped, changes = _changes(errors, self._manifest.num_envs)
-        intact, told = not dropped, [change.block.commit for change in changes]
+        intact, told = not dropped, [change.record.commit for change in changes]
         missing: list[int] = []
         gap, end, before = False, 0, None
         # Whether something before a commit that is whole is not.
         within = bool(dropped)
-        for segment, found in steps.everything():
-            if isinstance(found, Flaw):
-                dropped.append(steps.told(segment, found, end))
+        for log_file, found in steps.everything():
+            if isinstance(found, CorruptRange):
+                dropped.append(steps.describe(log_file, found, end))
                 gap = True
                 continue
-            block = found.block
-            if "begins" not in block.facts:
-                dropped.append(f"{steps.path(segment)} holds no steps: another file has taken its place")
+            record = found.record
+            if "begins" not in record.facts:
+                dropped.append(f"{steps.path(log_file)} holds no steps: another file has taken its place")
                 gap = True
                 continue
-            if flaw := flaw_of_part(block, self.ring):
-                dropped.append(was_not_written_here(steps.path(segment), block, flaw))
+            if flaw := flaw_of_part(record, self.ring):
+                dropped.append(was_not_written_here(steps.path(log_file), record, flaw))
                 gap = True
                 continue
             if before is not None and not gap and (reason := _why_apart(before, found, end)):
-                dropped.append(f"{steps.path(segment)} does not follow: {reason}")
+                dropped.append(f"{steps.path(log_file)} does not follow: {reason}")
                 gap = True
-            self.before_flaws = Place(segment, found.end)
+            self.before_flaws = LogOffset(log_file, found.end)
             within = within or gap
-            self._put(part_of(block), apart=gap)
-            gap, end, before = False, block.steps, found
-            while changes and changes[0].block.commit <= block.commit:
+            self._put(part_of(record), apart=gap)
+            gap, end, before = False, record.steps, found
+            while changes and changes[0].record.commit <= record.commit:
                 change = changes.pop(0)
-                if change.block.commit < block.commit or change.checksum == block.facts["errors"]:
-                    self._errors.change(change.block, self._now(numbers_in(change.block)))
+                if change.record.commit < record.commit or change.checksum == record.facts["errors"]:
+                    self._errors.change(change.record, self._now(numbers_in(change.record)))
                 else:
-                    told.remove(block.commit)
-            if ArrayKey(ERRORS) in block.arrays and block.commit not in told and block.commit > min(told, default=0):
-                missing.append(block.commit)
+                    told.remove(record.commit)
+            if ArrayKey(ERRORS) in record.arrays and record.commit not in told and record.commit > min(told, default=0):
+                missing.append(record.commit)
             self.newest = found
-        newest = None if self.newest is None else self.newest.block
+        newest = None if self.newest is None else self.newest.record
         if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._oldest_there:
             dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
             within = True
@@ -214,7 +214,7 @@ class _Rest:
             within = True
         if within:
             self.before_flaws = None
-        last = 0 if before is None else before.block.commit
+        last = 0 if before is None else before.record.commit
         self.last_number = max([last, *told, *steps.numbers(), *errors.numbers()])
         return dropped
 
@@ -223,9 +223,9 @@ class _Rest:
         if part.begins or not self._runs:
             self._oldest_there = part.first
         if part.begins:
-            self._runs, self._apart = [_Run(part.first, self.ring.steps)], None
+            self._runs, self._apart = [_Extent(part.first, self.ring.steps)], None
         elif apart or not self._runs:
-            self._apart = _Apart(self._manifest.ring("repair", self._log_bytes), part.first)
+            self._apart = _AfterGap(self._manifest.ring("repair", self._log_bytes), part.first)
         if self._apart is not None and self._apart.whole_without_it(part):
             self._apart = None
         if self._apart is None:
@@ -242,7 +242,7 @@ class _Rest:
         self.ring.append_span(part)
         self._put_errors(part)
 
-    def _put_apart(self, part: RowSpan, apart: "_Apart") -> None:
+    def _put_apart(self, part: RowSpan, apart: "_AfterGap") -> None:
         """Insert those rows step by step whose stacks reach to no row that is lost."""
         first = self.ring.steps
         if apart.first is None or apart.broken_before(part):
@@ -250,7 +250,7 @@ class _Rest:
         for step, sample, broken in apart.samples(part):
             if apart.first is None:
                 apart.first = step
-                self._runs.append(_Run(step, self.ring.steps))
+                self._runs.append(_Extent(step, self.ring.steps))
             self.ring.insert(sample)
             if broken:
                 self.ring.break_off()
@@ -283,11 +283,11 @@ class _Rest:
         now[now < self.ring.start] = -1
         return now
 
-    def write(self, steps: Segments, errors: Segments) -> None:
+    def write(self, steps: LogFiles, errors: LogFiles) -> None:
         """Write what is left as one commit, and drop everything else."""
         number = self.last_number + 1
         if self.newest is not None:
-            ring, newest = self.ring, self.newest.block
+            ring, newest = self.ring, self.newest.record
             part = replace(ring.snapshot(ring.needed), begins=True)
             facts: dict[str, Any] = {
                 "state": newest.facts["state"],
@@ -305,14 +305,14 @@ class _Rest:
                 of_rows = np.zeros((len(part), ring.envs), np.float32)
                 of_rows[len(part) - ring.live_steps :] = live.reshape(-1, ring.envs)
                 part = replace(part, arrays=part.arrays | {ArrayKey(ERRORS): (of_rows,)})
-                block = Block(number, part.first, part.steps, {"start": ring.start}, {ArrayKey(ERRORS): (live,)})
-                facts["errors"] = errors.append(block, anew=True)
-            steps.append(Block(number, part.first, part.steps, facts, part.arrays), anew=True)
+                record = Record(number, part.first, part.steps, {"start": ring.start}, {ArrayKey(ERRORS): (live,)})
+                facts["errors"] = errors.append(record, new_file=True)
+            steps.append(Record(number, part.first, part.steps, facts, part.arrays), new_file=True)
         steps.delete_before(number)
         errors.delete_before(number)
 
 
-class _Apart:
+class _AfterGap:
     """The rows since a gap, under their own numbers: those whose stacks of frames reach into the gap are left out.
 
     Args:
@@ -346,30 +346,30 @@ class _Apart:
         return len(told) > len(part) and bool((told[0] & ~self._ended).any())
 
 
-def _why_apart(before: Found, found: Found, end: int) -> str | None:
-    block = found.block
-    if block.commit != before.block.commit + 1:
-        return f"a file with steps {end} to {block.first} is gone"
-    if block.facts["after"] != before.checksum:
-        return f"commit {block.commit} was made after another commit {before.block.commit}"
-    if not block.facts["begins"] and block.first != end:
-        return f"step {block.first} does not follow step {end}"
+def _why_apart(before: StoredRecord, found: StoredRecord, end: int) -> str | None:
+    record = found.record
+    if record.commit != before.record.commit + 1:
+        return f"a file with steps {end} to {record.first} is gone"
+    if record.facts["after"] != before.checksum:
+        return f"commit {record.commit} was made after another commit {before.record.commit}"
+    if not record.facts["begins"] and record.first != end:
+        return f"step {record.first} does not follow step {end}"
     return None
 
 
-def _changes(errors: Segments, num_envs: int) -> tuple[list[str], list[Found]]:
-    """What is damaged in the log of errors, in words, and the rest."""
+def _changes(errors: LogFiles, num_envs: int) -> tuple[list[str], list[StoredRecord]]:
+    """Describe the damage in the log of errors, and return the rest."""
     dropped: list[str] = []
-    changes: list[Found] = []
+    changes: list[StoredRecord] = []
     end = 0
-    for segment, found in errors.everything():
-        if isinstance(found, Flaw):
-            dropped.append(errors.told(segment, found, end).replace("where steps", "where errors of steps"))
-        elif "start" not in found.block.facts:
-            dropped.append(f"{errors.path(segment)} holds no errors: another file has taken its place")
-        elif flaw := flaw_of_errors(found.block, num_envs):
-            dropped.append(was_not_written_here(errors.path(segment), found.block, flaw))
+    for log_file, found in errors.everything():
+        if isinstance(found, CorruptRange):
+            dropped.append(errors.describe(log_file, found, end).replace("where steps", "where errors of steps"))
+        elif "start" not in found.record.facts:
+            dropped.append(f"{errors.path(log_file)} holds no errors: another file has taken its place")
+        elif flaw := flaw_of_errors(found.record, num_envs):
+            dropped.append(was_not_written_here(errors.path(log_file), found.record, flaw))
         else:
             changes.append(found)
-            end = found.block.steps
+            end = found.record.steps
     return dropped, changes

@@ -1,14 +1,14 @@
-"""A commit on its way to the disk: what was taken from a storage at one instant."""
+"""A commit before it is written: a snapshot of a storage."""
 
 from dataclasses import dataclass
 
-from storages.persistent.log.records import Block, Image, image_of
+from storages.persistent.log.records import EncodedRecord, Record, encode
 from storages.persistent.replay.manifest import Manifest
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What is to be written, taken from the storage at one instant.
+    """Snapshot of a storage that is to be written.
 
     What is small was copied then, so that the thread has nothing to do but to write it: what else it did would hold up
     the storage's own thread for longer than that takes to do it.
@@ -16,7 +16,7 @@ class Commit:
 
     number: int
     manifest: Manifest
-    steps: Block | Image
+    steps: Record | EncodedRecord
     first: int
     """Number of the first step."""
     end: int
@@ -24,13 +24,13 @@ class Commit:
     needed: int
     """The oldest step that it needs."""
     pinned: list[list[int]]
-    anew: bool
+    new_file: bool
     """Whether it begins a file."""
-    errors: Block | Image | None
+    errors: Record | EncodedRecord | None
     all_errors: bool
     """Whether they are those of all live transitions, and begin a file."""
 
 
-def to_write(block: Block) -> Block | Image:
-    """A block as it is kept until it is written: a copy where it is small."""
-    return image_of(block) if block.small else block
+def encode_if_small(record: Record) -> Record | EncodedRecord:
+    """A record as it is kept until it is written: a copy where it is small."""
+    return encode(record) if record.small else record

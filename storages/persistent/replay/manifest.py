@@ -1,4 +1,4 @@
-"""What a directory holds, in a file that people can read: ``storage.json``."""
+"""Manifest of a directory, a file that people can read: ``storage.json``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from storages.core.ring.ring import Ring
 from storages.errors import PersistenceError
 from storages.persistent.log import lock
 from storages.persistent.log.files import unfinished
-from storages.persistent.log.json_file import checked_facts, count_of, damage_told, layout_of, write_facts
+from storages.persistent.log.json_file import count_of, layout_of, name_damage, read_verified, write_verified
 from storages.persistent.log.records import FORMAT
 from storages.transition import OBS, SUCCESSORS
 
@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 44
 
 @dataclass(frozen=True)
 class Manifest:
-    """What all blocks of a directory have in common.
+    """Size and layout of a directory's ring.
 
     Args:
         size: capacity along the time axis.
@@ -42,7 +42,7 @@ class Manifest:
 
     @classmethod
     def of(cls, ring: Ring) -> Self:
-        """What a ring whose layout is known would have."""
+        """Describe a ring whose layout is known."""
         return cls(ring.size, ring.envs, dict(ring.layout), ring.stacked)
 
     @classmethod
@@ -69,8 +69,8 @@ class Manifest:
                     f"storages.persistent.repair makes it anew"
                 )
             return None
-        with damage_told(path):
-            return cls.from_facts(checked_facts(path))
+        with name_damage(path):
+            return cls.from_facts(read_verified(path))
 
     def write(self, directory: Path, durable: bool) -> None:
         """Put it into a directory, whole or not at all.
@@ -78,7 +78,7 @@ class Manifest:
         Raises:
             OSError: it cannot be written.
         """
-        write_facts(directory / NAME, self.facts(), durable)
+        write_verified(directory / NAME, self.facts(), durable)
 
     def facts(self) -> dict[str, Any]:
         """As plain data."""
@@ -104,7 +104,7 @@ class Manifest:
         return manifest
 
     def ring(self, owner: str, log_bytes: int) -> Ring:
-        """An empty ring for what is there, which takes no more memory than that justifies.
+        """Make an empty ring that takes no more memory than the log justifies.
 
         Args:
             owner: its name in errors.

@@ -8,8 +8,8 @@ from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.closing_note import refuse_missing
 from storages.persistent.log.files import refuse_links_in
-from storages.persistent.log.json_file import damage_told
-from storages.persistent.log.log_segments import Segments
+from storages.persistent.log.json_file import name_damage
+from storages.persistent.log.log_files import LogFiles
 from storages.persistent.replay.manifest import Manifest
 from storages.persistent.replay.recovery import Recovered, recover
 from storages.persistent.replay.write_ahead_log import ERRORS_SUFFIX, STEPS_SUFFIX, Position
@@ -41,7 +41,7 @@ def read_state(directory: str | Path, position: Position | None = None) -> dict[
 
 
 def read_ring(directory: str | Path, position: Position | None = None) -> tuple[Ring, Recovered]:
-    """The transitions of the storage that a directory holds, and where the directory stands; as :func:`read_state`."""
+    """Return ring and recovery state of a directory; as :func:`read_state`."""
     folder = Path(directory).absolute()
     for tries_left in reversed(range(_TRIES)):
         before = _listed(folder)
@@ -66,10 +66,10 @@ def _read_ring(folder: Path, position: Position | None) -> tuple[Ring, Recovered
     if manifest is None:
         raise PersistenceError(f"{folder} holds no storage")
     refuse_links_in(folder)
-    with damage_told(folder):
+    with name_damage(folder):
         # In this order: the errors of all steps that are there now are on disk already.
         steps, errors = (
-            Segments(folder, suffix, durable=False, as_of_now=True) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX)
+            LogFiles(folder, suffix, durable=False, as_of_now=True) for suffix in (STEPS_SUFFIX, ERRORS_SUFFIX)
         )
         ring = manifest.ring(folder.name, steps.nbytes)
         found = recover(ring, steps, errors, None if position is None else position["commit"])

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from storages.core.ring.layout import Layout, text
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.replay.write_ahead_log import Journal, Position
+from storages.persistent.replay.write_ahead_log import Position, WriteAheadLog
 from storages.protocols import Loggable, StorageLog
 from storages.storage import Storage
 from storages.transition import Sample
@@ -47,19 +47,19 @@ class RingLog(StorageLog):
         self._storage = weakref.ref(storage)
         self._ring, self._owner = storage.ring, type(storage).__name__
         self._state_as_made = storage.extra_state()
-        self.journal = Journal(Path(directory), self._owner, self._ring, commit_every, durable)
+        self.wal = WriteAheadLog(Path(directory), self._owner, self._ring, commit_every, durable)
         try:
-            state = self.journal.recover(self._ring)
+            state = self.wal.recover(self._ring)
             if state is not None:
                 storage.load_extra_state(state)
         except (LookupError, TypeError, AttributeError) as error:
-            self.journal.close()
+            self.wal.close()
             raise DamageError(
-                f"{self.journal.directory} is damaged, or was not written by this package: its last commit says of "
+                f"{self.wal.directory} is damaged, or was not written by this package: its last commit says of "
                 f"what stands beside the steps what no {self._owner} does: {error!r}"
             ) from error
         except BaseException:
-            self.journal.close()
+            self.wal.close()
             raise
         close_at_exit(storage)
 
@@ -67,58 +67,58 @@ class RingLog(StorageLog):
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
         """Begin the next commit if it is time."""
-        if ring.steps >= self.journal.due:
+        if ring.steps >= self.wal.due:
             storage = self._storage()
             assert storage is not None
-            self.journal.commit_soon(ring, storage.extra_state, storage.priorities)
+            self.wal.commit_soon(ring, storage.extra_state, storage.priorities)
 
     def steps_at_once(self, ring: Ring) -> int:
         """Steps until the next commit."""
-        return self.journal.due - ring.steps
+        return self.wal.due - ring.steps
 
     def before_change(self, ring: Ring, rows: bool) -> None:
         """Wait for a commit that reads rows."""
         if rows:
-            self.journal.wait()
+            self.wal.wait()
 
     def after_change(self, ring: Ring) -> None:
         """Let the next commit hold all rows."""
-        self.journal.changed()
+        self.wal.changed()
 
     # What a storage asks
 
     @property
     def position(self) -> Position:
         """The last commit."""
-        return self.journal.position
+        return self.wal.position
 
     def flush(self, storage: Loggable) -> None:
         """Commit everything, and wait until it is written."""
-        self.journal.flush(self._ring, storage.extra_state(), storage.priorities)
+        self.wal.flush(self._ring, storage.extra_state(), storage.priorities)
 
     def roll_back(self, position: Position) -> dict[str, Any]:
         """Restore the rows of a commit, drop later ones, and return the commit's state beside the rows."""
-        state = self.journal.roll_back(self._ring, position)
+        state = self.wal.roll_back(self._ring, position)
         return self._state_as_made if state is None else state
 
     def pin(self, storage: Loggable, position: Position) -> None:
         """Keep what is needed to roll back to a commit."""
-        self.journal.pin(position)
+        self.wal.pin(position)
         self.flush(storage)
 
     def close(self, storage: Loggable) -> None:
         """Commit everything and release the directory."""
-        if not self.journal.closed:
+        if not self.wal.closed:
             try:
                 self.flush(storage)
             finally:
-                self.journal.close()
+                self.wal.close()
 
     def save(self, storage: Loggable) -> dict[str, Any]:
         """Return the position of a commit of everything, and the state beside the rows."""
         state = storage.extra_state()
-        self.journal.flush(self._ring, state, storage.priorities, pin=storage.states_kept)
-        return {"position": dict(self.journal.position)} | state
+        self.wal.flush(self._ring, state, storage.priorities, pin=storage.states_kept)
+        return {"position": dict(self.wal.position)} | state
 
     def refuse_other_fields(self, saved: Layout) -> None:
         """Raise a PersistenceError if the directory was made for other fields."""
@@ -128,12 +128,12 @@ class RingLog(StorageLog):
                 for layout in (self._ring.layout, saved)
             )
             raise PersistenceError(
-                f"{self._owner}: {self.journal.directory} holds {here}; what is to be loaded is {there}. Make the "
+                f"{self._owner}: {self.wal.directory} holds {here}; what is to be loaded is {there}. Make the "
                 f"storage with another directory"
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.journal.__getstate__()
+        return self.wal.__getstate__()
 
 
 def check_directory(owner: str, hyper_parameters: Mapping[str, Any]) -> None:

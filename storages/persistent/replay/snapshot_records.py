@@ -1,4 +1,4 @@
-"""What commits hold, looked at before a ring is filled with it: a checksum says what was written, not by whom.
+"""Validation of commits before they are replayed: a checksum is no signature.
 
 Compiled code reads the memory of a ring without asking whether an index lies within it.
 """
@@ -26,34 +26,34 @@ from storages.core.ring.snapshot import (
     ArrayKey,
     RowSpan,
 )
-from storages.persistent.log.records import Block
+from storages.persistent.log.records import Record
 from storages.transition import Array
 
 OFFSETS = "offsets"
-"""(changed,): of a block of errors, how many transitions after the oldest live one each is that an update changed."""
+"""(changed,): of a record of errors, how many transitions after the oldest live one each is that an update changed."""
 _LARGEST_NUMBER = 1 << 62
 
 
-def flaw_of_part(block: Block, ring: Ring) -> str | None:
-    """What a commit holds that none to a ring like this one can, in words; None where there is nothing.
+def flaw_of_part(record: Record, ring: Ring) -> str | None:
+    """Describe what of a commit does not fit a ring; None if all does.
 
     Args:
-        block: the commit.
+        record: the commit.
         ring: of the size and layout that the directory is said to have, its columns made.
     """
-    return _flaw_of_facts(block, ring) or next(_flaws_of_arrays(block, ring), None)
+    return _flaw_of_facts(record, ring) or next(_flaws_of_arrays(record, ring), None)
 
 
-def part_of(block: Block) -> RowSpan:
+def part_of(record: Record) -> RowSpan:
     """The rows that a commit holds in which there is no flaw."""
-    return RowSpan(block.first, block.steps, block.facts["begins"], block.facts["since"], block.arrays)
+    return RowSpan(record.first, record.steps, record.facts["begins"], record.facts["since"], record.arrays)
 
 
-def flaw_of_errors(block: Block, num_envs: int) -> str | None:
-    """What a block of errors holds that none can, in words; None where there is nothing."""
-    start, arrays = block.facts.get("start"), block.arrays
+def flaw_of_errors(record: Record, num_envs: int) -> str | None:
+    """Describe what of a record of errors cannot be; None if all can."""
+    start, arrays = record.facts.get("start"), record.arrays
     errors, offsets = (arrays[ArrayKey(role)][0] if ArrayKey(role) in arrays else None for role in (ERRORS, OFFSETS))
-    end = block.steps * num_envs
+    end = record.steps * num_envs
     if errors is None or len(arrays) > 1 + (offsets is not None):
         return f"arrays of {_named(arrays)}"
     if end >= _LARGEST_NUMBER or not _is_number(start) or start > end:
@@ -69,16 +69,20 @@ def flaw_of_errors(block: Block, num_envs: int) -> str | None:
     return f"errors of more than {end} transitions" if beyond else None
 
 
-def _flaw_of_facts(block: Block, ring: Ring) -> str | None:
-    facts = block.facts
+def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
+    facts = record.facts
     since, needed, begins = (facts.get(name) for name in ("since", "needed", "begins"))
     if type(begins) is not bool or not isinstance(facts.get("state"), dict):
         return "nothing that says what stands beside its steps"
-    if not _is_number(since) or not since <= block.first <= block.steps or block.steps * ring.envs >= _LARGEST_NUMBER:
-        return f"steps {block.first} to {block.steps} after step {since!r}"
-    if block.steps - block.first >= ring.rows:
-        return f"{block.steps - block.first} steps, of {ring.size} that fit"
-    if not _is_number(needed) or needed > block.steps:
+    if (
+        not _is_number(since)
+        or not since <= record.first <= record.steps
+        or record.steps * ring.envs >= _LARGEST_NUMBER
+    ):
+        return f"steps {record.first} to {record.steps} after step {since!r}"
+    if record.steps - record.first >= ring.rows:
+        return f"{record.steps - record.first} steps, of {ring.size} that fit"
+    if not _is_number(needed) or needed > record.steps:
         return f"{needed!r} as the oldest step that it needs"
     if not _is_number(facts.get("after")) or not (facts.get("errors") is None or _is_number(facts["errors"])):
         return "no checksums of what it belongs to"
@@ -90,11 +94,11 @@ def _flaw_of_facts(block: Block, ring: Ring) -> str | None:
     return None
 
 
-def _flaws_of_arrays(block: Block, ring: Ring) -> Iterator[str]:
-    arrays, rows, envs = block.arrays, block.steps - block.first, ring.envs
+def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
+    arrays, rows, envs = record.arrays, record.steps - record.first, ring.envs
     taken = arrays[ArrayKey(HAS_FINAL)][0] if ArrayKey(HAS_FINAL) in arrays else np.zeros(0)
     # It may tell of the row before, too.
-    told = rows + (len(taken) == rows + 1 and block.first > block.facts["since"])
+    told = rows + (len(taken) == rows + 1 and record.first > record.facts["since"])
     shapes: dict[ArrayKey, tuple[tuple[int, ...], np.dtype[Any]]] = {
         ArrayKey(ENDED): ((envs,), np.dtype(np.bool_)),
         ArrayKey(HAS_FINAL): ((told, envs), np.dtype(np.bool_)),

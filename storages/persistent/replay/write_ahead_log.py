@@ -1,9 +1,9 @@
-"""The journal of a storage: commits to disk beside what it does in memory.
+"""The write-ahead log of a ring: commits to disk of what is inserted in memory.
 
-A directory holds ``storage.json`` (what is kept there), ``lock`` (who writes), and two logs: of steps, each block of
+A directory holds ``storage.json`` (what is kept there), ``lock`` (who writes), and two logs: of steps, each record of
 which is a commit, and, where there are priorities, of the errors that updates gave, written before the steps of the
 same commit. A commit holds the steps since the one before, and everything else of the storage that is not a matter of
-single transitions, so that all blocks up to any one of them are the storage as it was then.
+single transitions, so that all records up to any one of them are the storage as it was then.
 
 What is committed is read from the ring while the next steps come in: at most two thirds as many steps as the ring holds
 are on their way at a time, and it overwrites the oldest; they are waited for when as many as it holds are not on disk.
@@ -20,21 +20,21 @@ from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.log.closing_note import Closed, refuse_missing, remove_note
+from storages.persistent.log.closing_note import ClosingNote, refuse_missing, remove_note
 from storages.persistent.log.files import make_directory, refuse_links_in
-from storages.persistent.log.json_file import damage_told
+from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
-from storages.persistent.log.log_segments import Place, Segments
-from storages.persistent.log.records import Block, Image
-from storages.persistent.replay.commit import Commit, to_write
+from storages.persistent.log.log_files import LogFiles, LogOffset
+from storages.persistent.log.records import EncodedRecord, Record
+from storages.persistent.replay.commit import Commit, encode_if_small
 from storages.persistent.replay.manifest import NAME as MANIFEST
 from storages.persistent.replay.manifest import Manifest
 from storages.persistent.replay.recovery import Recovered, recover
-from storages.persistent.replay.retention import drop_unneeded, needed_of
+from storages.persistent.replay.retention import drop_unneeded, oldest_needed
 from storages.persistent.replay.snapshot_records import OFFSETS
 
 STEPS_SUFFIX, ERRORS_SUFFIX = "steps", "errors"
-SEGMENT_BYTES = 64 << 20
+LOG_FILE_BYTES = 64 << 20
 """A file that is longer is not continued."""
 _LARGEST_COMMIT_BYTES = 64 << 20
 """Of steps that are larger, fewer are committed at a time."""
@@ -47,16 +47,16 @@ class Position(TypedDict):
     checksum: int
 
 
-class Journal:
-    """What a storage writes, and what it reads when it is made again.
+class WriteAheadLog:
+    """Commits a ring to a directory, and restores it.
 
     Args:
-        directory: where; made if it is not there.
+        directory: made if it does not exist.
         owner: the storage's name, for errors.
         ring: the storage's, still empty.
         commit_every: steps that are on their way to the disk at most.
         durable: whether commits survive a power cut.
-        segment_bytes: a file that is longer is not continued; :data:`SEGMENT_BYTES` where None.
+        log_file_bytes: a file that is longer is not continued; :data:`LOG_FILE_BYTES` where None.
 
     Raises:
         PersistenceError: the directory is in use, is something else, or holds another storage.
@@ -69,18 +69,18 @@ class Journal:
         ring: Ring,
         commit_every: int,
         durable: bool,
-        segment_bytes: int | None = None,
+        log_file_bytes: int | None = None,
     ) -> None:
         self.directory = directory.absolute()
-        self._segment_bytes = segment_bytes
+        self._log_file_bytes = log_file_bytes
         self._owner, self._durable = owner, durable
         self._lock = _claimed(self.directory, owner, durable)
-        self._steps = Segments(self.directory, STEPS_SUFFIX, durable)
-        self._errors = Segments(self.directory, ERRORS_SUFFIX, durable)
+        self._steps = LogFiles(self.directory, STEPS_SUFFIX, durable)
+        self._errors = LogFiles(self.directory, ERRORS_SUFFIX, durable)
         try:
             self._manifest = Manifest.read(self.directory)
             if self._manifest is not None:
-                with damage_told(self.directory / MANIFEST):
+                with name_damage(self.directory / MANIFEST):
                     self._manifest.prepare(ring, self.directory, self._steps.nbytes)
         except BaseException:
             self._lock.release()
@@ -93,10 +93,10 @@ class Journal:
         self._is_cut = False
         """Whether nothing on disk is newer than what the storage is as of."""
         self._errors_on_their_way = False
-        """Whether changed errors were taken that are not on disk."""
+        """Whether errors were taken from the priorities that are not on disk."""
         self._at_most = min(commit_every, ring.size)
         self.cut_bytes = 0
-        """Of a commit that was being written when the last process that wrote here was killed."""
+        """Bytes of a torn commit that recovery dropped."""
         self.due = 0
         """Before which step to call :meth:`commit_soon`."""
         self._next_commit = 0
@@ -105,13 +105,13 @@ class Journal:
         """The number after the newest step that is on disk."""
         self._steps_committed = 0
         """As much, unless it changes what is on disk already."""
-        self._stands = Recovered()
+        self._recovered = Recovered()
         self._all_errors_bytes = 0
 
     # Back into memory
 
     def recover(self, ring: Ring) -> dict[str, Any] | None:
-        """Fill the ring with what is there, and drop what was being written; returns what stands beside the ring.
+        """Recover the ring, and drop a torn commit; return the state beside the ring.
 
         Raises:
             DamageError: something is not what was written; the text names file and steps.
@@ -124,7 +124,7 @@ class Journal:
         return state
 
     def refuse_unless_there(self, position: Position) -> None:
-        """See that :meth:`roll_back` is possible; raises what that raises before it changes anything."""
+        """Raise what :meth:`roll_back` would raise before it changes anything."""
         self._refuse_unless_held()
         self._settle()
         if position["commit"]:
@@ -134,7 +134,7 @@ class Journal:
                 pass
 
     def roll_back(self, ring: Ring, position: Position, at_once: bool = False) -> dict[str, Any] | None:
-        """Be as of a commit; what was written later is dropped, on disk ``at_once`` or before the next commit.
+        """Restore a commit; later ones are dropped, on disk ``at_once`` or before the next commit.
 
         Raises:
             PersistenceError: the directory does not have it; nothing was dropped.
@@ -161,11 +161,11 @@ class Journal:
 
     def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:
         try:
-            with damage_told(self.directory):
-                stands = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
+            with name_damage(self.directory):
+                recovered = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
                 if until is None:
-                    refuse_missing(self.directory, stands.commit, stands.checksum, ring.steps)
-            self._stands = stands
+                    refuse_missing(self.directory, recovered.commit, recovered.checksum, ring.steps)
+            self._recovered = recovered
         except DamageError as damage:
             raise DamageError(
                 f"{self._owner}: {damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged "
@@ -177,11 +177,11 @@ class Journal:
         self.written = self._steps_committed = ring.steps
         self.due = self._next_commit = 0
         self._is_cut = False
-        return self._stands.state
+        return self._recovered.state
 
     def _cut(self) -> int:
-        """Drop what is newer than the commit that the storage is as of; returns how many bytes that was."""
-        dropped = self._steps.cut(self._stands.steps_end) + self._errors.cut(self._stands.errors_end)
+        """Drop what is newer than the present commit; return how many bytes that was."""
+        dropped = self._steps.cut(self._recovered.steps_end) + self._errors.cut(self._recovered.errors_end)
         self._is_cut = True
         return dropped
 
@@ -191,10 +191,10 @@ class Journal:
     def position(self) -> Position:
         """The last commit, once it is on disk."""
         self._wait()
-        return {"commit": self._stands.commit, "checksum": self._stands.checksum}
+        return {"commit": self._recovered.commit, "checksum": self._recovered.checksum}
 
     def commit_soon(self, ring: Ring, state: Callable[[], dict[str, Any]], priorities: Priorities | None) -> None:
-        """Wait for the commit that is being written and, if it is time, have the next one written.
+        """Wait for the commit that is being written and, if it is time, begin the next one.
 
         Raises:
             PersistenceError: that one, or this one, could not be written.
@@ -208,7 +208,7 @@ class Journal:
         if ring.steps < min(self._next_commit, latest):
             self.due = min(self._next_commit, latest)
             return
-        commit = self._taken(ring, state(), priorities, self._stands.pinned, everything=False)
+        commit = self._snapshot(ring, state(), priorities, self._recovered.pinned, everything=False)
         # The more steps in a commit, the less each costs; the fewer, the longer the disk may take until it is waited
         # for, which is when as many are not there as may be missing.
         most, largest = self._at_most, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
@@ -228,17 +228,17 @@ class Journal:
         state: dict[str, Any],
         priorities: Priorities | None,
         pin: int = 0,
-        anew: bool = False,
+        new_file: bool = False,
     ) -> None:
-        """Commit what there is, and wait until it is on disk.
+        """Commit everything, and wait until it is on disk.
 
         Args:
             ring: the storage's.
-            state: what stands beside the ring.
+            state: of the storage, beside the ring.
             priorities: the storage's, if it has any.
             pin: 0, or how many commits that checkpoints refer to stay usable, from now on this one among them.
-            anew: whether to write all that is needed, into a new file, so that older ones go but for what checkpoints
-                refer to.
+            new_file: write all that is needed into a new file, so that older files are dropped unless checkpoints
+                refer to them.
 
         Raises:
             PersistenceError: it could not be written.
@@ -247,10 +247,10 @@ class Journal:
         self._settle()
         if not ring.layout:
             return
-        pinned = self._stands.pinned
+        pinned = self._recovered.pinned
         if pin:
-            pinned = [*pinned, [self._stands.commit + 1, ring.needed]][-pin:]
-        self._write(self._taken(ring, state, priorities, pinned, everything=anew))
+            pinned = [*pinned, [self._recovered.commit + 1, ring.needed]][-pin:]
+        self._write(self._snapshot(ring, state, priorities, pinned, everything=new_file))
 
     def pin(self, position: Position) -> None:
         """Keep what a commit needs, and no longer what those pinned before need; written with the next commit.
@@ -260,18 +260,18 @@ class Journal:
         """
         self._settle()
         commit = position["commit"]
-        self._stands.pinned = [[commit, self._needed_of(position)]] if commit else []
+        self._recovered.pinned = [[commit, self._needed_of(position)]] if commit else []
 
     def changed(self) -> None:
-        """Say that what is on disk already is something else now; the next commit holds everything."""
+        """Invalidate the log: the next commit is a full snapshot."""
         self.written = self.due = self._next_commit = 0
 
     def wait(self) -> None:
-        """Let what is on its way reach the disk, or fail; what failed is tried again with the next commit."""
+        """Wait for the commit that is being written; if it fails, the next commit tries it again."""
         self._settle()
 
     def close(self) -> None:
-        """Let others have the directory; commits nothing.
+        """Release the directory, without a commit.
 
         Raises:
             PersistenceError: a file could not be closed; the directory is let go all the same.
@@ -293,14 +293,16 @@ class Journal:
             self.due = 0
 
     def _note_closed(self) -> None:
-        stands = self._stands
-        if self._lock.held and stands.commit and self._is_cut and not self._failed:
+        recovered = self._recovered
+        if self._lock.held and recovered.commit and self._is_cut and not self._failed:
             files = {
                 path.name: path.stat().st_size
                 for log in (self._steps, self._errors)
                 for path in map(log.path, log.numbers())
             }
-            Closed(stands.commit, stands.checksum, self._steps_committed, files).write(self.directory, self._durable)
+            ClosingNote(recovered.commit, recovered.checksum, self._steps_committed, files).write(
+                self.directory, self._durable
+            )
 
     @property
     def closed(self) -> bool:
@@ -315,7 +317,7 @@ class Journal:
 
     # Inside
 
-    def _taken(
+    def _snapshot(
         self,
         ring: Ring,
         state: dict[str, Any],
@@ -323,45 +325,53 @@ class Journal:
         pinned: list[list[int]],
         everything: bool,
     ) -> Commit:
-        """What is not on disk, or all that is needed; nothing may be on its way."""
-        number, needed, manifest = self._stands.commit + 1, ring.needed, Manifest.of(ring)
+        """Snapshot what is not on disk, or all that is needed; no commit may be being written."""
+        number, needed, manifest = self._recovered.commit + 1, ring.needed, Manifest.of(ring)
         part = ring.snapshot(needed if everything else max(self.written, needed))
         end = self._steps.end
-        anew = everything or end.segment == 0 or end.offset > (self._segment_bytes or SEGMENT_BYTES)
+        new_file = everything or end.log_file == 0 or end.offset > (self._log_file_bytes or LOG_FILE_BYTES)
         facts = {"state": state, "pinned": pinned, "begins": part.begins, "since": part.since, "needed": needed}
-        facts |= {"after": self._stands.checksum, "errors": None}
-        if anew:
+        facts |= {"after": self._recovered.checksum, "errors": None}
+        if new_file:
             facts["storage"] = manifest.facts()
         arrays, errors, all_errors = part.arrays, None, False
         if priorities is not None:
             arrays = arrays | {ArrayKey(ERRORS): (priorities.errors(part.first),)}
-            many = self._errors.end.offset > max(SEGMENT_BYTES, 4 * self._all_errors_bytes)
+            many = self._errors.end.offset > max(LOG_FILE_BYTES, 4 * self._all_errors_bytes)
             offsets, changed = priorities.changes(everything=many or self._errors_on_their_way)
             self._errors_on_their_way, all_errors = True, offsets is None
             named = {} if offsets is None else {ArrayKey(OFFSETS): (offsets,)}
-            errors = to_write(
-                Block(number, part.first, part.steps, {"start": ring.start}, named | {ArrayKey(ERRORS): (changed,)})
+            errors = encode_if_small(
+                Record(number, part.first, part.steps, {"start": ring.start}, named | {ArrayKey(ERRORS): (changed,)})
             )
-            if isinstance(errors, Image):
+            if isinstance(errors, EncodedRecord):
                 facts["errors"] = errors.checksum
-        block = Block(number, part.first, part.steps, facts, arrays)
+        record = Record(number, part.first, part.steps, facts, arrays)
         # The checksum of many errors is known only when they are written.
-        steps = block if isinstance(errors, Block) else to_write(block)
-        return Commit(number, manifest, steps, part.first, part.steps, needed, pinned, anew, errors, all_errors)
+        steps = record if isinstance(errors, Record) else encode_if_small(record)
+        return Commit(number, manifest, steps, part.first, part.steps, needed, pinned, new_file, errors, all_errors)
 
     def _is_quick(self, commit: Commit) -> bool:
         """Whether a commit is copied to the system's cache in less time than it takes to hand it to a thread."""
-        if self._durable or not self._is_cut or commit.anew or commit.all_errors or commit.manifest != self._manifest:
+        if (
+            self._durable
+            or not self._is_cut
+            or commit.new_file
+            or commit.all_errors
+            or commit.manifest != self._manifest
+        ):
             return False
-        return isinstance(commit.steps, Image) and (commit.errors is None or isinstance(commit.errors, Image))
+        return isinstance(commit.steps, EncodedRecord) and (
+            commit.errors is None or isinstance(commit.errors, EncodedRecord)
+        )
 
     def _be_due(self) -> None:
-        """Have the next insertion find out what went wrong; called by any thread."""
+        """Let the next insertion raise the error; called by any thread."""
         self.due = self._next_commit = 0
 
     def _write(self, commit: Commit) -> None:
         """Called by one thread at a time."""
-        ends: list[tuple[Segments, Place]] = []
+        ends: list[tuple[LogFiles, LogOffset]] = []
         try:
             if not self._is_cut:
                 self._cut()
@@ -371,16 +381,16 @@ class Journal:
                 self._manifest = commit.manifest
             steps = commit.steps
             if commit.errors is not None:
-                checksum = self._errors.append(commit.errors, anew=commit.all_errors)
-                if isinstance(steps, Block):
+                checksum = self._errors.append(commit.errors, new_file=commit.all_errors)
+                if isinstance(steps, Record):
                     steps = replace(steps, facts=steps.facts | {"errors": checksum})
                 if commit.all_errors:
                     self._all_errors_bytes = self._errors.end.offset
-            self._note_written(commit, self._steps.append(steps, commit.anew))
+            self._note_written(commit, self._steps.append(steps, commit.new_file))
         except BaseException as error:
             self._failed = True
             self._be_due()
-            if self._stands.commit != commit.number:
+            if self._recovered.commit != commit.number:
                 # The next commit has the same number.
                 for log, end in ends:
                     if log.end != end:
@@ -401,17 +411,23 @@ class Journal:
     def _note_written(self, commit: Commit, checksum: int) -> None:
         self._failed = self._errors_on_their_way = False
         self.written = self._steps_committed = commit.end
-        self._stands.commit, self._stands.checksum, self._stands.pinned = commit.number, checksum, commit.pinned
-        if commit.anew:
-            self._stands.segments.append((commit.number, commit.first))
-        if commit.anew or commit.all_errors:
+        self._recovered.commit, self._recovered.checksum, self._recovered.pinned = (
+            commit.number,
+            checksum,
+            commit.pinned,
+        )
+        if commit.new_file:
+            self._recovered.log_files.append((commit.number, commit.first))
+        if commit.new_file or commit.all_errors:
             # What is too much goes the next time where it cannot now.
             with suppress(OSError):
-                drop_unneeded(self._stands, commit.needed, self._steps, self._errors)
+                drop_unneeded(self._recovered, commit.needed, self._steps, self._errors)
 
     def _needed_of(self, position: Position) -> int:
         place = f"{self._owner}: {self.directory}"
-        return needed_of(position["commit"], position["checksum"], self._stands, self._steps, self._errors, place)
+        return oldest_needed(
+            position["commit"], position["checksum"], self._recovered, self._steps, self._errors, place
+        )
 
     def _refuse_unless_held(self) -> None:
         if not self._lock.held:

@@ -10,23 +10,23 @@ import pytest
 from storages.core.ring.snapshot import ArrayKey
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
-from storages.persistent.log.log_segments import BEGINNING, Place, Segments
-from storages.persistent.log.records import Block, Flaw, Found
+from storages.persistent.log.log_files import EMPTY_LOG, LogFiles, LogOffset
+from storages.persistent.log.records import CorruptRange, Record, StoredRecord
 
 FACTS = {"counters": {"generator": 2**127 + 1, "largest": 0.1, "name": "é"}, "none": None}
 
 
-def block(commit: int, size: int = 3) -> Block:
+def block(commit: int, size: int = 3) -> Record:
     arrays: Any = {
         ArrayKey("rows", ("Observation", "a/b")): (np.arange(size * 2.0).reshape(size, 2), np.full((2, 2), commit / 2)),
         ArrayKey("flags"): (np.array([True, False, True]),),
         ArrayKey("nothing"): (np.zeros((0, 4), np.float32),),
         ArrayKey("strided"): (np.arange(24, dtype=np.int16).reshape(4, 6)[:, ::2],),
     }
-    return Block(commit, 10 * commit, 10 * commit + 5, FACTS, arrays)
+    return Record(commit, 10 * commit, 10 * commit + 5, FACTS, arrays)
 
 
-def written(path: Path, *what: Block) -> list[int]:
+def written(path: Path, *what: Record) -> list[int]:
     """Write blocks into a file; returns their checksums."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     checksums = [blocks.write(file, one)[1] for one in what]
@@ -34,9 +34,9 @@ def written(path: Path, *what: Block) -> list[int]:
     return checksums
 
 
-def assert_equal(found: Any, expected: Block) -> None:
-    assert isinstance(found, Found)
-    one = found.block
+def assert_equal(found: Any, expected: Record) -> None:
+    assert isinstance(found, StoredRecord)
+    one = found.record
     assert (one.commit, one.first, one.steps, one.facts) == (
         expected.commit,
         expected.first,
@@ -57,7 +57,7 @@ def test_what_is_written_is_read(size: int, tmp_path: Path) -> None:
     found = list(blocks.read(tmp_path / "file"))
     for number, one in enumerate(found):
         assert_equal(one, block(number + 1, size))
-    assert [one.checksum for one in found if isinstance(one, Found)] == checksums
+    assert [one.checksum for one in found if isinstance(one, StoredRecord)] == checksums
     assert [one.end for one in found][-1] == (tmp_path / "file").stat().st_size
 
 
@@ -74,7 +74,7 @@ def test_blocks_are_found_behind_anything_else(junk: bytes, tmp_path: Path) -> N
     first, flaw, second = blocks.read(tmp_path / "file")
     assert_equal(first, block(1))
     assert_equal(second, block(1))
-    assert isinstance(flaw, Flaw)
+    assert isinstance(flaw, CorruptRange)
     assert (flaw.begin, flaw.end, flaw.cut) == (len(one), len(one) + len(junk), False)
 
 
@@ -86,7 +86,9 @@ def test_wherever_a_file_ends_what_is_whole_is_read_and_the_rest_is_said_to_be_c
         (tmp_path / "file").write_bytes(data[:length])
         first, *rest = blocks.read(tmp_path / "file")
         assert_equal(first, block(1))
-        assert [isinstance(one, Flaw) and one.cut and one.begin == half for one in rest] == [True] * (length > half)
+        assert [isinstance(one, CorruptRange) and one.cut and one.begin == half for one in rest] == [True] * (
+            length > half
+        )
 
 
 @pytest.mark.parametrize("synced", [0, 64, 100, 300])
@@ -97,48 +99,48 @@ def test_a_last_block_whose_end_was_never_filled_is_said_to_be_cut(synced: int, 
     (tmp_path / "file").write_bytes(data[: half + synced] + bytes(half - synced))
     first, *rest = blocks.read(tmp_path / "file")
     assert_equal(first, block(1))
-    assert [isinstance(one, Flaw) and one.cut and one.begin == half for one in rest] == [True]
+    assert [isinstance(one, CorruptRange) and one.cut and one.begin == half for one in rest] == [True]
 
 
 # Files
 
 
 def test_a_log_goes_on_in_new_files_and_drops_old_ones(tmp_path: Path) -> None:
-    log = Segments(tmp_path, "steps", durable=False)
+    log = LogFiles(tmp_path, "steps", durable=False)
     for commit in range(1, 7):
-        log.append(block(commit), anew=commit in (3, 5))
+        log.append(block(commit), new_file=commit in (3, 5))
     assert log.numbers() == [1, 3, 5]
-    assert [found.block.commit for found, _ in log.read()] == [1, 2, 3, 4, 5, 6]
+    assert [found.record.commit for found, _ in log.read()] == [1, 2, 3, 4, 5, 6]
     log.drop_before(3)
-    assert [found.block.commit for found, _ in log.read()] == [3, 4, 5, 6]
-    (place,) = (place for found, place in log.read() if found.block.commit == 4)
-    assert place.segment == 3
+    assert [found.record.commit for found, _ in log.read()] == [3, 4, 5, 6]
+    (place,) = (place for found, place in log.read() if found.record.commit == 4)
+    assert place.log_file == 3
     assert log.cut(place) > 0
     assert log.end == place
-    log.append(block(5), anew=False)
-    assert [found.block.commit for found, _ in log.read()] == [3, 4, 5]
-    log.cut(BEGINNING)
+    log.append(block(5), new_file=False)
+    assert [found.record.commit for found, _ in log.read()] == [3, 4, 5]
+    log.cut(EMPTY_LOG)
     assert log.numbers() == []
     log.close()
 
 
 def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path) -> None:
-    log = Segments(tmp_path, "steps", durable=False)
-    log.append(block(1), anew=False)
+    log = LogFiles(tmp_path, "steps", durable=False)
+    log.append(block(1), new_file=False)
     log.close()
     with (tmp_path / "000000000001.steps").open("ab") as file:
         file.write(b"half of a block")
-    again = Segments(tmp_path, "steps", durable=False)
+    again = LogFiles(tmp_path, "steps", durable=False)
     ((_, place),) = again.read()
     assert again.cut(place) == len(b"half of a block")
-    again.append(block(2), anew=False)
+    again.append(block(2), new_file=False)
     again.close()
-    assert [found.block.commit for found, _ in again.read()] == [1, 2]
+    assert [found.record.commit for found, _ in again.read()] == [1, 2]
 
 
 def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = Segments(tmp_path, "steps", durable=False)
-    log.append(block(1), anew=False)
+    log = LogFiles(tmp_path, "steps", durable=False)
+    log.append(block(1), new_file=False)
     write = os.write
 
     def fails(file: int, data: Any) -> int:
@@ -149,18 +151,18 @@ def test_a_write_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch
         with monkeypatch.context() as patched:
             patched.setattr(blocks.os, "write", fails)
             with pytest.raises(OSError, match="No space"):
-                log.append(block(2), anew=anew)
+                log.append(block(2), new_file=anew)
         assert log.numbers() == [1]
-        assert [found.block.commit for found, _ in log.read()] == [1]
-    log.append(block(2), anew=False)
-    assert [found.block.commit for found, _ in log.read()] == [1, 2]
+        assert [found.record.commit for found, _ in log.read()] == [1]
+    log.append(block(2), new_file=False)
+    assert [found.record.commit for found, _ in log.read()] == [1, 2]
     log.close()
 
 
 def test_damage_is_told_with_the_steps_between_which_it_is(tmp_path: Path) -> None:
-    log = Segments(tmp_path, "steps", durable=False)
+    log = LogFiles(tmp_path, "steps", durable=False)
     for commit in (1, 2, 3):
-        log.append(block(commit), anew=False)
+        log.append(block(commit), new_file=False)
     log.close()
     ends = [place.offset for _, place in log.read()]
     data = bytearray((tmp_path / "000000000001.steps").read_bytes())
@@ -170,4 +172,4 @@ def test_damage_is_told_with_the_steps_between_which_it_is(tmp_path: Path) -> No
         (tmp_path / "000000000001.steps").write_bytes(damaged)
         with pytest.raises(DamageError, match=f"000000000001.steps is damaged from byte .*{steps}"):
             list(log.read())
-    assert Place(1, ends[2]) == log.end
+    assert LogOffset(1, ends[2]) == log.end

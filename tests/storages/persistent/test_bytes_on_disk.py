@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storages.persistent.log.records import Found, read
+from storages.persistent.log.records import StoredRecord, read
 from tests.support.episodic import EpisodesModel, buffer
 from tests.support.model import Stream
 
@@ -22,7 +22,7 @@ def test_when_it_is_closed_the_journal_holds_nothing_but_the_episodes_that_run(k
         storage.close()
         running = max(map(len, model.running.values()))
         reached_back_to = max(storage.ring.stacked.values(), default=1) - 1
-        assert running <= journalled_steps(tmp_path / "running") <= running + reached_back_to < 100
+        assert running <= journalled_steps(tmp_path / "wal") <= running + reached_back_to < 100
         storage = buffer(tmp_path, kind, size=5_000)
         model.assert_holds(storage)
     storage.close()
@@ -30,4 +30,4 @@ def test_when_it_is_closed_the_journal_holds_nothing_but_the_episodes_that_run(k
 
 def journalled_steps(directory: Path) -> int:
     found = (found for path in sorted(directory.glob("*.steps")) for found in read(path))
-    return sum(one.block.steps - one.block.first for one in found if isinstance(one, Found))
+    return sum(one.record.steps - one.record.first for one in found if isinstance(one, StoredRecord))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from storages.persistent import PersistenceError
-from storages.persistent.log import log_segments as segments
+from storages.persistent.log import log_files as segments
 from storages.persistent.log import records as blocks
-from storages.persistent.log.log_segments import Segments
+from storages.persistent.log.log_files import LogFiles
 from storages.persistent.replay import write_ahead_log as journal
-from storages.persistent.replay.write_ahead_log import Journal
+from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from tests.support.directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
 from tests.support.model import contents
 
@@ -23,15 +23,15 @@ from tests.support.model import contents
 @pytest.fixture
 def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Large commits get no further until this is set, and all are."""
-    monkeypatch.setattr(blocks, "IN_ONE_PIECE_BYTES", -1)
-    go_on, append = threading.Event(), Segments.append
+    monkeypatch.setattr(blocks, "SMALL_RECORD_BYTES", -1)
+    go_on, append = threading.Event(), LogFiles.append
 
-    def waits(log: Segments, block: Any, anew: bool) -> int:
+    def waits(log: LogFiles, block: Any, new_file: bool) -> int:
         if threading.current_thread() is not threading.main_thread():
             go_on.wait()
-        return append(log, block, anew)
+        return append(log, block, new_file)
 
-    monkeypatch.setattr(Segments, "append", waits)
+    monkeypatch.setattr(LogFiles, "append", waits)
     return go_on
 
 
@@ -41,20 +41,20 @@ def test_what_is_inserted_while_a_commit_is_on_its_way_does_not_reach_into_it(
     way: str, kind: str, tmp_path: Path, held_up: threading.Event
 ) -> None:
     pair = Pair(way, tmp_path, kind, commit_every=12)
-    pair.kept._log.journal.wait()
+    pair.kept._log.wal.wait()
     held_up.set()
     pair.insert(5)
     for _ in range(5):
         pair.insert(4)
-        pair.kept._log.journal.wait()
+        pair.kept._log.wal.wait()
         held_up.clear()
         # This begins a commit, three more overwrite the oldest; the next one would wait.
         pair.insert(1)
         committed = pair.twin.ring.steps - 1
         pair.insert(3)
         held_up.set()
-        pair.kept._log.journal.wait()
-        assert pair.kept._log.journal.written == committed
+        pair.kept._log.wal.wait()
+        assert pair.kept._log.wal.written == committed
     pair.reopen()
     pair.assert_same()
     pair.close()
@@ -69,18 +69,18 @@ def test_an_insertion_waits_for_the_disk_rather_than_break_the_promise(
     held_up.set()
     pair.kept.flush()
     held_up.clear()
-    waiting, wait = threading.Event(), Journal._wait
+    waiting, wait = threading.Event(), WriteAheadLog._wait
 
-    def waits(journal: Journal) -> None:
+    def waits(journal: WriteAheadLog) -> None:
         if journal._writing is not None:
             waiting.set()
         wait(journal)
 
-    monkeypatch.setattr(Journal, "_wait", waits)
+    monkeypatch.setattr(WriteAheadLog, "_wait", waits)
     inserting = threading.Thread(target=pair.insert, args=(size,), daemon=True)
     inserting.start()
     waiting.wait()
-    missing = pair.kept.ring.steps - pair.kept._log.journal.written
+    missing = pair.kept.ring.steps - pair.kept._log.wal.written
     held_up.set()
     inserting.join()
     assert min(commit_every, size) // 2 <= missing <= min(commit_every, size)
@@ -93,7 +93,7 @@ def test_a_commit_of_every_step_is_on_disk_before_the_next_step(tmp_path: Path) 
     pair = Pair("plain", tmp_path, commit_every=1)
     for step in range(20):
         pair.insert()
-        assert pair.kept._log.journal.written >= step
+        assert pair.kept._log.wal.written >= step
     pair.close()
 
 
@@ -108,9 +108,9 @@ def test_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     with commits(size):
         pair.insert(2)
-        pair.kept._log.journal.wait()
+        pair.kept._log.wal.wait()
         with files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-            journal = pair.kept._log.journal
+            journal = pair.kept._log.wal
             while pair.kept.ring.steps < journal._next_commit:
                 pair.insert(1)
             if size == "large":
@@ -133,7 +133,7 @@ def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_th
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     pair.insert(2)
     pair.kept.flush()
-    journal = pair.kept._log.journal
+    journal = pair.kept._log.wal
     submit = journal._executor.submit
 
     def submit_and_wait(write: Any, commit: Any) -> Any:
@@ -187,12 +187,12 @@ def test_an_interrupted_wait_leaves_the_commit_to_the_thread(
 ) -> None:
     pair = Pair("plain", tmp_path, commit_every=4)
     pair.insert(2)
-    on_its_way = pair.kept._log.journal._writing
+    on_its_way = pair.kept._log.wal._writing
     with monkeypatch.context() as patched:
         patched.setattr(journal, "wait", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             pair.kept.flush()
-    assert pair.kept._log.journal._writing is on_its_way
+    assert pair.kept._log.wal._writing is on_its_way
     held_up.set()
     pair.reopen()
     pair.assert_same()
@@ -209,9 +209,9 @@ def _interrupted(_: Any) -> None:
     ("owner", "name"),
     [
         (blocks, "write"),
-        (Segments, "append"),
-        (Segments, "_opened"),
-        (Journal, "_note_written"),
+        (LogFiles, "append"),
+        (LogFiles, "_opened"),
+        (WriteAheadLog, "_note_written"),
     ],
 )
 def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
@@ -239,7 +239,7 @@ def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
             storage.insert_transition(sample)
         for _ in range(15):
             pair.insert()
-            assert pair.kept.ring.steps - pair.kept._log.journal.written <= 6
+            assert pair.kept.ring.steps - pair.kept._log.wal.written <= 6
         pair.update()
     pair.reopen()
     pair.assert_same()
@@ -250,7 +250,7 @@ def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
 def test_a_small_commit_whose_file_was_deleted_is_missed(way: str, tmp_path: Path) -> None:
     pair = Pair(way, tmp_path, commit_every=4)
     pair.insert(6)
-    pair.kept._log.journal.wait()
+    pair.kept._log.wal.wait()
     for path in tmp_path.glob("*.steps"):
         path.unlink()
     with pytest.raises(PersistenceError, match="is gone, but in memory still"):

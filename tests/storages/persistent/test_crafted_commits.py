@@ -12,8 +12,8 @@ import pytest
 from storages.core.ring.snapshot import ArrayKey
 from storages.persistent import DamageError, PersistenceError, read_state, repair
 from storages.persistent.log import records as blocks
-from storages.persistent.log.json_file import checked_facts, write_facts
-from storages.persistent.log.records import Block
+from storages.persistent.log.json_file import read_verified, write_verified
+from storages.persistent.log.records import Record
 from storages.transition import REW
 from tests.storages.persistent.test_repair import filled, rows_of
 from tests.support.directories import Pair, made
@@ -24,9 +24,9 @@ SIZE = 40
 MOST_BYTES = 100 << 20
 
 
-def rewritten(path: Path, change: Callable[[Block], Block]) -> None:
+def rewritten(path: Path, change: Callable[[Record], Record]) -> None:
     """Change the last block of a file that is not of nothing."""
-    found = [one.block for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    found = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
     held = [len(next(iter(one.arrays.values()))[0]) for one in copies]
     newest = max(place for place, rows in enumerate(held) if rows)
@@ -36,8 +36,8 @@ def rewritten(path: Path, change: Callable[[Block], Block]) -> None:
             blocks.write(file.fileno(), one)
 
 
-def array(role: str, change: Callable[[Any], Any]) -> Callable[[Block], Block]:
-    def do(block: Block) -> Block:
+def array(role: str, change: Callable[[Any], Any]) -> Callable[[Record], Record]:
+    def do(block: Record) -> Record:
         arrays: Any = {n: (change(a[0]),) if n.role == role else a for n, a in block.arrays.items()}
         assert any(n.role == role for n in arrays)
         return replace(block, arrays=arrays)
@@ -45,11 +45,11 @@ def array(role: str, change: Callable[[Any], Any]) -> Callable[[Block], Block]:
     return do
 
 
-def facts(**changed: Any) -> Callable[[Block], Block]:
+def facts(**changed: Any) -> Callable[[Record], Record]:
     return lambda block: replace(block, facts=block.facts | changed)
 
 
-def aside_of_one_row(block: Block) -> Block:
+def aside_of_one_row(block: Record) -> Record:
     """As many as are said to stand aside, all but one of which are missing."""
     block = array("has final", lambda a: a | True)(block)
     taken = next(int(a[0].sum()) for name, a in block.arrays.items() if name.role == "has final")
@@ -57,7 +57,7 @@ def aside_of_one_row(block: Block) -> Block:
     return array("final", lambda a: np.zeros((1, a.shape[1]), a.dtype))(block)
 
 
-STEPS: dict[str, Callable[[Block], Block]] = {
+STEPS: dict[str, Callable[[Record], Record]] = {
     "one row aside for many": aside_of_one_row,
     "nothing aside, of other bytes": array("final", lambda a: np.zeros((len(a), a.shape[1] + 1), a.dtype)),
     "a row too few": array("rows", lambda a: a[:-1]),
@@ -126,7 +126,7 @@ def test_a_crafted_commit_is_named_before_anything_is_changed_and_dropped_by_a_r
     assert_named_and_dropped(path, kind, samples)
 
 
-ERRORS: dict[str, Callable[[Block], Block]] = {
+ERRORS: dict[str, Callable[[Record], Record]] = {
     "two axes": array("errors", lambda a: a[:, None]),
     "another dtype": array("errors", lambda a: a.astype(np.int64)),
     "infinite": array("errors", lambda a: np.full_like(a, -np.inf)),
@@ -167,7 +167,7 @@ def test_a_crafted_state_beside_steps_is_refused_in_words(what: str, tmp_path: P
 def say(directory: Path, **changed: Any) -> None:
     """Change what is said to be kept."""
     path = directory / "storage.json"
-    write_facts(path, checked_facts(path) | changed, durable=False)
+    write_verified(path, read_verified(path) | changed, durable=False)
 
 
 def test_a_large_size_takes_no_memory_that_the_files_do_not_justify(tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ def test_a_repair_of_whole_episodes_drops_what_ran_where_that_was_crafted(tmp_pa
     storage.flush()
     whole = len(list(storage.episodes(whole=True)))
     storage.close()
-    path = max((tmp_path / "running").glob("*.steps"))
-    (tmp_path / "running" / "closed.json").unlink()
+    path = max((tmp_path / "wal").glob("*.steps"))
+    (tmp_path / "wal" / "closed.json").unlink()
     rewritten(path, aside_of_one_row)
     with pytest.raises(DamageError, match=path.name):
         buffer(tmp_path)

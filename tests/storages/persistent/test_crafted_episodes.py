@@ -15,7 +15,7 @@ import pytest
 from storages.core.ring.snapshot import ArrayKey
 from storages.persistent import PersistenceError, repair
 from storages.persistent.log import records as blocks
-from storages.persistent.log.records import Block
+from storages.persistent.log.records import Record
 from tests.support.episodic import buffer
 from tests.support.model import Stream
 
@@ -30,10 +30,10 @@ def filled(directory: Path, kind: str = "vector") -> None:
     storage.close()
 
 
-def rewritten(directory: Path, change: Callable[[Block], Block]) -> Path:
+def rewritten(directory: Path, change: Callable[[Record], Record]) -> Path:
     """Change the newest record that tells of a volume."""
-    path = max(directory.glob("*.volumes"))
-    found = [one.block for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    path = max(directory.glob("*.segments"))
+    found = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
     newest = max(place for place, one in enumerate(copies) if ArrayKey("lengths") in one.arrays)
     copies[newest] = change(copies[newest])
@@ -43,15 +43,15 @@ def rewritten(directory: Path, change: Callable[[Block], Block]) -> Path:
     return path
 
 
-def with_array(role: str, value: Callable[[Any], Any]) -> Callable[[Block], Block]:
-    def change(block: Block) -> Block:
+def with_array(role: str, value: Callable[[Any], Any]) -> Callable[[Record], Record]:
+    def change(block: Record) -> Record:
         arrays = {name: (value(pieces[0]),) if name.role == role else pieces for name, pieces in block.arrays.items()}
         return replace(block, arrays=arrays)
 
     return change
 
 
-CRAFTED: dict[str, tuple[str, Callable[[Block], Block]]] = {
+CRAFTED: dict[str, tuple[str, Callable[[Record], Record]]] = {
     "more rows than there are chunks": ("vector", with_array("lengths", lambda array: array * 0 + (1 << 30))),
     "an episode of no steps": ("vector", with_array("lengths", lambda array: array * 0)),
     "an episode of less than no steps": ("vector", with_array("lengths", lambda array: array * 0 - 5)),
@@ -86,8 +86,8 @@ def test_a_crafted_record_is_refused_in_words_before_memory_is_taken(what: str, 
 
 STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a state of nothing": lambda state: {},
-    "marks that are words": lambda state: state | {"marks": ["one", "two"]},
-    "no marks": lambda state: state | {"marks": 7},
+    "marks that are words": lambda state: state | {"watermarks": ["one", "two"]},
+    "no marks": lambda state: state | {"watermarks": 7},
     "a live transition that is a word": lambda state: state | {"live": "one"},
     "no errors": lambda state: state | {"closed": {}},
     "another generator": lambda state: state | {"generator": {"state": 1}},
@@ -97,8 +97,8 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("what", STATES)
 def test_a_crafted_commit_beside_steps_is_refused_in_words(what: str, tmp_path: Path) -> None:
     filled(tmp_path)
-    path = max((tmp_path / "running").glob("*.steps"))
-    blocks_there = [one.block for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    path = max((tmp_path / "wal").glob("*.steps"))
+    blocks_there = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     last = replace(
         blocks_there[-1],
         arrays={name: (pieces[0].copy(),) for name, pieces in blocks_there[-1].arrays.items()},
@@ -106,7 +106,7 @@ def test_a_crafted_commit_beside_steps_is_refused_in_words(what: str, tmp_path: 
     )
     assert len(blocks_there) == 1
     # As if it had not been closed, where that would be noticed before.
-    (tmp_path / "running" / "closed.json").unlink(missing_ok=True)
+    (tmp_path / "wal" / "closed.json").unlink(missing_ok=True)
     with path.open("wb") as file:
         blocks.write(file.fileno(), last)
     with pytest.raises(PersistenceError, match=str(tmp_path)):
@@ -119,8 +119,8 @@ def test_a_chunk_of_another_size_is_refused_before_memory_is_taken(bytes_in_it: 
     content = numcodecs.Blosc("zstd", 1).encode(np.zeros(bytes_in_it, np.uint8))
     checksum = google_crc32c.value(content)
 
-    def change(block: Block) -> Block:
-        path = tmp_path / "episodes" / "Reward" / f"c.{block.facts['row'] // volume_rows}.0"
+    def change(block: Record) -> Record:
+        path = tmp_path / "episodes" / "Reward" / f"c.{block.facts['row'] // segment_rows}.0"
         assert path.exists()
         path.write_bytes(content + checksum.to_bytes(4, "little"))
         arrays = dict(block.arrays)
@@ -129,7 +129,9 @@ def test_a_chunk_of_another_size_is_refused_before_memory_is_taken(bytes_in_it: 
         return replace(block, arrays=arrays)
 
     storage = buffer(tmp_path)
-    volume_rows = next(one.rows for one in storage._directory.shelving.archive.manifest.columns if "Reward" in one.leaf)
+    segment_rows = next(
+        one.rows for one in storage._directory.flush_queue.archive.manifest.columns if "Reward" in one.leaf
+    )
     storage.close()
     rewritten(tmp_path, change)
     tracemalloc.start()

@@ -256,3 +256,57 @@ def test_an_episode_that_never_ends_is_kept_in_pieces(tmp_path: Path) -> None:
 def test_what_cannot_be_kept_is_refused_when_the_factory_is_made(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PersistentEpisodicBuffer.create_factory(**({"size": 10, "directory": "here"} | given))
+
+
+@pytest.mark.parametrize("way", ["plain", "priority"])
+def test_a_pinned_position_can_be_rolled_back_to(way: str, tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path, **WAYS[way]), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    for _ in range(60):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+    storage.flush()
+    position = storage.position
+    storage.pin(position)
+    for _ in range(200):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    assert storage.position != position
+    storage.roll_back(through_a_file(position))
+    model.assert_holds(storage)
+    storage.close()
+    storage = buffer(tmp_path, **WAYS[way])
+    model.assert_holds(storage)
+    storage.close()
+
+
+def test_a_position_that_was_not_pinned_is_refused_once_its_episodes_were_dropped(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    model = EpisodesModel(40)
+    for step in range(300):
+        sample = stream.step()
+        storage.insert_transition(sample)
+        model.insert(sample)
+        if step == 60:
+            storage.flush()
+            position = storage.position
+    storage.flush()
+    with pytest.raises(PersistenceError, match="nothing was changed"):
+        storage.roll_back(position)
+    with pytest.raises(PersistenceError, match="nothing was changed"):
+        storage.pin(position)
+    model.assert_holds(storage)
+    storage.close()
+
+
+def test_a_buffer_without_a_step_is_at_the_position_of_an_empty_directory(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    position = storage.position
+    storage.pin(position)
+    for _ in range(30):
+        storage.insert_transition(stream.step())
+    assert len(storage)
+    storage.roll_back(position)
+    assert len(storage) == 0
+    storage.close()

@@ -14,8 +14,8 @@ import pytest
 
 from storages import ReplayBuffer, SampleError
 from storages.persistent import DamageError, PersistenceError, repair
-from storages.persistent.episodes import rollback_marker as going_back
-from storages.persistent.episodes.archive import Archive
+from storages.persistent.episodes import markers as going_back
+from storages.persistent.episodes.segment_store import SegmentStore
 from tests.support import killing_episodic
 from tests.support.episodic import EpisodesModel, buffer, updated
 from tests.support.model import Stream, contents
@@ -84,7 +84,7 @@ DAMAGE: dict[str, Callable[[Path], Path]] = {
     "a bit of its checksum flipped": lambda there: _done(chunk(there, 1), lambda path: flip(path, 1.0)),
     "a chunk is gone": lambda there: _done(chunk(there), Path.unlink),
     "a chunk is another": lambda there: _done(chunk(there), lambda path: shutil.copy(chunk(there, 1), path)),
-    "a bit of a record flipped": lambda there: _done(min(there.glob("*.volumes")), lambda path: flip(path, 0.4)),
+    "a bit of a record flipped": lambda there: _done(min(there.glob("*.segments")), lambda path: flip(path, 0.4)),
     "metadata is damaged": lambda there: _done(
         there / "episodes" / "Reward" / "zarr.json",
         lambda path: path.write_text(path.read_text().replace("float32", "float64")),
@@ -92,9 +92,7 @@ DAMAGE: dict[str, Callable[[Path], Path]] = {
     "metadata is gone": lambda there: _done(there / "episodes" / "zarr.json", Path.unlink),
     "the manifest is damaged": lambda there: _done(there / "episodes.json", lambda path: flip(path, 0.3)),
     "errors are damaged": lambda there: _done(there / "errors", flip),
-    "the journal is damaged": lambda there: _done(
-        min((there / "running").glob("*.steps")), lambda path: flip(path, 0.4)
-    ),
+    "the journal is damaged": lambda there: _done(min((there / "wal").glob("*.steps")), lambda path: flip(path, 0.4)),
 }
 
 
@@ -148,7 +146,7 @@ def test_what_no_record_tells_of_does_not_count_and_is_overwritten(tmp_path: Pat
     storage.close()
     stray = chunk(tmp_path, -1).with_name("c.9999.0")
     stray.write_bytes(b"half a chu")
-    log = max(tmp_path.glob("*.volumes"))
+    log = max(tmp_path.glob("*.segments"))
     with log.open("ab") as file:
         file.write(log.read_bytes()[:70])
     again = opened_and_read(tmp_path)
@@ -189,10 +187,10 @@ def test_other_observations_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from storages.persistent.episodes import archive
+    from storages.persistent.episodes import segment_store
 
     storage, stream, model = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0)), EpisodesModel(40)
-    write, said = archive._write, set[bool]()
+    write, said = segment_store._write, set[bool]()
 
     def full(path: Path, data: bytes, durable: bool) -> None:
         path.write_bytes(data[:3])
@@ -201,11 +199,11 @@ def test_a_write_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch:
     for step in range(120):
         if step == 40:
             storage.flush()
-            monkeypatch.setattr(archive, "_write", full)
+            monkeypatch.setattr(segment_store, "_write", full)
         if step == 80:
             with pytest.raises(PersistenceError, match="Nothing is lost"):
                 storage.flush()
-            monkeypatch.setattr(archive, "_write", write)
+            monkeypatch.setattr(segment_store, "_write", write)
         sample = stream.step()
         model.insert(sample)
         while True:
@@ -286,7 +284,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 7}))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for read_only in (False, True):
-        with pytest.raises(PersistenceError, match=r"episodes.json says format 7, and this version of .* reads 2"):
+        with pytest.raises(PersistenceError, match=r"episodes.json says format 7, and this version of .* reads 3"):
             buffer(tmp_path, read_only=read_only)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
@@ -296,7 +294,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
 
 def test_several_read_while_one_writes(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, size=200)
-    storage._directory.shelving.close_volume(0)
+    storage._directory.flush_queue.seal(0)
     storage.flush()
     readers = [buffer(tmp_path, size=200, read_only=True) for _ in range(2)]
     stream = Stream(2, "vector", False, np.random.default_rng(1))
@@ -371,20 +369,20 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
         storage.insert_transition(sample)
     storage.flush()
     directory = storage._directory
-    directory.shelving.close_volume(directory.ledger.live)
+    directory.flush_queue.seal(directory.live_range.live)
     storage.flush()
 
     def killed(self: Any, record: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Archive, "roll_back", killed)
+        patched.setattr(SegmentStore, "roll_back", killed)
         with pytest.raises(KeyboardInterrupt):
             storage.load_state_dict(state)
     # What is on disk then; nothing more is written by the process that was killed.
     storage._let_go()
     again, model = buffer(tmp_path), EpisodesModel(40)
-    for sample in samples[: again._directory.running.ring.steps]:
+    for sample in samples[: again._directory.memtable.ring.steps]:
         model.insert(sample)
     model.assert_holds(again)
     again.close()
@@ -394,10 +392,10 @@ def test_a_damaged_note_of_going_back_is_named_and_repaired(tmp_path: Path) -> N
     storage, episodes = filled(tmp_path)
     note = {"position": {"commit": 1, "checksum": 0}, "archive": {"record": 1, "checksum": 0}}
     storage.close()
-    going_back.write_note(tmp_path, note, durable=False)
+    going_back.write_marker(tmp_path, note, durable=False)
     path = tmp_path / going_back.NAME
     path.write_text(path.read_text().replace('"commit": 1', '"commit": 2'))
-    with pytest.raises(DamageError, match=r"going-back\.json is damaged.*repair"):
+    with pytest.raises(DamageError, match=r"rollback\.json is damaged.*repair"):
         buffer(tmp_path)
     assert [text for text in repair(tmp_path).dropped if going_back.NAME in text]
     assert len(opened_and_read(tmp_path)) == len(episodes)

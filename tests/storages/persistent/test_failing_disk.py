@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storages.persistent import PersistenceError
-from storages.persistent.log import log_segments as segments
+from storages.persistent.log import log_files as segments
 from storages.persistent.log import records as blocks
 from tests.support.directories import Pair, small_segments
 from tests.support.model import contents
@@ -74,11 +74,11 @@ def test_errors_of_a_commit_whose_steps_could_not_be_written_are_not_taken_for_t
 
 
 @pytest.mark.parametrize("way", ["plain", "priority"])
-@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("new_file", [False, True])
 def test_a_block_that_was_half_written_and_could_not_be_taken_back_leaves_no_hole(
-    anew: bool, way: str, tmp_path: Path
+    new_file: bool, way: str, tmp_path: Path
 ) -> None:
-    with small_segments(0 if anew else 1_000_000):
+    with small_segments(0 if new_file else 1_000_000):
         pair = Pair(way, tmp_path, commit_every=4)
         pair.insert(10)
         pair.kept.flush()

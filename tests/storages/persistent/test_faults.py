@@ -71,7 +71,7 @@ def test_wherever_a_write_fails_the_next_one_succeeds(
     pair.insert(20)
     pair.kept.flush()
     write, room = os.write, [written]
-    monkeypatch.setattr(blocks, "IN_ONE_PIECE_BYTES", -1)
+    monkeypatch.setattr(blocks, "SMALL_RECORD_BYTES", -1)
 
     def full(file: int, data: Any) -> int:
         if not room[0]:
@@ -231,7 +231,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
     facts = json.loads(manifest.read_text()) | {"format": 7}
     manifest.write_text(json.dumps(facts))
     before = _files(tmp_path)
-    with pytest.raises(PersistenceError, match=r"storage.json says format 7, and this version of pytorchrl reads 2"):
+    with pytest.raises(PersistenceError, match=r"storage.json says format 7, and this version of pytorchrl reads 3"):
         made("plain", tmp_path)
     assert _files(tmp_path) == before
 
@@ -303,11 +303,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 def test_each_byte_of_a_block_that_is_another_is_found(whole: Any, tmp_path: Path) -> None:
     path = min(whole[0].glob("*.steps"), key=lambda path: path.stat().st_size)
     original, random = path.read_bytes(), np.random.default_rng(0)
-    intact = [found for found in blocks.read(path) if isinstance(found, blocks.Found)]
+    intact = [found for found in blocks.read(path) if isinstance(found, blocks.StoredRecord)]
     for place in range(len(original)):
         (tmp_path / "damaged").write_bytes(_flipped(original, place, random))
         found = list(blocks.read(tmp_path / "damaged"))
-        flaws = [one for one in found if isinstance(one, blocks.Flaw)]
+        flaws = [one for one in found if isinstance(one, blocks.CorruptRange)]
         assert any(flaw.begin <= place < flaw.end for flaw in flaws)
         assert len(found) - len(flaws) == len(intact) - 1, "the other blocks are still found"
 
@@ -341,11 +341,11 @@ def test_what_is_damaged_is_named_by_file_and_steps(whole: Any, tmp_path: Path) 
     shutil.copytree(whole[0], tmp_path / "copy")
     path = sorted((tmp_path / "copy").glob("*.steps"))[-2]
     first = next(blocks.read(path))
-    assert isinstance(first, blocks.Found)
+    assert isinstance(first, blocks.StoredRecord)
     damaged = bytearray(path.read_bytes())
     damaged[first.end - 50] ^= 1
     path.write_bytes(damaged)
-    steps = f"steps {first.block.first} to {first.block.steps}"
+    steps = f"steps {first.record.first} to {first.record.steps}"
     with pytest.raises(
         DamageError, match=rf"PERBuffer: .*{path.name} is damaged from byte 0 to {first.end}, .*{steps}"
     ):
@@ -365,7 +365,7 @@ def test_a_file_that_is_shorter_where_the_process_was_killed_holds_what_was_comm
         (tmp_path / "copy" / "closed.json").unlink()
         storage = made("priority", tmp_path / "copy")
         assert contents(storage) == held[storage.ring.steps]
-        assert storage._log.journal.cut_bytes >= length - max([0, *(end for end in ends if end <= length)])
+        assert storage._log.wal.cut_bytes >= length - max([0, *(end for end in ends if end <= length)])
         storage.close()
 
 

@@ -56,7 +56,7 @@ def test_a_storage_whose_directory_holds_a_link_is_refused(name: str, tmp_path: 
     assert_untouched(mine)
 
 
-@pytest.mark.parametrize("name", ["running", "running/lock", "episodes", "episodes/Action", "episodes/Action/c/9"])
+@pytest.mark.parametrize("name", ["wal", "wal/lock", "episodes", "episodes/Action", "episodes/Action/c/9"])
 def test_a_storage_of_episodes_whose_directory_holds_a_link_is_refused(name: str, tmp_path: Path, mine: Path) -> None:
     directory = tmp_path / "kept"
     episodic(directory)

@@ -25,7 +25,7 @@ def test_volumes_that_a_writer_drops_are_no_damage_to_those_who_read(tmp_path: P
     reader = buffer(tmp_path, size=1500, read_only=True, memory_bytes=MEMORY_BYTES)
     episodes = reader.episodes()
     next(episodes)
-    assert not reader._resident.is_everything
+    assert not reader._segment_cache.holds_all
     for _ in range(900):
         storage.insert_transition(stream.step())
     storage.flush()
@@ -44,13 +44,13 @@ def test_a_writer_that_goes_back_is_followed(tmp_path: Path) -> None:
     state = storage.state_dict()
     for _ in range(40):
         storage.insert_transition(stream.step())
-    storage._directory.shelving.close_volume(0)
+    storage._directory.flush_queue.seal(0)
     storage.flush()
     reader = buffer(tmp_path, size=200, read_only=True)
     storage.load_state_dict(state)
     for _ in range(60):
         storage.insert_transition(stream.step())
-    storage._directory.shelving.close_volume(0)
+    storage._directory.flush_queue.seal(0)
     storage.flush()
     reader.refresh()
     assert contents(reader) == contents(storage)

@@ -63,7 +63,7 @@ def test_what_is_written_between_reading_errors_and_steps_is_no_damage(
             pair.insert(20)
             pair.update()
             # All errors go to a new file, and the older one is dropped.
-            pair.kept._log.journal.flush(pair.kept._ring, pair.kept.extra_state(), pair.kept.priorities, anew=True)
+            pair.kept._log.wal.flush(pair.kept._ring, pair.kept.extra_state(), pair.kept.priorities, new_file=True)
             pair.kept.flush()
         return recover(*given)
 

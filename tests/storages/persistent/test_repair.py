@@ -40,14 +40,14 @@ def filled(way: str, directory: Path, kind: str, num_envs: int = 2) -> list[Any]
     return samples
 
 
-def damage(path: Path, block: int, place: int) -> blocks.Block:
+def damage(path: Path, block: int, place: int) -> blocks.Record:
     """Change a byte of a block; returns what the block was."""
-    found = [one for one in blocks.read(path) if isinstance(one, blocks.Found)]
+    found = [one for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     begin = found[block - 1].end if block else 0
     data = bytearray(path.read_bytes())
     data[begin + place if place >= 0 else found[block].end + place] ^= 4
     path.write_bytes(data)
-    return found[block].block
+    return found[block].record
 
 
 def rows_of(storage: Any) -> Any:
@@ -62,7 +62,9 @@ def test_a_repaired_storage_holds_all_but_what_was_damaged(way: str, kind: str, 
     envs = environments(kind, 2)
     with_blocks = [(path, n) for path in sorted(tmp_path.glob("*.steps")) for n, _ in enumerate(blocks.read(path))]
     path, number = with_blocks[len(with_blocks) // 2]
-    (oldest, *_) = (found.block.first for found in blocks.read(with_blocks[0][0]) if isinstance(found, blocks.Found))
+    (oldest, *_) = (
+        found.record.first for found in blocks.read(with_blocks[0][0]) if isinstance(found, blocks.StoredRecord)
+    )
     lost = damage(path, number, place)
     with pytest.raises(DamageError, match=rf"{path.name} is damaged.*repair\('{tmp_path}'\)"):
         made(way, tmp_path, envs, size=SIZE)
@@ -175,7 +177,7 @@ def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
     if change == "deleted":
         manifest.unlink()
     else:
-        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 2', '"format": 9')
+        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 3', '"format": 9')
         manifest.write_text(text.replace(old, new))
     with pytest.raises(PersistenceError, match=r"storage\.json"):
         made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
@@ -221,7 +223,7 @@ def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tm
 def test_a_newest_file_of_which_nothing_is_whole_is_dropped(tmp_path: Path) -> None:
     samples = filled("priority", tmp_path, "vector")
     path = max(tmp_path.glob("*.steps"))
-    (first, *_) = (found.block.first for found in blocks.read(path) if isinstance(found, blocks.Found))
+    (first, *_) = (found.record.first for found in blocks.read(path) if isinstance(found, blocks.StoredRecord))
     path.write_bytes(b"x" * path.stat().st_size)
     assert path.name in repair(tmp_path).dropped[0]
     assert not path.exists()
@@ -330,8 +332,8 @@ def test_steps_before_a_reset_do_not_come_back_when_the_commit_after_it_is_lost(
     pair.insert(5)
     pair.close()
     (path,) = tmp_path.glob("*.steps")
-    found = [one for one in blocks.read(path) if isinstance(one, blocks.Found)]
-    for place in reversed([place for place, one in enumerate(found) if place and one.block.facts["begins"]]):
+    found = [one for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
+    for place in reversed([place for place, one in enumerate(found) if place and one.record.facts["begins"]]):
         damage(path, place, -50)
     assert repair(tmp_path).steps == 5
     storage = made("plain", tmp_path, size=SIZE)

@@ -11,7 +11,7 @@ import numpy as np
 
 from storages.core.ring.snapshot import ArrayKey
 from storages.persistent.log import records as blocks
-from storages.persistent.log.records import Block, Found, checksum_of
+from storages.persistent.log.records import Record, StoredRecord, checksum_of
 from tests.support.crafted.case import Base, Case, flipped, halved
 
 _Change = Callable[[Path, Base], None]
@@ -80,15 +80,15 @@ def _pipe(directory: Path, base: Base) -> None:
     os.mkfifo(directory / "000000000009.steps")
 
 
-def _rewritten(suffix: str, do: Callable[[Block], Block]) -> _Change:
+def _rewritten(suffix: str, do: Callable[[Record], Record]) -> _Change:
     """Other blocks, with the checksums that they then have."""
 
     def change(directory: Path, base: Base) -> None:
         for path in directory.rglob(f"*.{suffix}"):
-            found = [one.block for one in blocks.read(path) if isinstance(one, Found)]
+            found = [one.record for one in blocks.read(path) if isinstance(one, StoredRecord)]
             changed = [
                 do(
-                    Block(
+                    Record(
                         one.commit,
                         one.first,
                         one.steps,
@@ -105,32 +105,32 @@ def _rewritten(suffix: str, do: Callable[[Block], Block]) -> _Change:
     return change
 
 
-def _without_facts(block: Block) -> Block:
-    return Block(block.commit, block.first, block.steps, {}, block.arrays)
+def _without_facts(block: Record) -> Record:
+    return Record(block.commit, block.first, block.steps, {}, block.arrays)
 
 
-def _without_arrays(block: Block) -> Block:
-    return Block(block.commit, block.first, block.steps, block.facts, {})
+def _without_arrays(block: Record) -> Record:
+    return Record(block.commit, block.first, block.steps, block.facts, {})
 
 
-def _of_one_row(block: Block) -> Block:
-    return Block(
+def _of_one_row(block: Record) -> Record:
+    return Record(
         block.commit, block.first, block.steps, block.facts, {name: (a[0][:1],) for name, a in block.arrays.items()}
     )
 
 
-def _of_other_leaves(block: Block) -> Block:
+def _of_other_leaves(block: Record) -> Record:
     arrays = {ArrayKey(name.role, ("Other",)): pieces for name, pieces in block.arrays.items()}
-    return Block(block.commit, block.first, block.steps, block.facts, arrays)
+    return Record(block.commit, block.first, block.steps, block.facts, arrays)
 
 
-def _of_other_steps(block: Block) -> Block:
-    return Block(block.commit, block.first, 10**15, block.facts, block.arrays)
+def _of_other_steps(block: Record) -> Record:
+    return Record(block.commit, block.first, 10**15, block.facts, block.arrays)
 
 
-def _with_other_errors(block: Block) -> Block:
+def _with_other_errors(block: Record) -> Record:
     arrays = {name: (np.zeros((3, 5), np.float32),) for name in block.arrays}
-    return Block(block.commit, block.first, block.steps, block.facts, arrays)
+    return Record(block.commit, block.first, block.steps, block.facts, arrays)
 
 
 def _first(directory: Path, pattern: str) -> Path:
@@ -195,16 +195,16 @@ CASES = [
     Case(f"{name}, of episodes", _episodic(change), how, named)
     for name, change, how, named in (
         ("facts that are no JSON", _written("episodes.json", b"{"), "episodic", "episodes.json"),
-        ("volumes without rows", _episode_facts(volume_rows=0), "episodic", "episodes.json"),
+        ("volumes without rows", _episode_facts(segment_rows=0), "episodic", "episodes.json"),
         ("a file of zarr outside", _episode_facts(zarr={"../../../mine/zarr.json": {}}), "episodic", "episodes.json"),
         ("a leaf outside", _facts("episodes.json", _leaf(0, ["..", "mine"])), "episodic", "episodes.json"),
         ("a layout of objects", _facts("episodes.json", _leaf(1, "|O")), "data set", "episodes.json"),
         ("an ancestor of mine", _episode_facts(ancestor=["/tmp", 1, 1]), "episodic", None),
         ("a folder of episodes that is a link", _folder_linked("episodes"), "episodic", "episodes"),
-        ("a journal that is a link", _folder_linked("running"), "data set", "running"),
+        ("a journal that is a link", _folder_linked("wal"), "data set", "wal"),
         ("errors that are a link", _linked("errors"), "episodic", "errors"),
-        ("records without facts", _rewritten("volumes", _without_facts), "data set", None),
-        ("records without arrays", _rewritten("volumes", _without_arrays), "episodic", None),
+        ("records without facts", _rewritten("segments", _without_facts), "data set", None),
+        ("records without arrays", _rewritten("segments", _without_arrays), "episodic", None),
         ("chunks that are cut in half", _halved_chunk, "data set", None),
     )
 ]

@@ -1,4 +1,4 @@
-"""What an archive of episodes holds, in a file that people can read: ``episodes.json``."""
+"""Manifest of a directory of episodes, a file that people can read: ``episodes.json``."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,14 @@ from storages.core.ring.layout import FieldKey, Layout, LeafLayout
 from storages.errors import PersistenceError
 from storages.persistent.episodes.chunks import Chunks, metadata, with_rows
 from storages.persistent.log.files import make_directory, unfinished
-from storages.persistent.log.json_file import checked_facts, count_of, damage_told, layout_of, write_facts, write_json
+from storages.persistent.log.json_file import (
+    count_of,
+    layout_of,
+    name_damage,
+    read_verified,
+    write_json,
+    write_verified,
+)
 from storages.persistent.log.records import FORMAT
 from storages.transition import SUCCESSORS
 
@@ -35,34 +42,34 @@ class Ancestor:
 
 
 @dataclass(frozen=True)
-class ArchiveManifest:
-    """What all volumes of an archive have in common.
+class EpisodeManifest:
+    """Layout of all segments of a directory.
 
     Args:
         layout: shapes and dtypes of a transition's leaves.
         stacked: how many frames each leaf is a stack of, of those that are stacks.
-        volume_rows: rows that volumes begin at multiples of.
-        ancestor: what comes before its own volumes.
+        segment_rows: rows that segments begin at multiples of.
+        ancestor: what comes before its own segments.
         zarr: what zarr is told, by names of files.
     """
 
     layout: Layout
     stacked: dict[FieldKey, int]
-    volume_rows: int
+    segment_rows: int
     ancestor: Ancestor | None
     zarr: dict[str, dict[str, Any]]
 
     @classmethod
     def made(
-        cls, layout: Layout, stacked: Mapping[FieldKey, int], volume_rows: int, ancestor: Ancestor | None = None
+        cls, layout: Layout, stacked: Mapping[FieldKey, int], segment_rows: int, ancestor: Ancestor | None = None
     ) -> Self:
         """Of a new archive."""
-        return cls(layout, dict(stacked), volume_rows, ancestor, metadata(columns_of(layout, stacked, volume_rows)))
+        return cls(layout, dict(stacked), segment_rows, ancestor, metadata(columns_of(layout, stacked, segment_rows)))
 
     @property
     def columns(self) -> list[Chunks]:
         """How each leaf lies on disk."""
-        return columns_of(self.layout, self.stacked, self.volume_rows)
+        return columns_of(self.layout, self.stacked, self.segment_rows)
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
@@ -74,7 +81,7 @@ class ArchiveManifest:
         """
         path = directory / NAME
         if not path.exists():
-            known = {"lock", "running", GROUP, unfinished(path).name}
+            known = {"lock", "wal", GROUP, unfinished(path).name}
             others = sorted({entry.name for entry in directory.iterdir()} - known) if directory.is_dir() else []
             if others:
                 raise PersistenceError(
@@ -82,8 +89,8 @@ class ArchiveManifest:
                     f"{NAME}; name a directory that is empty or not there yet"
                 )
             return None
-        with damage_told(path):
-            return cls.from_facts(checked_facts(path))
+        with name_damage(path):
+            return cls.from_facts(read_verified(path))
 
     def write(self, directory: Path, durable: bool) -> None:
         """Put it into a directory, whole or not at all.
@@ -91,7 +98,7 @@ class ArchiveManifest:
         Raises:
             OSError: it cannot be written.
         """
-        write_facts(directory / NAME, self.facts(), durable)
+        write_verified(directory / NAME, self.facts(), durable)
 
     def facts(self) -> dict[str, Any]:
         """As plain data."""
@@ -101,7 +108,7 @@ class ArchiveManifest:
             "format": FORMAT,
             "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
             "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
-            "volume_rows": self.volume_rows,
+            "segment_rows": self.segment_rows,
             "ancestor": ancestor and [ancestor.directory, ancestor.record, ancestor.checksum],
             "zarr": self.zarr,
         }
@@ -115,7 +122,7 @@ class ArchiveManifest:
         return cls(
             layout_of(facts),
             {tuple(path): depth for path, depth in facts["stacked_frames"]},
-            count_of(facts, "volume_rows"),
+            count_of(facts, "segment_rows"),
             Ancestor(*facts["ancestor"]) if facts["ancestor"] else None,
             zarr,
         )
@@ -123,7 +130,7 @@ class ArchiveManifest:
     # What zarr is told
 
     def tell_zarr(self, directory: Path, rows: int, durable: bool) -> None:
-        """Write what zarr has to know, of so many rows, where it is not there already.
+        """Write the zarr metadata of so many rows, where it differs.
 
         Raises:
             OSError: it cannot be written.
@@ -135,7 +142,7 @@ class ArchiveManifest:
                 write_json(path, facts, durable)
 
     def flaws_of_zarr(self, directory: Path) -> list[str]:
-        """What zarr is told that is not so, in words; the rows apart, which may be fewer than there are."""
+        """Describe damaged zarr metadata; the number of rows may be too small."""
         return [
             f"{directory / GROUP / name} is damaged"
             for name, said in self.zarr.items()
@@ -143,10 +150,10 @@ class ArchiveManifest:
         ]
 
 
-def columns_of(layout: Layout, stacked: Mapping[FieldKey, int], volume_rows: int) -> list[Chunks]:
+def columns_of(layout: Layout, stacked: Mapping[FieldKey, int], segment_rows: int) -> list[Chunks]:
     """How the leaves of a transition lie on disk: those that are no other's next, stacks by their newest frames."""
     return [
-        Chunks.of(path, LeafLayout(leaf.shape[1:], leaf.dtype) if path in stacked else leaf, volume_rows)
+        Chunks.of(path, LeafLayout(leaf.shape[1:], leaf.dtype) if path in stacked else leaf, segment_rows)
         for path, leaf in layout.items()
         if path[0] not in SUCCESSORS
     ]

@@ -1,4 +1,4 @@
-"""A log: blocks in files that are only ever appended to, so that what has served its time is dropped file by file."""
+"""Append-only files of a log, each deleted as a whole once none of its records is needed."""
 
 import errno
 import os
@@ -10,59 +10,59 @@ from typing import NamedTuple
 
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
-from storages.persistent.log.records import Block, Flaw, Found, Image
+from storages.persistent.log.records import CorruptRange, EncodedRecord, Record, StoredRecord
 from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
 
 _DIGITS = 12
 
 
-class Place(NamedTuple):
-    """The end of a block."""
+class LogOffset(NamedTuple):
+    """The end of a record."""
 
-    segment: int
-    """Number of the commit that its file begins with; 0 before the first file."""
+    log_file: int
+    """Number of the commit with which the file begins; 0 before the first file."""
     offset: int
 
 
-BEGINNING = Place(0, 0)
-"""Of a log without files."""
+EMPTY_LOG = LogOffset(0, 0)
+"""Offset in a log without files."""
 
 
-class Segments:
-    """The files of a log, named by the commits that they begin with.
+class LogFiles:
+    """The files of a log, named after the commits with which they begin.
 
     Args:
         directory: where they are.
         suffix: of their names.
-        durable: whether what is written is to survive a power cut.
-        as_of_now: whether to read no more than there is now, as another process may be writing.
+        durable: sync what is written.
+        as_of_now: read only what the files hold now, because another process may be writing.
     """
 
     def __init__(self, directory: Path, suffix: str, durable: bool, as_of_now: bool = False) -> None:
         self._directory, self._suffix, self._durable = directory, suffix, durable
         self._sizes = {n: self.path(n).stat().st_size for n in self.numbers()} if as_of_now else None
         self._file: int | None = None
-        self._leftovers: list[Place] = []
-        """Where files are to end that may be longer, or are not to be there (0), before anything is written."""
-        self.end = BEGINNING
-        """Where the next block goes."""
+        self._leftovers: list[LogOffset] = []
+        """Ends to which files are truncated, or deleted (0), before the next write."""
+        self.end = EMPTY_LOG
+        """Where the next record goes."""
 
     def numbers(self) -> list[int]:
-        """Of the files that there are, in their order."""
+        """Return the numbers of the files, in order."""
         name = re.compile(rf"([0-9]{{{_DIGITS}}})\.{self._suffix}")
         return sorted(int(match[1]) for path in self._directory.iterdir() if (match := name.fullmatch(path.name)))
 
     def sizes(self) -> dict[int, int]:
-        """Bytes of each of the files that there are now."""
+        """Return the bytes of each file that exists now."""
         sizes = {}
         for number in self.numbers():
             with suppress(FileNotFoundError):
                 sizes[number] = self.path(number).stat().st_size
         return sizes
 
-    def path(self, segment: int) -> Path:
-        """Where a file is."""
-        return self._directory / f"{segment:0{_DIGITS}d}.{self._suffix}"
+    def path(self, log_file: int) -> Path:
+        """Return the path of a file."""
+        return self._directory / f"{log_file:0{_DIGITS}d}.{self._suffix}"
 
     @property
     def nbytes(self) -> int:
@@ -71,46 +71,46 @@ class Segments:
 
     # Out
 
-    def read(self) -> Iterator[tuple[Found, Place]]:
-        """All blocks and where they end, until one that the last file ends before.
+    def read(self) -> Iterator[tuple[StoredRecord, LogOffset]]:
+        """Read all records and their ends, up to a torn tail of the last file.
 
         Raises:
-            DamageError: what follows is no block, or not the next one; the text names file and steps.
+            DamageError: a range of bytes is corrupt; the text names file and steps.
         """
         steps = 0
-        for segment, found in self.everything():
-            if isinstance(found, Flaw):
-                raise DamageError(self.told(segment, found, steps))
-            steps = found.block.steps
-            yield found, Place(segment, found.end)
+        for log_file, found in self.everything():
+            if isinstance(found, CorruptRange):
+                raise DamageError(self.describe(log_file, found, steps))
+            steps = found.record.steps
+            yield found, LogOffset(log_file, found.end)
 
-    def everything(self) -> Iterator[tuple[int, Found | Flaw]]:
-        """All blocks and what is damaged, and the numbers of the files; not what the last file ends before."""
+    def everything(self) -> Iterator[tuple[int, StoredRecord | CorruptRange]]:
+        """Read all records and corrupt ranges with the numbers of their files, up to a torn tail of the last file."""
         numbers = self.numbers() if self._sizes is None else list(self._sizes)
-        for segment in numbers:
-            for found in self._blocks(segment):
-                if isinstance(found, Flaw) and found.cut and segment == numbers[-1]:
+        for log_file in numbers:
+            for found in self._read_file(log_file):
+                if isinstance(found, CorruptRange) and found.cut and log_file == numbers[-1]:
                     return
-                yield segment, found
+                yield log_file, found
 
-    def _blocks(self, segment: int) -> Iterator[Found | Flaw]:
-        return blocks.read(self.path(segment), None if self._sizes is None else self._sizes[segment])
+    def _read_file(self, log_file: int) -> Iterator[StoredRecord | CorruptRange]:
+        return blocks.read(self.path(log_file), None if self._sizes is None else self._sizes[log_file])
 
-    def told(self, segment: int, flaw: Flaw, steps: int) -> str:
-        """A flaw in words; ``steps`` is the number after the last step before it."""
-        after = (found for found in self._blocks(segment) if isinstance(found, Found))
-        following = next((found.block.first for found in after if found.end > flaw.end), None)
-        first = steps if flaw.first is None else flaw.first
-        last = following if flaw.steps is None else flaw.steps
+    def describe(self, log_file: int, corrupt: CorruptRange, steps: int) -> str:
+        """Describe a corrupt range; ``steps`` is the number after the last step before it."""
+        after = (found for found in self._read_file(log_file) if isinstance(found, StoredRecord))
+        following = next((found.record.first for found in after if found.end > corrupt.end), None)
+        first = steps if corrupt.first is None else corrupt.first
+        last = following if corrupt.steps is None else corrupt.steps
         return (
-            f"{self.path(segment)} is damaged from byte {flaw.begin} to {flaw.end}, where steps {first} to "
+            f"{self.path(log_file)} is damaged from byte {corrupt.begin} to {corrupt.end}, where steps {first} to "
             f"{'its end' if last is None else last} are"
         )
 
     # In
 
-    def append(self, block: Block | Image, anew: bool) -> int:
-        """Write a block, into a new file where ``anew``; returns its checksum.
+    def append(self, record: Record | EncodedRecord, new_file: bool) -> int:
+        """Append a record, to a new file if ``new_file``; return its checksum.
 
         Raises:
             OSError: it could not be written; the log is as it was.
@@ -119,13 +119,13 @@ class Segments:
             # Another program has appended to the file; no record may follow what recovery cannot read.
             self._leftovers.append(self.end)
         self._drop_leftovers()
-        place = Place(block.commit, 0) if anew or self.end.segment == 0 else self.end
+        place = LogOffset(record.commit, 0) if new_file or self.end.log_file == 0 else self.end
         try:
             file = self._opened(place)
-            length, checksum = blocks.write(file, block)
+            length, checksum = blocks.write(file, record)
             if self._durable:
                 sync_data(file)
-            end = Place(place.segment, place.offset + length)
+            end = LogOffset(place.log_file, place.offset + length)
             self._refuse_unless_there(file, end)
         except BaseException:
             self._try_to_drop(place)
@@ -133,41 +133,41 @@ class Segments:
         self.end = end
         return checksum
 
-    def take_back(self, end: Place) -> None:
-        """Drop what was written after the end of a block, in its file or as the first of a new one.
+    def take_back(self, end: LogOffset) -> None:
+        """Drop what was written after an offset, in its file or as a new file.
 
-        What cannot be dropped now is dropped before anything else is written.
+        What cannot be dropped now is dropped before the next write.
         """
-        place = end if end.segment == self.end.segment else Place(self.end.segment, 0)
+        place = end if end.log_file == self.end.log_file else LogOffset(self.end.log_file, 0)
         self.end = end
         self._try_to_drop(place)
 
-    def cut(self, place: Place) -> int:
-        """Drop everything after the end of a block; returns how many bytes that was.
+    def cut(self, place: LogOffset) -> int:
+        """Drop everything after an offset; return how many bytes that was.
 
         Raises:
             OSError: not everything could be dropped.
         """
         # The newest first, so that what is left at any instant has no gap.
-        newer = [number for number in reversed(self.numbers()) if number > place.segment]
+        newer = [number for number in reversed(self.numbers()) if number > place.log_file]
         dropped = sum(self.path(number).stat().st_size for number in newer)
-        if place.segment:
-            dropped += max(0, self.path(place.segment).stat().st_size - place.offset)
+        if place.log_file:
+            dropped += max(0, self.path(place.log_file).stat().st_size - place.offset)
         self.end = place
-        self._leftovers = [*(Place(number, 0) for number in newer), *([place] if place.segment else [])]
+        self._leftovers = [*(LogOffset(number, 0) for number in newer), *([place] if place.log_file else [])]
         self._drop_leftovers()
         if self._durable:
             self._sync_all()
         return dropped
 
-    def _opened(self, place: Place) -> int:
+    def _opened(self, place: LogOffset) -> int:
         if place == self.end and self._file is not None:
             self._refuse_unless_there(self._file, place)
             return self._file
         self.close()
         # A file that is to be new must not be there, so no link to another is followed.
         new = os.O_CREAT | os.O_EXCL if place.offset == 0 else 0
-        file = _open_to_append(self.path(place.segment), new)
+        file = _open_to_append(self.path(place.log_file), new)
         try:
             self._refuse_unless_there(file, place)
             if new and self._durable:
@@ -178,18 +178,18 @@ class Segments:
         self._file = file
         return file
 
-    def _refuse_unless_there(self, file: int, end: Place) -> None:
+    def _refuse_unless_there(self, file: int, end: LogOffset) -> None:
         there = os.fstat(file)
         if there.st_nlink and there.st_size == end.offset:
             return
-        path = str(self.path(end.segment))
+        path = str(self.path(end.log_file))
         if there.st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "it was deleted", path)
         if there.st_size < end.offset:
             raise FileNotFoundError(errno.ENOENT, "it was made shorter", path)
         raise FileExistsError(errno.EEXIST, "something else has written to it", path)
 
-    def _try_to_drop(self, place: Place) -> None:
+    def _try_to_drop(self, place: LogOffset) -> None:
         self._leftovers = [*self._leftovers, place]
         # What fails is tried again before anything else is written.
         with suppress(OSError):
@@ -202,7 +202,7 @@ class Segments:
         self.close()
         while self._leftovers:
             place = self._leftovers[0]
-            path = self.path(place.segment)
+            path = self.path(place.log_file)
             if place.offset == 0:
                 path.unlink(missing_ok=True)
                 if self._durable:
@@ -227,26 +227,26 @@ class Segments:
                 os.close(file)
         sync_directory(self._directory)
 
-    def drop_before(self, segment: int) -> None:
+    def drop_before(self, log_file: int) -> None:
         """Delete the files before one, the oldest first; what cannot be deleted stays for the next time."""
         with suppress(OSError):
-            self.delete_before(segment)
+            self.delete_before(log_file)
 
-    def delete_before(self, segment: int) -> None:
+    def delete_before(self, log_file: int) -> None:
         """Delete the files before one, the oldest first.
 
         Raises:
             OSError: not all of them could be deleted.
         """
         for number in self.numbers():
-            if number < segment:
+            if number < log_file:
                 self.path(number).unlink()
                 if self._durable:
                     # One after the other, so that a power cut brings none back without those after it.
                     sync_directory(self._directory)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the open file."""
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)

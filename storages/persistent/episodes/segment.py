@@ -1,0 +1,159 @@
+"""Segments: whole episodes that were written in one go, and the records that tell of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.kernels.stacks import REPEAT, ZERO
+from storages.core.ring.snapshot import ArrayKey
+from storages.errors import DamageError
+from storages.persistent.episodes.chunks import Chunks
+from storages.persistent.episodes.episode_batch import PREFIX_FRAMES, EpisodeBatch
+from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.log.records import Record
+
+_LENGTHS, _LEADING, _PADDING, _CHECKSUMS = "lengths", "leading", "paddings", "checksums"
+
+
+class ManifestPosition(TypedDict):
+    """Number and checksum of the last record of a manifest log, as plain data."""
+
+    record: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Whole episodes that were written in one go.
+
+    Args:
+        first: number of the first transition, counted from the first that the archive ever held.
+        row: the first row in the arrays.
+        nbytes: on disk.
+        lengths: (episodes,) int32, steps of each.
+        leading: (episodes,) int32, rows of each before its first.
+        paddings: (episodes,) int32, by leaf: how first stacks of frames are filled up.
+        checksums: (chunks,) uint32, by leaf.
+        facts: of episodes, by their place among these; of those that have any.
+        directory: where the zarr group is.
+    """
+
+    first: int
+    row: int
+    nbytes: int
+    lengths: NDArray[np.int32]
+    leading: NDArray[np.int32]
+    paddings: dict[tuple[str, ...], NDArray[np.int32]]
+    checksums: dict[tuple[str, ...], NDArray[np.uint32]]
+    facts: Mapping[str, Mapping[str, Any]]
+    directory: Path
+
+    @property
+    def steps(self) -> int:
+        """Transitions."""
+        return int(self.lengths.sum())
+
+    @property
+    def end(self) -> int:
+        """Number after the last transition."""
+        return self.first + self.steps
+
+    @property
+    def rows(self) -> int:
+        """Rows of the arrays that it has."""
+        return int(self.lengths.sum() + self.leading.sum()) + len(self.lengths)
+
+    def is_same_as(self, other: "Segment") -> bool:
+        """Whether it is the same episodes at the same place."""
+        return (self.first, self.row, self.directory) == (other.first, other.row, other.directory) and all(
+            np.array_equal(sums, other.checksums[leaf]) for leaf, sums in self.checksums.items()
+        )
+
+    def described(self) -> str:
+        """In words."""
+        return f"{len(self.lengths)} episodes, transitions {self.first} to {self.end}"
+
+
+def flaw_of(segment: Segment, manifest: EpisodeManifest) -> str | None:
+    """Describe what of a segment cannot be; None if all can."""
+    count, rows = len(segment.lengths), segment.rows
+    if count == 0 or segment.lengths.min() < 1 or len(segment.leading) != count or segment.leading.min() < 0:
+        return "an episode without steps"
+    if segment.row < 0 or segment.row % manifest.segment_rows:
+        return f"row {segment.row} as its first"
+    for column in manifest.columns:
+        chunks = -(-rows // column.rows) if column.layout.count else 0
+        if len(segment.checksums[column.leaf]) != chunks:
+            return f"{len(segment.checksums[column.leaf])} chunks of {rows} rows"
+    for leaf, depth in manifest.stacked.items():
+        kinds = segment.paddings[leaf]
+        if len(kinds) != count or not np.isin(kinds, (PREFIX_FRAMES, REPEAT, ZERO)).all():
+            return f"{kinds.tolist()} as what stacks of frames are filled up with"
+        if (segment.leading[kinds == PREFIX_FRAMES] < depth - 1).any():
+            return "too few frames to fill up a stack with"
+    return None
+
+
+def read_segment(segment: Segment, columns: Sequence[Chunks]) -> EpisodeBatch:
+    """The episodes of a segment.
+
+    Raises:
+        DamageError: not all of it is what was written; the text names the file and the episodes.
+    """
+    read = {}
+    for column in columns:
+        target = np.empty((segment.rows, *column.layout.shape), column.layout.dtype)
+        checksums = segment.checksums[column.leaf] if column.layout.count else np.zeros(0, np.uint32)
+        for place, checksum in enumerate(checksums.tolist()):
+            first, number = place * column.rows, segment.row // column.rows + place
+            try:
+                column.read(segment.directory, number, checksum, target[first : first + column.rows])
+            except DamageError as damage:
+                raise DamageError(f"{damage}, which holds a part of {segment.described()}") from None
+        read[column.leaf] = target
+    count = len(segment.lengths)
+    return EpisodeBatch(
+        read,
+        segment.lengths.astype(np.int64),
+        segment.leading.astype(np.int64),
+        segment.paddings,
+        tuple(segment.facts.get(str(place), {}) for place in range(count)),
+    )
+
+
+def record_of(number: int, segment: Segment | None, facts: dict[str, Any], end: int) -> Record:
+    """Return the record of a segment; without one, ``end`` is the number of the next transition."""
+    if segment is None:
+        return Record(number, end, end, facts, {})
+    arrays = {ArrayKey(_LENGTHS): (segment.lengths,), ArrayKey(_LEADING): (segment.leading,)}
+    arrays |= {ArrayKey(_PADDING, leaf): (padding,) for leaf, padding in segment.paddings.items()}
+    arrays |= {ArrayKey(_CHECKSUMS, leaf): (sums,) for leaf, sums in segment.checksums.items()}  # type: ignore[misc]
+    facts = facts | {"row": segment.row, "bytes": segment.nbytes, "facts": segment.facts}
+    return Record(number, segment.first, segment.end, facts, arrays)  # type: ignore[arg-type]
+
+
+def segment_of(entry: Record, directory: Path) -> Segment | None:
+    """Return the segment of a record; None if it has none."""
+    if ArrayKey(_LENGTHS) not in entry.arrays:
+        return None
+    facts = entry.facts
+
+    def of_leaves(role: str) -> dict[tuple[str, ...], Any]:
+        # Copies, so that the log's memory can go.
+        return {name.leaf: pieces[0].copy() for name, pieces in entry.arrays.items() if name.role == role}
+
+    return Segment(
+        entry.first,
+        facts["row"],
+        facts["bytes"],
+        entry.arrays[ArrayKey(_LENGTHS)][0].copy(),
+        entry.arrays[ArrayKey(_LEADING)][0].copy(),
+        of_leaves(_PADDING),
+        of_leaves(_CHECKSUMS),
+        facts["facts"],
+        directory,
+    )
