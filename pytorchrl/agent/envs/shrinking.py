@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.compilation import kernel
+from storages.core.kernels.compilation import parallel_kernel
 
 
 class Shrinking:
@@ -43,7 +43,7 @@ _TINY = 1e-9
 """What rounding may make of a number of pixels."""
 
 
-@kernel
+@parallel_kernel
 def _shrink(
     image: NDArray[np.uint8],
     rows: NDArray[np.int64],

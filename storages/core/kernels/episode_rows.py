@@ -10,7 +10,7 @@ steps of episodes, in rising order: those that may be drawn.
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.compilation import kernel
+from storages.core.kernels.compilation import kernel, parallel_kernel
 
 OPEN = -1
 ENDLESS = 2**62
@@ -25,7 +25,7 @@ def add_step(
     first: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> None:
-    """Take up a step that was just inserted.
+    """Index a step that was just inserted.
 
     Args:
         final_numbers: (slots, E) int32, not negative where an episode ended or broke off.
@@ -48,7 +48,7 @@ def add_step(
                 last[member % slots, env] = step - 1
 
 
-@kernel
+@parallel_kernel
 def add_steps(
     final_numbers: NDArray[np.int32],
     oldest: int,
@@ -57,7 +57,7 @@ def add_steps(
     first: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> None:
-    """Take up the steps from ``oldest`` to before ``end``, as if they were inserted one by one.
+    """Index the steps from ``oldest`` to before ``end``, as if they were inserted one by one.
 
     Args:
         final_numbers: see :func:`add_step`.
@@ -73,7 +73,7 @@ def add_steps(
             first[step % first.shape[0]] = begun
 
 
-@kernel
+@parallel_kernel
 def add_part(
     final_numbers: NDArray[np.int32],
     begin: int,
@@ -82,7 +82,7 @@ def add_part(
     first: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> None:
-    """Take up the steps from ``begin`` to before ``end``, behind those that are known; as :func:`add_step` does one."""
+    """Index the steps from ``begin`` to before ``end``, behind those that are known; as :func:`add_step` does one."""
     for step in range(begin, end):
         add_step(final_numbers, step, oldest, first, last)
 
@@ -106,7 +106,7 @@ def add_whole(
     bounds: NDArray[np.int64],
     added: NDArray[np.int64],
 ) -> int:
-    """Take up a step that was just inserted, where only whole episodes are drawn.
+    """Index a step that was just inserted, where only whole episodes are drawn.
 
     An episode is put where it belongs, behind those that began before it: as many are moved as began while it ran, so
     that a step costs no more, over time, than there are environments.
@@ -148,7 +148,7 @@ def add_whole(
     return count
 
 
-@kernel
+@parallel_kernel
 def add_all_whole(
     begin: int,
     end: int,
@@ -162,7 +162,7 @@ def add_all_whole(
     bounds: NDArray[np.int64],
     added: NDArray[np.int64],
 ) -> None:
-    """Take up the steps from ``begin`` to before ``end``, as :func:`add_whole` does one."""
+    """Index the steps from ``begin`` to before ``end``, as :func:`add_whole` does one."""
     for step in range(begin, end):
         add_whole(step, oldest, first, begins, terminated, truncated, longest, starts, bounds, added)
 
@@ -178,7 +178,7 @@ def add_parts(
     added: NDArray[np.int64],
     moved: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Take up a step that was just inserted, where whatever is stored of an episode is drawn.
+    """Index a step that was just inserted, where the stored rest of an episode may be drawn, too.
 
     The first E starts are always those of the oldest step: what is left of an episode whose first steps were
     overwritten begins there.
@@ -219,7 +219,7 @@ def add_parts(
     return num_added, num_moved
 
 
-@kernel
+@parallel_kernel
 def add_all_parts(
     begin: int,
     end: int,
@@ -231,6 +231,6 @@ def add_all_parts(
     added: NDArray[np.int64],
     moved: NDArray[np.int64],
 ) -> None:
-    """Take up the steps from ``begin`` to before ``end``, as :func:`add_parts` does one."""
+    """Index the steps from ``begin`` to before ``end``, as :func:`add_parts` does one."""
     for step in range(begin, end):
         add_parts(step, oldest, first, longest, starts, bounds, added, moved)

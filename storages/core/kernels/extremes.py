@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.compilation import kernel
+from storages.core.kernels.compilation import kernel, parallel_kernel
 from storages.core.kernels.memory import address_of, prefetch_at
 
 SMALLEST, LARGEST = 0, 1
@@ -76,7 +76,7 @@ def follow_masses(
     _follow_blocks(nodes, blocks, changed, kept)
 
 
-@kernel
+@parallel_kernel
 def rebuild_extremes(nodes: NDArray[np.float64], blocks: NDArray[np.uint64], size: int) -> None:
     """Find all extremes anew."""
     for block in range(np.int64(blocks[1] - blocks[0]) // 2):

@@ -13,7 +13,7 @@ import numpy as np
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from storages.core.kernels.compilation import inlined_kernel, kernel
+from storages.core.kernels.compilation import inlined_kernel, kernel, parallel_kernel
 from storages.core.kernels.memory import (
     address_of,
     copy_row,
@@ -70,7 +70,7 @@ _ROWS_AT_A_TIME = 512
 """So few that prefetched rows are still in the cache when they are read."""
 
 
-@kernel
+@parallel_kernel
 def gather_fields(plan_address: int, first: NDArray[np.int64], last: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
     """Copy fields of windows into ``out``, one field after the other, each aligned to 64 bytes.
 

@@ -1,8 +1,8 @@
 """Insertion of steps into a ring: one call compares a step with the ring, checks it, and copies all of its fields.
 
-Arrays are unpacked by numba, by a function compiled for the types of a layout's arrays (:func:`compiled_append`). That
-takes 0.3 us longer than reading NumPy's structs by offset did, of 1.6 us for an insertion and 100 to 400 us for a step
-of a training loop. Compiling takes half a second for a new layout, once on a machine.
+numba unpacks the arrays, in a function compiled for the types of a layout (:func:`compiled_append`), which takes half a
+second for a new layout, once on a machine. Reading NumPy's structs by offset takes 0.3 us less, 2% of a loop that does
+nothing but step CartPole and insert (14.6 us a step), and far less of any training loop: it is not worth its risk.
 """
 
 import functools

@@ -1,18 +1,18 @@
 """Returns and advantages over a rollout: every array is (T, E), time first.
 
 ``ends`` is true where the row after is of another episode (or there is none that continues it); there the return
-leans on ``next_values`` instead of on the next row. Whoever calls has put 0 into ``next_values`` where the environment
-terminated and the value of the true last observation where a limit cut the episode. Sums are kept in float64. All
-environments take a step back in time together: what one of them waits for, the others do meanwhile.
+bootstraps from ``next_values`` instead of the next row. The caller sets ``next_values`` to 0 where the environment
+terminated, and to the value of the final observation where a limit cut the episode. Sums are kept in float64. All
+environments go a step back in time together, so that their additions overlap in the processor.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.compilation import kernel
+from storages.core.kernels.compilation import parallel_kernel
 
 
-@kernel
+@parallel_kernel
 def discounted_returns(
     rewards: NDArray[np.floating],
     next_values: NDArray[np.floating],
@@ -33,7 +33,7 @@ def discounted_returns(
             returns[t, e] = following[e]
 
 
-@kernel
+@parallel_kernel
 def generalized_advantages(
     rewards: NDArray[np.floating],
     values: NDArray[np.floating],
@@ -58,7 +58,7 @@ def generalized_advantages(
             advantages[t, e] = following[e]
 
 
-@kernel
+@parallel_kernel
 def lambda_returns(
     rewards: NDArray[np.floating],
     next_values: NDArray[np.floating],
@@ -82,7 +82,7 @@ def lambda_returns(
             returns[t, e] = following[e]
 
 
-@kernel
+@parallel_kernel
 def vtrace(
     rewards: NDArray[np.floating],
     values: NDArray[np.floating],
@@ -128,7 +128,7 @@ def vtrace(
             targets[t, e] = values[t, e] + corrections[e]
 
 
-@kernel
+@parallel_kernel
 def retrace(
     rewards: NDArray[np.floating],
     action_values: NDArray[np.floating],

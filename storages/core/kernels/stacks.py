@@ -6,7 +6,7 @@ Rows are those of :mod:`storages.core.kernels.gather`.
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.compilation import inlined_kernel, kernel
+from storages.core.kernels.compilation import inlined_kernel, kernel, parallel_kernel
 from storages.core.kernels.memory import address_of, copy_bytes, int64s_at, load_byte, store_byte
 
 REPEAT, ZERO = -1, -2
@@ -71,7 +71,7 @@ def store_newest(
         copy_bytes(address_of(newest) + env * depth * width, stack, depth * width)
 
 
-@kernel
+@parallel_kernel
 def gather_stacks(
     frames: NDArray[np.uint8],
     depth: int,

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from storages.core.kernels.compilation import inlined_kernel, kernel
+from storages.core.kernels.compilation import inlined_kernel, kernel, parallel_kernel
 from storages.core.kernels.extremes import LARGEST, SMALLEST, blocks_above, follow_masses, rebuild_extremes
 from storages.core.kernels.memory import address_of, prefetch_at
 
@@ -284,7 +284,7 @@ def _prefetch(nodes: NDArray[np.float64], index: np.uint64) -> None:
     prefetch_at(address_of(nodes) + np.int64(index) * _ITEM_BYTES)
 
 
-@kernel
+@parallel_kernel
 def _set_leaves(
     nodes: NDArray[np.float64],
     levels: NDArray[np.uint64],
@@ -331,7 +331,7 @@ def _expanded(stretch: NDArray[np.int64], mass: float, size: int) -> tuple[NDArr
     return leaves, masses
 
 
-@kernel
+@parallel_kernel
 def _rebuild(nodes: NDArray[np.float64], levels: NDArray[np.uint64], size: int) -> None:
     """Compute anew all sums."""
     groups = np.empty((size + 7) // 8, np.uint64)
@@ -378,7 +378,7 @@ def _sum_of_four(nodes: NDArray[np.float64], first: np.uint64) -> float:
     return total
 
 
-@kernel
+@parallel_kernel
 def _draw(
     nodes: NDArray[np.float64],
     levels: NDArray[np.uint64],

@@ -15,7 +15,7 @@ import torch
 from storages.transition import BATCH_FIELDS, DONE, FLAGS, REQUIRED, SCALARS, SUCCESSORS, TRUNC2, Array, Leaf, Sample
 
 FieldKey: TypeAlias = tuple[str, ...]
-"""Where a leaf stands in a sample: ("Reward",), or ("Observation", "pixels") inside a dict observation."""
+"""Key of a leaf in a sample: ("Reward",), or ("Observation", "pixels") inside a dict observation."""
 
 
 class SampleError(ValueError):
@@ -41,7 +41,7 @@ SCALAR = LeafLayout((1,), np.dtype(np.float32))
 
 
 def leaves(sample: Sample) -> Iterator[tuple[FieldKey, Leaf]]:
-    """Every array of the sample and where it stands."""
+    """Iterate over the arrays of a sample and their keys."""
     for key, value in sample.items():
         # Asking a class of the collections costs ten times as much.
         if type(value) is np.ndarray:
