@@ -161,10 +161,10 @@ class EpisodicReplay(PERBuffer):
         else:
             cache.fill_in_part(live_range.live, self._generator)
 
-    def _add(self, batch: EpisodeBatch, journalled: EpisodeSpan | None) -> None:
-        """Take up an episode; ``journalled`` says where the journal has it."""
+    def _add(self, batch: EpisodeBatch, logged: EpisodeSpan | None) -> None:
+        """Add an episode; ``logged`` says where the write-ahead log has it."""
         assert self._segment_cache is not None
-        first, gone = self._directory.add(batch, journalled)
+        first, gone = self._directory.add(batch, logged)
         self._let_go_of(gone)
         self._changed(*self._segment_cache.add(batch, first))
 

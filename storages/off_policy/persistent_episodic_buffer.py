@@ -48,7 +48,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
     An episode goes into the buffer when it ends, is broken off, or gets so long that it is kept in pieces: longer than
     ``size``, or than a small part of ``memory_bytes``. Before the first has, there is nothing to draw. What is on disk,
     what of a process that is killed is still there, and what is said of damage, is as :mod:`storages.persistent`
-    promises; episodes that run are journalled and go on where the same environments do.
+    promises; episodes that run are logged and go on where the same environments do.
 
     Where ``memory_bytes`` hold all of it, batches are those of :class:`PERBuffer`, of episodes in the order in which
     they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time, a segment of

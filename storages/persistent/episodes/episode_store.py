@@ -188,7 +188,7 @@ class EpisodeStore:
         """Count the episodes of segments and memtable; ``state`` is what was committed beside the steps."""
         flush_queue, live_range = self._flushing, self.live_range
         archive = flush_queue.archive
-        # What the journal says of it may already leave out what episodes have replaced that no process lived to write.
+        # The write-ahead log may already leave out episodes whose replacements were lost with a killed process.
         live = archive.live
         live_range.begin(live, archive.end if state is None else max(archive.end, state["unwritten"], live))
         for segment in archive.segments:
@@ -223,8 +223,8 @@ class EpisodeStore:
             )
         return self.memtable
 
-    def add(self, batch: EpisodeBatch, journalled: EpisodeSpan | None) -> tuple[int, int]:
-        """Add an episode; ``journalled`` says where the write-ahead log has it.
+    def add(self, batch: EpisodeBatch, logged: EpisodeSpan | None) -> tuple[int, int]:
+        """Add an episode; ``logged`` says where the write-ahead log has it.
 
         Returns:
             The number of its first transition, and how many of the oldest episodes are not live any more.
@@ -235,7 +235,7 @@ class EpisodeStore:
         gone = 0 if self._size is None else live_range.keep(self._size)
         if gone:
             flush_queue.forget(live_range.live)
-        flush_queue.add(first, batch, journalled, live_range.live)
+        flush_queue.add(first, batch, logged, live_range.live)
         return first, gone
 
     def advance(self, state: State) -> int:
@@ -280,7 +280,7 @@ class EpisodeStore:
             state: what is to be committed beside it.
             known: errors to be kept; None for none.
             pin: 0, or how many states one can come back to, from now on this one among them.
-            last: write what has ended to the archive, and make the journal small.
+            last: write what has ended to the archive, and make the write-ahead log small.
 
         Returns:
             What was committed beside it and, where it is pinned, where in the directory it is.
@@ -289,7 +289,7 @@ class EpisodeStore:
             PersistenceError: it could not be written.
         """
         memtable, flush_queue = self.writable(), self._flushing
-        if last or flush_queue.has_what_no_journal_has:
+        if last or flush_queue.has_unlogged_episodes:
             flush_queue.seal(self.live_range.live)
         beside = state()
         memtable.wal.flush(memtable.ring, beside, None)

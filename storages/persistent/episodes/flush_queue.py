@@ -21,7 +21,7 @@ class _Flush:
 
     segment: Segment
     batch: EpisodeBatch
-    journalled: list[EpisodeSpan]
+    logged: list[EpisodeSpan]
     """Where its episodes are in the write-ahead log, of those that are there."""
     watermarks: list[int]
     live: int
@@ -32,7 +32,7 @@ class FlushQueue:
     """Queue of finished episodes that are to be flushed to segments.
 
     A segment is made of episodes that came one after the other, as many as fit its rows, or of one that is longer. It
-    is written once the journal holds all of it, so that the archive never holds what a killed process had not
+    is written once the write-ahead log holds all of it, so that the archive never holds what a killed process had not
     committed.
 
     Args:
@@ -62,13 +62,13 @@ class FlushQueue:
 
     # In
 
-    def add(self, first: int, batch: EpisodeBatch, journalled: EpisodeSpan | None, live: int) -> None:
+    def add(self, first: int, batch: EpisodeBatch, logged: EpisodeSpan | None, live: int) -> None:
         """Add an episode; ``live`` is the number of the oldest live transition."""
         rows = self.archive.manifest.segment_rows
         if self._open_rows + batch.rows > rows:
-            # What this episode lets go of is still held as long as the journal does not have this episode.
+            # What this episode lets go of is still held as long as the write-ahead log does not have this episode.
             self.seal(self._live_before)
-        self._open.append((first, batch, journalled))
+        self._open.append((first, batch, logged))
         self._open_rows += batch.rows
         self._live_before = live
         if self._open_rows >= rows:
@@ -90,8 +90,8 @@ class FlushQueue:
         self._next_row = self.archive.row_after(segment)
         self.segments[segment.first] = segment
         self._by_first[segment.first] = batch
-        journalled = [finished for *_, finished in open_batches if finished is not None]
-        self._waiting.append(_Flush(segment, batch, journalled, list(self.watermarks), live))
+        logged = [finished for *_, finished in open_batches if finished is not None]
+        self._waiting.append(_Flush(segment, batch, logged, list(self.watermarks), live))
 
     def _mark(self, finished: EpisodeSpan) -> None:
         self.watermarks += [0] * (finished.env + 1 - len(self.watermarks))
@@ -99,7 +99,7 @@ class FlushQueue:
 
     # To disk
 
-    def advance(self, journalled: int) -> bool:
+    def advance(self, logged: int) -> bool:
         """Begin to write what the write-ahead log holds up to a step; return whether a segment was completed.
 
         Raises:
@@ -107,7 +107,7 @@ class FlushQueue:
         """
         for waiting in self._waiting:
             if waiting.writing is None:
-                if any(finished.visible_at > journalled for finished in waiting.journalled):
+                if any(finished.visible_at > logged for finished in waiting.logged):
                     break
                 waiting.writing = self._writer.submit(self._write, waiting)
         written = False
@@ -122,7 +122,7 @@ class FlushQueue:
         most = self._most_bytes
         return most is not None and sum(waiting.batch.nbytes for waiting in self._waiting) > most
 
-    def settle(self, journalled: int, *, only_the_first: bool = False) -> None:
+    def settle(self, logged: int, *, only_the_first: bool = False) -> None:
         """Write everything that the write-ahead log holds up to a step, and wait for it.
 
         Raises:
@@ -131,7 +131,7 @@ class FlushQueue:
         while self._waiting:
             first = self._waiting[0]
             if first.writing is None:
-                if any(finished.visible_at > journalled for finished in first.journalled):
+                if any(finished.visible_at > logged for finished in first.logged):
                     return
                 # Not by the thread, which cannot always be asked: not when the interpreter is about to end, nor where
                 # a buffer is closed because it is found to be garbage while another thread is being asked.
@@ -227,11 +227,11 @@ class FlushQueue:
 
     def unwritten(self) -> list[EpisodeSpan]:
         """Return where episodes that are in no segment on disk are in the write-ahead log."""
-        finished = [one for waiting in self._waiting for one in waiting.journalled]
+        finished = [one for waiting in self._waiting for one in waiting.logged]
         return finished + [one for *_, one in self._open if one is not None]
 
     @property
-    def has_what_no_journal_has(self) -> bool:
+    def has_unlogged_episodes(self) -> bool:
         """Whether an episode would be lost with the process."""
         return any(finished is None for *_, finished in self._open)
 

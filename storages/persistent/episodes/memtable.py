@@ -41,13 +41,13 @@ class Memtable:
     """Steps of unfinished episodes, in a ring with a write-ahead log.
 
     Args:
-        directory: of the journal.
+        directory: of the write-ahead log.
         owner: the storage's name, for errors.
         num_envs: environments in a step; the first sample says so where None.
         stacked_frames: as of a ring.
         allow_nonfinite: as of a ring.
-        commit_every: as of a journal.
-        durable: as of a journal.
+        commit_every: as of a write-ahead log.
+        durable: as of a write-ahead log.
         size: steps that there is room for at first.
     """
 
@@ -183,7 +183,7 @@ class Memtable:
         return self._start_rows
 
 
-def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, journalled: Ring) -> list[int]:
+def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring) -> list[int]:
     """Return how many logged steps of each environment are in segments, or dropped.
 
     Raises:
@@ -191,7 +191,7 @@ def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, journalled: R
     """
     if not isinstance(state["live"], int):
         raise TypeError(f"the oldest transition is a number, got {state['live']!r}")
-    envs, steps = journalled.envs, journalled.steps
+    envs, steps = logged.envs, logged.steps
     said, recorded = ([*watermarks, *[0] * envs][:envs] for watermarks in (state["watermarks"], archive.watermarks))
     return [min(max(one, two), steps) for one, two in zip(said, recorded, strict=True)]
 

@@ -65,22 +65,22 @@ def _repaired(folder: Path) -> tuple[list[str], int]:
     dropped += flaws
     segments, lost = _whole_segments(folder, manifest, entries)
     flaws_of_zarr = manifest.flaws_of_zarr(folder) if entries else []
-    journal, closed = _wal(folder / _WAL)
+    wal_damage, closed = _wal(folder / _WAL)
     behind = _missing_at_the_end(folder, last, closed)
     as_closed = closed is not None and last == closed["archive"]
     errors = _flaws_of_errors(folder, closed["errors"] if closed is not None and as_closed else None)
-    dropped += lost + flaws_of_zarr + journal + behind + errors + _unfinished_going_back(folder)
+    dropped += lost + flaws_of_zarr + wal_damage + behind + errors + _unfinished_going_back(folder)
     if dropped:
         manifest.write(folder, durable=True)
         if errors:
             # First, as after another record they are not those that the directory was closed with.
             (folder / ERRORS_NAME).unlink(missing_ok=True)
             sync_directory(folder)
-        if flaws or lost or journal or behind or errors:
+        if flaws or lost or wal_damage or behind or errors:
             # After another record, what it was closed with does not count any more.
             number = closed["archive"]["record"] if closed is not None else 0
-            _write_log(folder, manifest, log, entries, segments, number, with_journal=not journal)
-        if journal:
+            _write_log(folder, manifest, log, entries, segments, number, with_wal=not wal_damage)
+        if wal_damage:
             # In one instant, as some of its files may look like the whole of it.
             (folder / _WAL).rename(folder / _DROPPED)
             sync_directory(folder)
@@ -224,7 +224,7 @@ def _write_log(
     entries: Sequence[Record],
     segments: Sequence[Segment],
     number: int,
-    with_journal: bool,
+    with_wal: bool,
 ) -> None:
     """Replace the log atomically by one of the records that are left, the first after record ``number``."""
     number = max([number, *(entry.commit for entry in entries), *log.numbers()]) + 1
@@ -232,7 +232,7 @@ def _write_log(
     live = max(entries[-1].facts["live"] if entries else 0, segments[0].first if segments else end)
     facts = {
         "live": live,
-        "watermarks": entries[-1].facts["watermarks"] if entries and with_journal else [],
+        "watermarks": entries[-1].facts["watermarks"] if entries and with_wal else [],
         "pinned": [],
         "next_row": _row_after_all(folder, manifest, entries),
     }
