@@ -57,7 +57,10 @@ class PERBuffer(NStepReplayBuffer):
     def configure(self) -> None:
         """Give the parts the present values of hyper-parameters; all priorities follow ``alpha`` and ``epsilon``."""
         super().configure()
-        self._prioritized.configure(
+        if not isinstance(self.sampler, PrioritizedSampler):
+            # A subclass chooses rows in another way.
+            return
+        self.sampler.configure(
             self.epsilon,
             self._current(self.alpha),
             self._current(self.beta),
@@ -84,7 +87,7 @@ class PERBuffer(NStepReplayBuffer):
     @property
     def priorities(self) -> Priorities | None:
         """Priorities of the stored transitions; None while ``alpha`` is 0 and none were needed."""
-        return self._prioritized.priorities
+        return self.sampler.priorities if isinstance(self.sampler, PrioritizedSampler) else None
 
     @property
     def _prioritized(self) -> PrioritizedSampler:

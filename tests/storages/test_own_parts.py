@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from storages import NStepReplayBuffer, Sequences
+from storages import NStepReplayBuffer, PERBuffer, Sequences
 from storages.component.hyper_parameters import Positive
 from storages.core.parts import Request, Rows, Sampler
 from storages.core.windows.n_step import NSteps
@@ -106,17 +106,20 @@ def test_they_compose_with_a_directory_frames_and_sequences(
 
 def test_newer_rows_are_drawn_more_often_and_weigh_less() -> None:
     storage, stream = made("vector")
+    storage.seed(0)
     for _ in range(60):
         storage.insert_transition(stream.step())
     batch = next(storage.generate_batches(1, 4000))
     rows, weights = batch[INDICES].numpy().ravel(), batch[WEIGHTS].numpy().ravel()
     newer, older = rows >= 90, rows < 30
-    assert 20 * older.sum() < newer.sum()
+    # 8**1.5 times as often.
+    assert 15 * older.sum() < newer.sum() < 35 * older.sum()
     assert weights[newer].max() < weights[older].min()
 
 
 def test_rewards_are_summed_by_the_own_window() -> None:
     storage, stream = made("vector")
+    storage.seed(0)
     inserted = [stream.step() for _ in range(20)]
     for sample in inserted:
         storage.insert_transition(sample)
@@ -124,3 +127,18 @@ def test_rewards_are_summed_by_the_own_window() -> None:
     for index, summed, reward in zip(batch[INDICES].tolist(), batch[ACT].tolist(), batch[REW].tolist(), strict=True):
         step, env = divmod(index[0], 2)
         assert reward[0] == pytest.approx(sum(inserted[step + i][REW][env, 0] for i in range(summed[0])), abs=1e-5)
+
+
+def test_an_own_sampler_takes_the_place_of_priorities() -> None:
+    class Unprioritised(PERBuffer):
+        def make_sampler(self) -> NewestMoreOften:
+            return NewestMoreOften(2.0)
+
+    storage = Unprioritised.create_factory(size=60, alpha=0.5)("cpu", None, ALGORITHM, None)
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(20):
+        storage.insert_transition(stream.step())
+    storage.update_storage_parameter("alpha", 1.0)
+    batch = next(storage.generate_batches(1, 8))
+    assert storage.priorities is None
+    assert storage.after_gradients(batch, {})["storage/replay_ratio"] == 8 / 40
