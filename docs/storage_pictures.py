@@ -116,7 +116,7 @@ def recovery(axes: Axes) -> None:
     steps = (
         ("take the lock", "a second writer is refused", WHITE),
         ("read the manifest", "another format, other fields: refused by name", WHITE),
-        ("read segments in order", "each record: header, JSON, arrays, checksum", BLUE),
+        ("read log files in order", "each record: header, JSON, arrays, checksum", BLUE),
         ("an incomplete record at the end?", "cut off: it was never acknowledged", ORANGE),
         ("a damaged record before it?", "DamageError names file and steps; repair() drops it", RED),
         ("fill the ring, set the generator", "the next batch is the batch that would have been", GREEN),
