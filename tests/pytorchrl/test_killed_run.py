@@ -26,8 +26,8 @@ WHILE_IT_RESUMES = 0.3
 """How often of these before it goes on."""
 CLOCKS = ("seconds", "speed/steps_per_second")
 
-WHAT_THE_WRITER_DECIDES = ("unwritten", "marks")
-"""How much a thread had moved from the journal to the archive when the state was taken; nothing else follows."""
+WHAT_THE_WRITER_DECIDES = ("unwritten", "watermarks")
+"""How much a thread had moved from the memtable to segments when the state was taken; nothing else follows."""
 
 
 @pytest.mark.long
