@@ -7,8 +7,8 @@ ring, so that a storage made again with the same directory is what it was at the
 same batch. Log files are deleted once neither the ring nor a *pinned* commit, to which a checkpoint refers, needs them.
 
 :class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` keeps whole episodes, more than memory
-holds, as a log-structured merge tree without compaction does. Steps of unfinished episodes are in a *memtable*, with a
-write-ahead log of its own. Finished episodes wait in the *flush queue*, and are written as immutable, compressed
+holds, as a log-structured merge tree without compaction does. Steps of unfinished episodes are in a *memtable*, which
+has another write-ahead log. Finished episodes wait in the *flush queue*, and are written as immutable, compressed
 *segments* of a zarr group; a *manifest* log records each segment with the checksums of its chunks. A *segment cache*
 holds in memory what batches are drawn from, *cold priorities* the errors of all other transitions, and the *live range*
 says which episodes count. A *rollback marker* makes a rollback of the write-ahead log and the manifest one operation.
