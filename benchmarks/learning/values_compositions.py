@@ -176,7 +176,7 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
     "PAL": cartpole(prl.PAL),
     "DoublePAL": cartpole(prl.DoublePAL),
     # Where the average over actions is soft, preferences grow more slowly, so that they can be learnt; without
-    # normalised layers one seed of three had 335.
+    # normalised layers one seed of two had 335.
     "DPP": cartpole(prl.DPP, layer_norm=True, eta=0.03, target_update_interval=150, huber_threshold=None),
     "CategoricalDQN": cartpole(prl.CategoricalDQN, **_CARTPOLE_RETURNS),
     "QRDQN": cartpole(prl.QRDQN, num_quantiles=20),

@@ -204,7 +204,7 @@ class Relabeler(RingObserver, Protocol):
             generator: the only source of random numbers.
             ring: of the transitions.
             transitions: (N,), the steps of a batch.
-            segments: sequences or episodes to which the steps belong; None where each is a row of its own.
+            segments: sequences or episodes to which the steps belong; None where each step is a row.
         """
         raise NotImplementedError
 

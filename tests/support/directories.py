@@ -11,7 +11,7 @@ import torch
 
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.persistent.log import records as blocks
-from storages.persistent.replay import write_ahead_log as journal
+from storages.persistent.replay import write_ahead_log
 from storages.transition import ERRORS, MASK
 from storages.windows import Episodes
 from tests.support.model import ALGORITHM, Stream, contents, environments, equal
@@ -131,9 +131,9 @@ def large_commits() -> Iterator[None]:
 @contextmanager
 def small_segments(size_bytes: int = 3_000) -> Iterator[None]:
     """Files that are full after a few commits."""
-    before = journal.LOG_FILE_BYTES
-    journal.LOG_FILE_BYTES = size_bytes
+    before = write_ahead_log.LOG_FILE_BYTES
+    write_ahead_log.LOG_FILE_BYTES = size_bytes
     try:
         yield
     finally:
-        journal.LOG_FILE_BYTES = before
+        write_ahead_log.LOG_FILE_BYTES = before

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from storages import EREBuffer
-from storages.persistent.replay import write_ahead_log as journal
+from storages.persistent.replay import write_ahead_log
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
 from tests.support.forked import Told, live_until_killed
 
@@ -268,7 +268,7 @@ class Kills:
 
 
 def main(folder: Path, kills: int, seed: int) -> None:
-    journal.LOG_FILE_BYTES = 1_000_000
+    write_ahead_log.LOG_FILE_BYTES = 1_000_000
     torch.set_num_threads(1)
     # Compiled once, by this process, for all that are forked off it.
     warm = made(None)

@@ -12,6 +12,7 @@ from storages.persistent.episodes.chunks import Chunks, metadata, with_rows
 from storages.persistent.log.files import make_directory, unfinished
 from storages.persistent.log.json_file import (
     count_of,
+    layout_facts,
     layout_of,
     name_damage,
     read_verified,
@@ -106,7 +107,7 @@ class EpisodeManifest:
         return {
             "what": _WHAT,
             "format": FORMAT,
-            "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
+            "layout": layout_facts(self.layout),
             "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
             "segment_rows": self.segment_rows,
             "ancestor": ancestor and [ancestor.directory, ancestor.record, ancestor.checksum],

@@ -214,7 +214,7 @@ class EpisodeStore:
         """
         if self.memtable is None or self.memtable.wal.closed:
             why, way_out = (
-                ("it is read only", "make it with read_only=False where nobody else writes")
+                ("it is read only", "make it with read_only=False where no other process writes")
                 if self._read_only
                 else ("it was closed, or this process was forked", "make it again where it was closed")
             )

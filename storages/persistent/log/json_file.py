@@ -43,6 +43,11 @@ def name_damage(place: Path) -> Iterator[None]:
         raise DamageError(f"{place} is damaged, or was not written by this package: {error!r}") from error
 
 
+def layout_facts(layout: Layout) -> list[Any]:
+    """Return a layout as plain data, of which :func:`layout_of` is the inverse."""
+    return [[list(key), leaf.dtype.str, list(leaf.shape)] for key, leaf in layout.items()]
+
+
 def layout_of(facts: Mapping[str, Any]) -> Layout:
     """Parse the layout of a manifest.
 

@@ -12,7 +12,14 @@ from storages.core.ring.ring import Ring
 from storages.errors import PersistenceError
 from storages.persistent.log import lock
 from storages.persistent.log.files import unfinished
-from storages.persistent.log.json_file import count_of, layout_of, name_damage, read_verified, write_verified
+from storages.persistent.log.json_file import (
+    count_of,
+    layout_facts,
+    layout_of,
+    name_damage,
+    read_verified,
+    write_verified,
+)
 from storages.persistent.log.records import FORMAT
 from storages.transition import OBS, SUCCESSORS
 
@@ -87,7 +94,7 @@ class Manifest:
             "format": FORMAT,
             "size": self.size,
             "num_envs": self.num_envs,
-            "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
+            "layout": layout_facts(self.layout),
             "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
         }
 
