@@ -39,11 +39,14 @@ def test_a_rollout_with_a_log_is_there_again_with_what_was_inserted(tmp_path: Pa
     again.close()
 
 
-def test_a_rollout_that_was_reset_is_empty_again(tmp_path: Path) -> None:
+def test_a_rollout_that_was_reset_is_there_again_with_what_followed(tmp_path: Path) -> None:
     storage = rollout(tmp_path)
     insert(storage, 6)
     storage.reset()
+    insert(storage, 3)
+    inserted = storage.get_all_buffer_data()
     storage.close()
     again = rollout(tmp_path)
-    assert len(again) == 0
+    assert len(again) == 6
+    assert_equal(again.get_all_buffer_data(), inserted)
     again.close()
