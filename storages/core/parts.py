@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.kernels.uniform_draws import uniform_integers
 from storages.core.ring.layout import FieldKey
 from storages.core.ring.ring import Ring
 from storages.transition import Batch, Sample
@@ -156,7 +157,7 @@ class Window(Protocol):
 
     def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
         """(batch_size,): transitions with which rows may begin, from ``first`` on, drawn uniformly."""
-        return generator.integers(*self.begins(ring, first), batch_size, np.int64)
+        return uniform_integers(generator, *self.begins(ring, first), batch_size)
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`Steps` of rows that begin with transitions (B,)."""

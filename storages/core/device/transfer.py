@@ -127,12 +127,10 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     The sizes of packed steps stay on the CPU, where torch wants them. The tensors share the arrays' memory where
     ``device`` is the CPU, so the arrays must be the caller's alone.
     """
-    batch: Batch = {}
-    for key, value in fields.items():
-        if isinstance(value, dict):
-            batch[key] = to_batch(value, _CPU)
-        else:
-            batch[key] = torch.from_numpy(value)
+    from_numpy = torch.from_numpy
+    batch: Batch = {
+        key: to_batch(value, _CPU) if isinstance(value, dict) else from_numpy(value) for key, value in fields.items()
+    }
     return batch if device.type == "cpu" else _on(device, batch)
 
 

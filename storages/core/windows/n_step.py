@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.kernels.step_windows import cut_discounts, discounted_sums, discounts_of, follow, next_steps
+from storages.core.kernels.uniform_draws import uniform_integers
 from storages.core.parts import Gather, Window
 from storages.core.ring.ring import Ring
 from storages.transition import ACT, ACT2, DISCOUNT, DONE2, IREW, REW, TAKEN2
@@ -31,7 +32,7 @@ class NSteps(Window):
 
     def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
         """(batch_size,): transitions from ``first`` on, drawn uniformly."""
-        return generator.integers(first, ring.steps * ring.envs, batch_size, np.int64)
+        return uniform_integers(generator, first, ring.steps * ring.envs, batch_size)
 
     def step_fields(
         self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
