@@ -344,9 +344,9 @@ class Learner:
         self._interruption = Interruption()
         self._metrics: dict[str, float] = {}
         self._keep_checkpoints: int = config["keep_checkpoints"]
-        for source in scheme.sources.values():
+        for storage in scheme.storages.values():
             # A checkpoint is replaced only when the next is whole.
-            source.states_kept = self._keep_checkpoints + 1
+            storage.states_kept = self._keep_checkpoints + 1
         self._checkpoint_every = config.get("checkpoint_every")
         self._seconds = 0.0
         self._settled_at = 0

@@ -14,6 +14,7 @@ from storages.episode import Episode
 from storages.errors import DamageError, DatasetError, PersistenceError
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.off_policy.her_buffer import HERBuffer
+from storages.off_policy.mixed_storage import MixedSource, MixedStorage
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
@@ -41,6 +42,8 @@ __all__ = [
     "GAEBuffer",
     "HERBuffer",
     "LinearSchedule",
+    "MixedSource",
+    "MixedStorage",
     "NStepReplayBuffer",
     "PERBuffer",
     "PersistenceError",

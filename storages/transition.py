@@ -84,6 +84,10 @@ UNSORTED_INDICES = "UnsortedIndices"
 EPISODE = "Episode"
 """(N, 1) int64, packed episodes: which of them a row is of, ``WEIGHTS[EPISODE[:, 0]]`` is its weight."""
 
+SOURCE_SIZES = "SourceSizes"
+"""(S,) int64, batches of several storages: how many of the B rows, sequences or episodes each gave; on the CPU. Those
+of the first come first, in the order of INDICES."""
+
 ERRORS = "Errors"
 """(B, 1), or (T, B, 1) for sequences, (N, 1) for packed episodes, in the ``info`` of an update: the error of each row,
 which priorities follow."""
@@ -108,6 +112,7 @@ BATCH_FIELDS = frozenset(
         SORTED_INDICES,
         UNSORTED_INDICES,
         EPISODE,
+        SOURCE_SIZES,
     }
 )
 """Fields that batches add; no sample may have them."""

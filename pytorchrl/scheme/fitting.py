@@ -1,6 +1,7 @@
 """Whether the parts of a scheme go together."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pytorchrl.agent.actors.actor import Actor
@@ -8,6 +9,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory
+from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
 from storages.transition import IRET
 
@@ -36,7 +38,12 @@ def check_roles(
 
 
 def check_composition(
-    algorithm: Factory[Algorithm], actor: Factory[Actor], sources: Mapping[str, Factory[Storage]], *, collects: bool
+    algorithm: Factory[Algorithm],
+    actor: Factory[Actor],
+    sources: Mapping[str, Factory[Storage]],
+    mixed: Mapping[str, MixedSource] = MappingProxyType({}),
+    *,
+    collects: bool,
 ) -> None:
     """Refuse sources that the algorithm cannot learn from.
 
@@ -44,20 +51,21 @@ def check_composition(
         CompositionError: the message names the parts and a way out.
     """
     needs = algorithm.cls.sources
-    for name in sources:
-        if name not in needs:
-            raise CompositionError(
-                f"Scheme: {algorithm.name} knows no source {name!r}; it learns from {', '.join(map(repr, needs))}"
-            )
+    _check_names(algorithm.name, needs, sources, mixed)
     for name, need in needs.items():
-        if name not in sources:
+        if name not in sources and name not in mixed:
             if need.optional:
                 continue
             raise CompositionError(
                 f"Scheme: {algorithm.name} needs a source {name!r}; give it sources={{{name!r}: ...}}, such as "
                 f"from_dataset(ReplayBuffer.create_factory(size=...), path)"
             )
-        reason = _mismatch(need, algorithm.name, actor, sources[name])
+        reason = None
+        if name in mixed and (need.kind == "rollout" or need.segments):
+            kind = "a rollout of its policy" if need.kind == "rollout" else "the newest steps of one storage"
+            reason = f"{algorithm.name} learns from {kind}, which cannot be mixed with other sources"
+        for read in storages_read(name, mixed):
+            reason = reason or _mismatch(need, algorithm.name, actor, sources[read])
         if reason is None and not collects and (need.kind == "rollout" or need.segments):
             reason = f"{algorithm.name} learns from what its own policy does; give the scheme train_envs_factory"
         if reason is None and collects and name == "main" and not need.collected:
@@ -67,6 +75,38 @@ def check_composition(
             )
         if reason is not None:
             raise CompositionError(f"Scheme: {reason}")
+
+
+def storages_read(name: str, mixed: Mapping[str, MixedSource]) -> list[str]:
+    """The names of the storages of which a source's batches are made."""
+    return list(mixed[name].shares) if name in mixed else [name]
+
+
+def _check_names(
+    algorithm: str,
+    needs: Mapping[str, Needs],
+    sources: Mapping[str, Factory[Storage]],
+    mixed: Mapping[str, MixedSource],
+) -> None:
+    """Refuse sources that do not exist, and those of which nothing is learnt."""
+    known = f"it learns from {', '.join(map(repr, needs))}"
+    for name, mix in mixed.items():
+        if not isinstance(mix, MixedSource):
+            raise CompositionError(f"Scheme: mixed[{name!r}] must be a MixedSource, got {mix!r}")
+        if name not in needs:
+            raise CompositionError(f"Scheme: {algorithm} knows no source {name!r} that could be mixed; {known}")
+        for read in mix.shares:
+            if read not in sources:
+                raise CompositionError(
+                    f"Scheme: {mix} reads a source {read!r}, and there are {', '.join(map(repr, sources))}; give it "
+                    f"sources={{{read!r}: ...}}"
+                )
+    learnt = {read for name in needs for read in storages_read(name, mixed)}
+    for name in sources:
+        if name not in learnt and name in needs:
+            raise CompositionError(f"Scheme: nothing is learnt from {name!r}, which {mixed[name]} leaves out")
+        if name not in learnt:
+            raise CompositionError(f"Scheme: {algorithm} knows no source {name!r}; {known}")
 
 
 def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factory[Storage]) -> str | None:

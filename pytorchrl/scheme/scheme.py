@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -18,10 +18,11 @@ from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.scheme.collector import Collector, Episode, to_device
 from pytorchrl.scheme.dataset_factory import DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
-from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles
+from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles, storages_read
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from storages.component.factory import Factory
 from storages.datasets import episodes_of
+from storages.off_policy.mixed_storage import MixedSource, MixedStorage
 from storages.storage import Storage
 
 # Streams of random numbers that follow from the run's seed, one for each purpose.
@@ -39,7 +40,11 @@ class Scheme:
             update phases, wherever steps are counted.
         test_envs_factory: where to be evaluated. None takes one copy of the training environments, with the same
             wrappers and arguments, in this process.
-        sources: further sources of batches that the algorithm knows by these names, such as an expert's data.
+        sources: further sources of batches that the algorithm knows by these names, such as an expert's data, or that
+            are mixed.
+        mixed: sources whose batches are mixed of several of the others, by the names that the algorithm knows:
+            ``{"main": MixedSource({"demonstrations": 0.5, "main": 0.5})}`` takes half of what the algorithm learns from
+            "main" from ``sources["demonstrations"]``, and half from ``storage_factory``.
         normalize_rewards: divide what the storage gets by a running standard deviation: of "returns", as discounted by
             the algorithm, or of "rewards"; None stores the environments' rewards.
         device: where networks live and batches land: "cpu", "cuda", "cuda:1", or "auto", which is the GPU where there
@@ -64,6 +69,7 @@ class Scheme:
         test_envs_factory: Factory[VecEnv] | None = None,
         *,
         sources: Mapping[str, Factory[Storage]] | None = None,
+        mixed: Mapping[str, MixedSource] | None = None,
         normalize_rewards: Literal["returns", "rewards"] | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
@@ -73,7 +79,8 @@ class Scheme:
             raise CompositionError("Scheme: the source 'main' is storage_factory; leave it out of sources")
         sources = {"main": storage_factory} | dict(sources or {})
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
-        check_composition(algo_factory, actor_factory, sources, collects=train_envs_factory is not None)
+        mixed = dict(mixed or {})
+        check_composition(algo_factory, actor_factory, sources, mixed, collects=train_envs_factory is not None)
         self.device = find_device(device)
         self.run_seed = seed
         if max_test_episode_steps < 1:
@@ -89,6 +96,7 @@ class Scheme:
             "train_envs": _config_of(train_envs_factory),
             "test_envs": _config_of(test_envs_factory),
             "sources": {name: factory.config for name, factory in sources.items() if name != "main"},
+            "mixed": {name: mix.config for name, mix in mixed.items()},
             "normalize_rewards": normalize_rewards,
             "device": str(self.device),
             "seed": seed,
@@ -115,14 +123,14 @@ class Scheme:
             with _seeded(self._seed_of(_WEIGHTS)):
                 self.actor = actor_factory(self.device, spaces)
                 self.algorithm = algo_factory(self.device, self.actor, spaces)
-            self.sources: dict[str, Storage] = {
+            self.storages: dict[str, Storage] = {
                 name: factory(self.device, self.actor, self.algorithm, self._envs_of(name, spaces))
                 for name, factory in sources.items()
             }
-            """What it learns from, by name."""
-            for name, source in self.sources.items():
-                if self.algorithm.sources[name].next_actions:
-                    source.include_next_actions()
+            """All storages, by the names of sources."""
+            self._mixed = mixed
+            self.sources = self._sources()
+            """What the algorithm learns from, by name."""
         except BaseException:
             if self.envs is not None:
                 self.envs.close()
@@ -131,15 +139,15 @@ class Scheme:
             "observation": compact(space_as_data(self.actor.observation_space)),
             "action": compact(space_as_data(self.actor.action_space)),
         }
-        self.storage = self.sources["main"]
+        self.storage = self.storages["main"]
         """What the environments' steps are inserted into."""
         self._saved: dict[str, Storage | LoadedData] = {
             name: self._state_of(name, factory) for name, factory in sources.items()
         }
         """What checkpoints hold of the sources."""
         self.algorithm.seed(self._seed_of(_ALGORITHM))
-        for position, source in enumerate(self.sources.values()):
-            source.seed(self._seed_of(_STORAGE, *([position] if position else [])))
+        for position, storage in enumerate(self.storages.values()):
+            storage.seed(self._seed_of(_STORAGE, *([position] if position else [])))
         self._collector: Collector | None = None
         if self.envs is not None:
             rewards = (
@@ -212,8 +220,8 @@ class Scheme:
     def set_progress(self, steps: int, target_steps: int) -> None:
         """Let the schedules of algorithm, explorer and storages follow ``steps`` of ``target_steps``."""
         self.algorithm.set_progress(steps, target_steps)
-        for source in self.sources.values():
-            source.set_progress(steps, target_steps)
+        for storage in self.storages.values():
+            storage.set_progress(steps, target_steps)
         if self._collector is not None:
             self._collector.set_target(target_steps)
 
@@ -224,9 +232,9 @@ class Scheme:
         yield from self.algorithm.update_phase(self.sources)
         if self.actor.normalization is not None:
             self.actor.normalization.use_newest()
-        for source in self.sources.values():
-            if source.on_policy:
-                source.reset()
+        for storage in self.storages.values():
+            if storage.on_policy:
+                storage.reset()
 
     def evaluate(self, episodes: int, stopped: Callable[[], bool] = lambda: False) -> Evaluation:
         """Run episodes in the test environments, as well as the algorithm can; no random number of training is used.
@@ -286,8 +294,8 @@ class Scheme:
         """Close all environments, and the storages."""
         for envs in filter(None, (self.envs, self._test_envs)):
             envs.close()
-        for source in self.sources.values():
-            source.close()
+        for storage in self.storages.values():
+            storage.close()
 
     def _count_data(self) -> None:
         """Let observations be normalised by those of the data, which no collector counts."""
@@ -296,12 +304,28 @@ class Scheme:
             return
         # The statistics of a run that was resumed are there already.
         if not normalization.has_counted:
-            for episode in episodes_of(self.storage):
-                seen = episode.observations
-                before = {name: part[:-1] for name, part in seen.items()} if isinstance(seen, Mapping) else seen[:-1]
-                normalization.add(to_device(before, self.device))
+            for name in storages_read("main", self._mixed):
+                for episode in episodes_of(self.storages[name]):
+                    seen = episode.observations
+                    before = {key: part[:-1] for key, part in seen.items()} if isinstance(seen, Mapping) else seen[:-1]
+                    normalization.add(to_device(before, self.device))
             normalization.use_newest()
         self._has_counted_data = True
+
+    def _sources(self) -> dict[str, Storage]:
+        """Wire what the algorithm learns from: storages, or mixes of such."""
+        sources = {}
+        for name, needs in self.algorithm.sources.items():
+            read = {part: self.storages[part] for part in storages_read(name, self._mixed) if part in self.storages}
+            for storage in read.values():
+                if needs.next_actions:
+                    storage.include_next_actions()
+            if name in self._mixed:
+                # Of a source of replayed transitions an algorithm asks what a mix has.
+                sources[name] = cast("Storage", MixedStorage(read, self._mixed[name].shares))
+            elif read:
+                sources[name] = read[name]
+        return sources
 
     def _collects_into(self, name: str) -> bool:
         """Whether the environments' steps are inserted into a source."""
@@ -320,7 +344,7 @@ class Scheme:
 
     def _state_of(self, name: str, factory: Factory[Storage]) -> Storage | LoadedData:
         """What a checkpoint holds of a source: not what a data set can fill it with again."""
-        storage = self.sources[name]
+        storage = self.storages[name]
         is_filled_again = isinstance(factory, DatasetFactory) and factory.hyper_parameters.get("directory") is None
         if self._collects_into(name) or not is_filled_again:
             return storage

@@ -1,0 +1,185 @@
+"""Batches of several storages joined into one, and taken apart again."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from storages.transition import (
+    BATCH_SIZES,
+    BURN_IN,
+    EPISODE,
+    INDICES,
+    LEAD_OUT,
+    MASK,
+    RHS,
+    SORTED_INDICES,
+    SOURCE_SIZES,
+    UNSORTED_INDICES,
+    WEIGHTS,
+    Batch,
+)
+
+_OF_ROWS = frozenset({RHS, WEIGHTS, INDICES})
+"""Fields with an entry for each sequence or episode, not for each of its steps."""
+_OF_PACKING = frozenset({BATCH_SIZES, SORTED_INDICES, UNSORTED_INDICES, EPISODE})
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Make one batch of the rows of several, those of the first before those of the second, with SOURCE_SIZES.
+
+    Padded episodes are filled up to the longest of all; the steps of packed ones are ordered anew.
+    """
+    sizes = torch.tensor([len(batch[INDICES]) for batch in batches])
+    if BATCH_SIZES in batches[0]:
+        joined = _join_packed(batches)
+    else:
+        if MASK in batches[0]:
+            longest = max(len(batch[MASK]) for batch in batches)
+            batches = [batch if len(batch[MASK]) == longest else _filled_up(batch, longest) for batch in batches]
+        joined = _joined(batches, int(MASK in batches[0]))
+    joined[SOURCE_SIZES] = sizes
+    return joined
+
+
+def split(batch: Batch, errors: Tensor | None) -> Iterator[tuple[Batch, Tensor | None]]:
+    """Iterate over the rows of each storage in a joined batch, with their errors, which have the shape of REW."""
+    start = 0
+    for size in batch[SOURCE_SIZES].tolist():
+        rows = slice(start, start + size)
+        start += size
+        if EPISODE in batch:
+            yield _packed_rows(batch, rows, errors)
+        else:
+            yield _padded_rows(batch, rows, errors)
+
+
+def misfits(batches: Mapping[str, Batch]) -> list[str]:
+    """Return what keeps the batches of several storages, by their names, from being joined."""
+    (first, expected), *others = ((name, _kinds_of(batch)) for name, batch in batches.items())
+    found = []
+    for name, kinds in others:
+        for field in sorted(expected.keys() ^ kinds.keys()):
+            has, lacks = (first, name) if field in expected else (name, first)
+            found.append(f"{has!r} has {field}, {lacks!r} has none")
+        found += [
+            f"{field} of {first!r} is {kind}, of {name!r} {kinds[field]}"
+            for field, kind in expected.items()
+            if kinds.get(field, kind) != kind
+        ]
+    return found
+
+
+def _kinds_of(batch: Batch) -> dict[str, str]:
+    """The dtype of each leaf, and its shape without rows; steps that must be as many in all batches are counted."""
+    axis, kinds = int(MASK in batch), {}
+    for path, leaf in _leaves(batch):
+        outside = path[0] in (BURN_IN, LEAD_OUT)
+        field = path[1] if outside else path[0]
+        if field in _OF_PACKING:
+            continue
+        rows = _axis_of(field, axis)
+        # Sequences can be filled up only where no bootstrap steps follow them.
+        steps = f"{len(leaf)} steps of " if rows and (outside or LEAD_OUT in batch) else ""
+        name = "".join([path[0], *(f"[{name!r}]" for name in path[1:])])
+        kinds[name] = f"{steps}{tuple(leaf.shape[rows + 1 :])} {str(leaf.dtype).removeprefix('torch.')}"
+    return kinds
+
+
+def _axis_of(field: str, axis: int) -> int:
+    return 0 if field in _OF_ROWS else axis
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Tensor]]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _leaves(part, (*path, name))
+    elif path != (SOURCE_SIZES,):
+        yield path, value
+
+
+def _changed(value: Any, change: Callable[[str, Tensor], Tensor], field: str | None = None) -> Any:
+    """A batch, or a part of one, with all leaves changed; the function is given their fields, too."""
+    if not isinstance(value, dict):
+        return change(field or "", value)
+    return {
+        name: _changed(part, change, field or (None if name in (BURN_IN, LEAD_OUT) else name))
+        for name, part in value.items()
+        if name != SOURCE_SIZES
+    }
+
+
+def _slice(leaf: Tensor, rows: slice, axis: int) -> Tensor:
+    return leaf[:, rows] if axis else leaf[rows]
+
+
+def _joined(values: Sequence[Any], axis: int, field: str | None = None) -> Any:
+    if not isinstance(values[0], dict):
+        return torch.cat(list(values), _axis_of(field or "", axis))
+    return {
+        name: _joined([value[name] for value in values], axis, field or (None if name in (BURN_IN, LEAD_OUT) else name))
+        for name in values[0]
+    }
+
+
+def _filled_up(batch: Batch, steps: int) -> Batch:
+    """A batch of padded episodes with more padding, which repeats the last steps."""
+
+    def fill(field: str, leaf: Tensor) -> Tensor:
+        if field in _OF_ROWS:
+            return leaf
+        more = steps - len(leaf)
+        repeated = leaf[-1:].expand(more, *leaf.shape[1:])
+        return torch.cat([leaf, torch.zeros_like(repeated) if field == MASK else repeated])
+
+    # Only whole episodes differ in length, and batches of those have no other steps.
+    return dict(_changed(batch, fill))
+
+
+def _join_packed(batches: Sequence[Batch]) -> Batch:
+    """One packing of the episodes of several: the longest first in every step."""
+    kept = [{key: value for key, value in batch.items() if key not in _OF_PACKING} for batch in batches]
+    sizes = [len(batch[INDICES]) for batch in batches]
+    starts = [sum(sizes[:position]) for position in range(len(sizes))]
+    device = batches[0][EPISODE].device
+    episode = torch.cat([batch[EPISODE][:, 0] + start for batch, start in zip(batches, starts, strict=True)])
+    step = torch.cat(
+        [torch.repeat_interleave(torch.arange(len(batch[BATCH_SIZES])), batch[BATCH_SIZES]) for batch in batches]
+    )
+    order = torch.argsort(torch.bincount(episode, minlength=sum(sizes)), descending=True, stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=device)
+    rows = torch.argsort(step.to(device) * len(order) + rank[episode])
+    joined: Batch = _changed(_joined(kept, 0), lambda field, leaf: leaf if field in _OF_ROWS else leaf[rows])
+    return joined | {
+        EPISODE: episode[rows, None],
+        BATCH_SIZES: torch.bincount(step),
+        SORTED_INDICES: order,
+        UNSORTED_INDICES: rank,
+    }
+
+
+def _padded_rows(batch: Batch, rows: slice, errors: Tensor | None) -> tuple[Batch, Tensor | None]:
+    """Some rows of single transitions, or of sequences."""
+    axis = int(MASK in batch)
+    part = _changed(batch, lambda field, leaf: _slice(leaf, rows, _axis_of(field, axis)))
+    return part, None if errors is None else _slice(errors, rows, axis)
+
+
+def _packed_rows(batch: Batch, episodes: slice, errors: Tensor | None) -> tuple[Batch, Tensor | None]:
+    """The steps of some packed episodes, which keep their order, so that they are packed, too."""
+    of = batch[EPISODE][:, 0]
+    rows = torch.nonzero((of >= episodes.start) & (of < episodes.stop))[:, 0]
+    kept = {key: value for key, value in batch.items() if key not in _OF_PACKING}
+    part = _changed(kept, lambda field, leaf: leaf[episodes] if field in _OF_ROWS else leaf[rows])
+    episode = of[rows] - episodes.start
+    lengths = torch.bincount(episode, minlength=episodes.stop - episodes.start)
+    longest_first = torch.argsort(lengths, descending=True, stable=True)
+    part |= {
+        EPISODE: episode[:, None],
+        BATCH_SIZES: (lengths.cpu()[:, None] > torch.arange(int(lengths.max()))).sum(0),
+        SORTED_INDICES: longest_first,
+        UNSORTED_INDICES: torch.argsort(longest_first),
+    }
+    return part, None if errors is None else errors[rows]

@@ -1,0 +1,201 @@
+"""Several storages mixed by shares: every batch has rows of each of them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storages.checks import refuse_counts, refuse_incomplete
+from storages.component.setting import Setting
+from storages.core.sampling.update_errors import tensor_of_errors
+from storages.off_policy.mixed_batches import join, misfits, split
+from storages.storage import Storage
+from storages.transition import EPISODE, ERRORS, INDICES, MASK, Batch
+
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class MixedSource(Setting):
+    """A source of batches that takes shares of its rows from several others.
+
+    Half of each batch from demonstrations, half from experience is the symmetric sampling of Ball et al., "Efficient
+    Online Reinforcement Learning with Offline Data" (RLPD, arXiv 2302.02948), section 4.1.
+
+    Args:
+        shares: of each batch's rows, by the names of other sources; they sum to 1.
+
+    Raises:
+        ValueError: there is no source, or shares are not positive numbers that sum to 1.
+    """
+
+    shares: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "shares", checked_shares(self.shares, type(self).__name__))
+
+
+class MixedStorage:
+    """Makes batches of several replay storages, in fixed shares of their rows; each keeps all its own settings.
+
+    The rows of a batch are those of the first storage, then those of the second, and so on. ``SOURCE_SIZES`` says how
+    many each has. A share that is no whole number of rows is rounded so that all sum to the batch's size. ``WEIGHTS``
+    correct for priorities within a storage; they do not undo the shares.
+
+    Args:
+        storages: by their names; all for one device and with the same fields.
+        shares: of each batch's rows, by the same names; they sum to 1.
+
+    Raises:
+        ValueError: names differ, shares do not sum to 1, a storage holds rollouts, or devices differ.
+    """
+
+    on_policy = False
+
+    def __init__(self, storages: Mapping[str, Storage], shares: Mapping[str, float]) -> None:
+        self.storages = dict(storages)
+        """What rows come from, by name."""
+        self.shares = self._checked(shares)
+        """Of each batch's rows, by name."""
+        for name, storage in self.storages.items():
+            if storage.on_policy:
+                raise ValueError(
+                    f"{_OWNER}: {name!r} is a {type(storage).__name__}, whose batches go through one rollout; only "
+                    f"replay storages, such as ReplayBuffer, can be mixed"
+                )
+        devices = {name: str(storage.device) for name, storage in self.storages.items()}
+        if len(set(devices.values())) > 1:
+            raise ValueError(f"{_OWNER}: storages must make batches on one device, got {devices}")
+
+    def before_gradients(self) -> None:
+        """Call that of every storage."""
+        for storage in self.storages.values():
+            storage.before_gradients()
+
+    def generate_batches(
+        self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
+    ) -> Iterator[Batch]:
+        """Return an iterator of ``num_epochs * num_mini_batch`` batches, each with rows of every storage.
+
+        Raises:
+            EmptyStorageError: one of the storages holds nothing.
+            ValueError: a number is no int from 1 on, a share makes no row of so small a batch, or batches of the
+                storages do not fit together, which the first batch shows.
+        """
+        refuse_counts(num_mini_batch, mini_batch_size, num_epochs, _OWNER)
+        if mini_batch_size is None:
+            raise ValueError(f"{_OWNER}: a mix of storages needs a mini_batch_size, got None")
+        batches = [
+            self.storages[name].generate_batches(num_mini_batch, rows, num_epochs)
+            for name, rows in self.rows_of(mini_batch_size).items()
+        ]
+        return self._batches(batches)
+
+    def rows_of(self, batch_size: int) -> dict[str, int]:
+        """Return how many rows of a batch each storage gives, by its name.
+
+        The largest remainders are rounded up (Hamilton's method), the first of equal ones.
+
+        Raises:
+            ValueError: a storage would give none.
+        """
+        exact = {name: share * batch_size for name, share in self.shares.items()}
+        rows = {name: math.floor(number + _ROUNDING) for name, number in exact.items()}
+        by_remainder = sorted(exact, key=lambda name: rows[name] - exact[name])
+        for name in by_remainder[: batch_size - sum(rows.values())]:
+            rows[name] += 1
+        for name, count in rows.items():
+            if not count:
+                raise ValueError(
+                    f"{_OWNER}: a share of {self.shares[name]} of a batch of {batch_size} is no row of {name!r}; make "
+                    f"batches or the share larger"
+                )
+        return rows
+
+    def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Give each storage its rows of the batch, with their errors; returns ``info`` and what the storages say.
+
+        A metric ``storage/x`` of a storage becomes ``storage/name/x``.
+
+        Raises:
+            ValueError: ``info`` has errors, and not one real number for each row; no priority was changed.
+        """
+        errors = None
+        if ERRORS in info:
+            of_rows = next(batch[key] for key in (EPISODE, MASK, INDICES) if key in batch)
+            errors = tensor_of_errors(info, tuple(of_rows.shape), _OWNER)
+        said = dict(info)
+        for (name, storage), (part, of_part) in zip(self.storages.items(), split(batch, errors), strict=True):
+            told = info if of_part is None else {**info, ERRORS: of_part}
+            for key, value in storage.after_gradients(part, told).items():
+                if key not in info:
+                    said[key.replace("storage/", f"storage/{name}/", 1)] = value
+        return said
+
+    def update_storage_parameter(self, name: str, value: Any) -> None:
+        """Change ``shares``, from the next call of :meth:`generate_batches` on.
+
+        Raises:
+            ValueError: it is another hyper-parameter, those being the storages' own, or these are no shares.
+        """
+        if name != "shares":
+            raise ValueError(f"{_OWNER}: only 'shares' can change, got {name!r}; change those of storages[...] there")
+        self.shares = self._checked(value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of all storages and the shares, as tensors and plain data: the next batch is the same batch."""
+        states = {name: storage.state_dict() for name, storage in self.storages.items()}
+        return {"storages": states, "shares": dict(self.shares)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`.
+
+        Raises:
+            ValueError: it is no such state, or of other storages.
+        """
+        refuse_incomplete(state, ("storages", "shares"), _OWNER)
+        shares = self._checked(state["shares"])
+        refuse_incomplete(state["storages"], list(self.storages), _OWNER)
+        for name, storage in self.storages.items():
+            storage.load_state_dict(state["storages"][name])
+        self.shares = shares
+
+    def __len__(self) -> int:
+        """Transitions stored in all of them."""
+        return sum(map(len, self.storages.values()))
+
+    def __repr__(self) -> str:
+        parts = (f"{share:g} of {name!r}: {self.storages[name]!r}" for name, share in self.shares.items())
+        return f"{_OWNER}({', '.join(parts)})"
+
+    def _batches(self, parts: list[Iterator[Batch]]) -> Iterator[Batch]:
+        are_checked = False
+        for batches in zip(*parts, strict=True):
+            if not are_checked:
+                if found := misfits(dict(zip(self.storages, batches, strict=True))):
+                    raise ValueError(f"{_OWNER}: batches do not fit together: {'; '.join(found)}")
+                are_checked = True
+            yield join(batches)
+
+    def _checked(self, shares: Mapping[str, float]) -> dict[str, float]:
+        """Shares in the order of the storages."""
+        checked = checked_shares(shares, _OWNER)
+        if checked.keys() != self.storages.keys():
+            raise ValueError(f"{_OWNER}: shares are of {list(checked)}, storages are {list(self.storages)}")
+        return {name: checked[name] for name in self.storages}
+
+
+def checked_shares(shares: Mapping[str, float], owner: str) -> dict[str, float]:
+    """Return shares by name.
+
+    Raises:
+        ValueError: there is none, or they are not positive numbers that sum to 1.
+    """
+    are_numbers = all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares.values())
+    if not shares or not are_numbers or min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > _ROUNDING:
+        raise ValueError(f"{owner}: shares must be positive numbers that sum to 1, got {dict(shares)}")
+    return {name: float(share) for name, share in shares.items()}
+
+
+_OWNER = MixedStorage.__name__
