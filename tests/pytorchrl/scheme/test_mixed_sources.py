@@ -35,7 +35,8 @@ def learning(data: Path, algorithm: Any = prl.DQN, memory: Any = None, **changes
 
 
 def errors_of(scheme: prl.Scheme) -> list[torch.Tensor]:
-    return [storage.priorities.state_dict()["errors"] for storage in scheme.storages.values() if storage.priorities is not None]
+    found = [storage.priorities for storage in scheme.storages.values()]
+    return [priorities.state_dict()["errors"] for priorities in found if priorities is not None]
 
 
 @pytest.mark.parametrize(("algorithm", "memory"), [(prl.DQN, None), (prl.DQN, "gru"), (prl.SARSA, None)])
