@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import torch
 
-from storages.checks import checked_gamma, refuse_incomplete, steps_of
+from storages.checks import checked_environments, checked_gamma, refuse_incomplete, steps_of
 from storages.component.factory import Component, Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
@@ -129,6 +129,25 @@ class Storage(Component, ABC):
         self._inserted += ring.envs
         for after_insert in self._after_insert:
             after_insert(ring, 1)
+
+    def end_episode(self, envs: Sequence[int] | None = None) -> None:
+        """End the running episodes of environments, as a limit does: for environments that were reset by hand.
+
+        TRUNC2 of their newest transitions becomes 1; OBS2 keeps its value, and nothing joins the step that comes next.
+        An environment whose newest transition ended its episode already, or that has none, stays as it is.
+
+        Args:
+            envs: numbers of the environments; all where None.
+
+        Raises:
+            IndexError: there is no such environment; nothing was changed.
+        """
+        numbers = None if envs is None else checked_environments(envs, self.num_envs, type(self).__name__)
+        self._tell_of_change(rows=True)
+        ended = self._ring.break_off(numbers, truncate=True)
+        if len(ended):
+            for observer in self._observers:
+                observer.after_end(self._ring, ended)
 
     def include_next_actions(self) -> None:
         """Let batches hold what the actor did after OBS2, too; called where an algorithm needs it.

@@ -36,6 +36,10 @@ class RingObserver(Protocol):
         """Called after the newest ``steps`` were inserted."""
         return
 
+    def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
+        """Called after the running episodes of some environments were ended with their newest transitions."""
+        return
+
     def steps_at_once(self, ring: Ring) -> int:
         """Return how many steps may be inserted between two calls of the methods above."""
         return sys.maxsize

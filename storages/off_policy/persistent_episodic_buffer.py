@@ -1,7 +1,7 @@
 """Whole episodes on disk: data larger than memory, sampled as if it were in memory."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from storages.checks import checked_environments
 from storages.component.hyper_parameters import Count, InitialError, NonNegative, UnitIntervalOrSchedule
 from storages.core.ring.layout import converted, leaves, nest
 from storages.episode import Episode
@@ -203,6 +204,23 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         for one in finished:
             self._add(memtable.batch(one), one)
         self._inserted += memtable.ring.envs
+
+    def end_episode(self, envs: Sequence[int] | None = None) -> None:
+        """End the running episodes of environments, as a limit does; they can be drawn from then on.
+
+        Args:
+            envs: numbers of the environments; all where None.
+
+        Raises:
+            IndexError: there is no such environment; nothing was changed.
+            PersistenceError: the buffer is read only.
+        """
+        memtable = self._directory.writable()
+        numbers = None if envs is None else checked_environments(envs, self.num_envs, type(self).__name__)
+        if self._segment_cache is not None:
+            self._prioritized.settle()
+            for one in memtable.end_episodes(numbers):
+                self._add(memtable.batch(one), one)
 
     def add_episode(self, episode: Episode) -> None:
         """Store a whole episode; it is on disk with the next :meth:`flush`, or with a segment full of such.

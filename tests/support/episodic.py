@@ -1,5 +1,6 @@
 """A slow, obvious storage of whole episodes, and buffers that the same happens to."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ class EpisodesModel:
                 self._finish(env)
         for env in envs:
             if len(self.running[env]) == (self.longest or self.size):
+                self._finish(env)
+
+    def end_episode(self, envs: Iterable[int]) -> None:
+        for env in envs:
+            if self.running.get(env):
+                sample, _ = self.running[env][-1]
+                self.running[env][-1] = (sample | {TRUNC2: sample[TRUNC2] | True}, env)
                 self._finish(env)
 
     def _continues(self, before: Transition, sample: dict[str, Any], env: int) -> bool:

@@ -1,7 +1,7 @@
 """A slow, obvious storage: a list of whole transitions, each with everything it led to. And streams to feed both."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +115,12 @@ class Stream:
             sample |= {RHS: rhs, RHS2: self.rhs}
         return sample
 
+    def end_episode(self, envs: Iterable[int]) -> None:
+        """Environments were reset by hand."""
+        if self.ended is not None:
+            self.ended = self.ended.copy()
+            self.ended[list(envs)] = True
+
     def _flag(self, probability: float) -> NDArray[np.bool_]:
         return self.generator.random((self.num_envs, 1)) < probability
 
@@ -131,6 +137,11 @@ class Model:
         self.steps[self.next_step] = map_leaves(sample, np.array)
         self.next_step += 1
         self.steps.pop(self.next_step - 1 - self.size, None)
+
+    def end_episode(self, envs: Iterable[int]) -> None:
+        newest = self.steps.get(self.next_step - 1)
+        for env in envs if newest else ():
+            newest[TRUNC2][env] |= ~newest[DONE2][env]
 
     def reset(self, next_step: int) -> None:
         self.steps.clear()

@@ -18,8 +18,8 @@ from storages.core.ring.frames import FrameColumn
 from storages.core.ring.insertion import RingWriter
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout, nest, text
 from storages.core.ring.side_table import NOTHING, SideTable
-from storages.core.ring.snapshot import FINAL, HAS_FINAL, ArrayKey, Fragments, RowSpan, slots, spans
-from storages.transition import SUCCESSORS, Array
+from storages.core.ring.snapshot import CUT_BEFORE, FINAL, HAS_FINAL, ArrayKey, Fragments, RowSpan, slots, spans
+from storages.transition import SUCCESSORS, TRUNC2, Array
 
 SUCCESSORS_OF = {first: successor for successor, first in SUCCESSORS.items()}
 
@@ -206,6 +206,7 @@ class Columns:
         }
         numbers, finals = self.finals.saved(slots(from_row, end, self._rows))
         arrays[ArrayKey(HAS_FINAL)] = (numbers >= 0,)
+        arrays[ArrayKey(CUT_BEFORE)] = (self.inserted[(TRUNC2,)].data[slots(from_row, first, self._rows), :, 0],)
         return arrays | {ArrayKey(FINAL, path): (finals[text(path)],) for path, _ in self.chained()}
 
     def append_span(self, part: RowSpan) -> None:
@@ -216,6 +217,7 @@ class Columns:
         self.finals.free_all(slots(part.first + 1, end + 1, rows))
         for path, column in self.inserted.items():
             column.append_span(path, part)
+        self.inserted[(TRUNC2,)].data[slots(from_row, part.first, rows), :, 0] = part.array(CUT_BEFORE)
         values = {text(path): part.array(FINAL, path) for path, _ in self.chained()}
         self.finals.extend(slots(from_row, end, rows), np.where(has_final, 0, NOTHING).astype(np.int32), values)
         self.drop_computed()

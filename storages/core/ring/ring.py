@@ -168,12 +168,28 @@ class Ring:
             self.columns.drop_computed()
         return stored
 
-    def break_off(self) -> None:
-        """End the streams of all environments after the newest step: the next step continues none of them."""
-        ended = self.columns.ended
-        if self.steps > self.first and not ended.all():
-            self.columns.store_finals((self.steps - 1) % self.rows, self.steps % self.rows, np.flatnonzero(~ended))
-            ended.fill(True)
+    def break_off(self, envs: NDArray[np.int64] | None = None, truncate: bool = False) -> NDArray[np.int64]:
+        """End streams after the newest step: the next step of their environments continues none of them.
+
+        Args:
+            envs: environments of the streams, each once; all where None.
+            truncate: set TRUNC2 of their newest transitions, as if a limit had cut their episodes.
+
+        Returns:
+            The environments whose streams had not ended before.
+        """
+        columns, newest = self.columns, (self.steps - 1) % self.rows
+        running = np.flatnonzero(~columns.ended)
+        if envs is not None:
+            running = np.intersect1d(running, envs)
+        if self.steps == self.first or not len(running):
+            return running[:0]
+        columns.store_finals(newest, self.steps % self.rows, running)
+        columns.ended[running] = True
+        if truncate:
+            columns[(TRUNC2,)].data[newest, running] = True
+            columns.drop_computed()
+        return running
 
     def forget_columns(self) -> None:
         """Let the next sample fix shapes and dtypes anew; nothing may be stored."""
@@ -342,7 +358,7 @@ class Ring:
         """Return the rows from ``first`` on, which must not be before :attr:`needed`.
 
         It holds views: it is good until ``rows`` steps after its first one were inserted. It includes the final
-        observation of the row before, if there is one, because a stream may be found to be broken late.
+        observation of the row before, if there is one, and its TRUNC2, because an episode may be ended late.
         """
         from_row = first - 1 if first > max(self.first, self.steps - self.rows + 1) else first
         arrays = self.columns.snapshot(first, self.steps, from_row)

@@ -47,6 +47,26 @@ class EpisodeStarts:
         if self._bounds[1] + ring.envs > len(self._starts):
             self._make_room(ring.envs)
 
+    def ended(self, envs: NDArray[np.int64]) -> None:
+        """Add the episodes of some environments that were ended after their newest steps were inserted."""
+        self._num_added = self._num_moved = 0
+        if not self._whole:
+            return
+        ring, step, longest = self._ring, self._ring.steps - 1, self._longest
+        begun = self._index.first[step % ring.rows, envs]
+        starts = step - (step - begun) % longest
+        # A piece of full length was added with its last step.
+        whole = (starts >= ring.oldest) & (step - starts + 1 < longest)
+        whole &= (starts > begun) | self._flags[0][starts % ring.rows, envs]
+        added = (starts * ring.envs + envs)[whole]
+        self._num_added = len(added)
+        self._added[: len(added)] = added
+        numbers = np.sort(np.append(self.numbers, added))
+        self._bounds[1] += len(added)
+        self.numbers[:] = numbers
+        if self._bounds[1] + ring.envs > len(self._starts):
+            self._make_room(ring.envs)
+
     def put(self, begin: int) -> None:
         """Take up the steps from one on, which were put into the ring, and forget those that it dropped.
 

@@ -58,6 +58,11 @@ class EpisodeTracker(RingObserver):
         if self._starts is not None:
             self._starts.inserted()
 
+    def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
+        """Note which episodes can be drawn now."""
+        if self._starts is not None:
+            self._starts.ended(envs)
+
     def steps_at_once(self, ring: Ring) -> int:
         """Which episodes may be drawn is known step by step; else any number of steps."""
         return ring.size if self._episodes is None else 1

@@ -95,6 +95,11 @@ class Priorities:
         if self.late.updates:
             self.settle()
 
+    def ended(self) -> None:
+        """Give the episodes that were ended after their newest steps the initial error."""
+        if self._starts is not None:
+            self._add(self._starts, _NONE)
+
     def _catch_up(self) -> None:
         """Let the tree learn of the steps that it has not learnt of."""
         waiting, self._waiting = self._waiting, 0
@@ -364,11 +369,16 @@ class Priorities:
         self._errors[rows[:envs]] = error
         # What is left of an episode whose first step is gone keeps its error.
         self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
-        self._errors[starts.added % self._leaves] = error
+        self._add(starts, rows)
+
+    def _add(self, starts: EpisodeStarts, cleared: NDArray[np.int64]) -> None:
+        """Give starts of episodes that were added last the initial error, after some leaves have lost their mass."""
+        self._errors[starts.added % self._leaves] = self._initial_error
         drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
         if self._changed is not None:
             self._changed[drawn] = self._any_changed = True
-        self._tree.set(np.append(rows, drawn), np.append(np.zeros(len(rows)), self.priority(self._errors[drawn])))
+        masses = np.append(np.zeros(len(cleared)), self.priority(self._errors[drawn]))
+        self._tree.set(np.append(cleared, drawn), masses)
 
 
 def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.component.hyper_parameters import InitialError
 from storages.core.device.transfer import Transfer
 from storages.core.kernels.priority_updates import effective_sample_size
@@ -122,6 +125,11 @@ class PrioritizedSampler(Sampler):
         """Give the newest steps the initial error."""
         if self.priorities is not None:
             self.priorities.inserted(steps)
+
+    def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
+        """Give episodes that can be drawn now the initial error."""
+        if self.priorities is not None:
+            self.priorities.ended()
 
     def steps_at_once(self, ring: Ring) -> int:
         """Half of the ring at most, so that what follows them finds the step before them."""

@@ -18,6 +18,7 @@ from storages.core.ring.layout import FieldKey, Layout, nest
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import (
     BEFORE,
+    CUT_BEFORE,
     ENDED,
     FINAL,
     FOLLOWING,
@@ -166,7 +167,9 @@ class EpisodeBatch:
         ends = np.cumsum(self.lengths)
         taken = np.zeros((steps, 1), np.bool_)
         taken[ends - 1] = True
-        arrays: dict[ArrayKey, Fragments] = {ArrayKey(HAS_FINAL): (taken,), ArrayKey(ENDED): (np.ones(1, np.bool_),)}
+        ended, none_before = np.ones(1, np.bool_), np.zeros((0, 1), np.bool_)
+        arrays: dict[ArrayKey, Fragments] = {ArrayKey(HAS_FINAL): (taken,), ArrayKey(ENDED): (ended,)}
+        arrays[ArrayKey(CUT_BEFORE)] = (none_before,)
         position = np.arange(steps) - np.repeat(ends - self.lengths, self.lengths)
         for path, column in self.columns.items():
             arrays[ArrayKey(ROWS, path)] = (column[is_step][:, None],)

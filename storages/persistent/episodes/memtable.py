@@ -115,6 +115,23 @@ class Memtable:
         self._put_aside = put_aside
         return finished if self.longest is None else finished + self.cut()
 
+    def end_episodes(self, envs: NDArray[np.int64] | None) -> list[EpisodeSpan]:
+        """End running episodes with the newest step; returns those that it finishes.
+
+        Args:
+            envs: of which environments; all where None.
+        """
+        ring = self.ring
+        # A commit that is being written reads the newest row.
+        self.wal.wait()
+        running = np.flatnonzero(self._start_rows < ring.steps)
+        which = np.zeros(len(self._start_rows), np.bool_)
+        which[ring.break_off(running if envs is None else np.intersect1d(running, envs), truncate=True)] = True
+        # The newest transition of the others belongs to a piece that is kept elsewhere as it was.
+        ring.break_off(envs)
+        self._put_aside = ring.columns.finals.next_number
+        return self._finish(which, ring.steps)
+
     def _shown(self) -> list[EpisodeSpan]:
         """Return the episodes that the newest step shows to be finished."""
         ring, newest = self.ring, self.ring.steps - 1

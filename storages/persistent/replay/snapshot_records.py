@@ -14,6 +14,7 @@ from storages.core.ring.layout import text
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import (
     BEFORE,
+    CUT_BEFORE,
     ENDED,
     ERRORS,
     FINAL,
@@ -102,6 +103,7 @@ def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
     shapes: dict[ArrayKey, tuple[tuple[int, ...], np.dtype[Any]]] = {
         ArrayKey(ENDED): ((envs,), np.dtype(np.bool_)),
         ArrayKey(HAS_FINAL): ((told, envs), np.dtype(np.bool_)),
+        ArrayKey(CUT_BEFORE): ((told - rows, envs), np.dtype(np.bool_)),
     }
     for path, column in ring.columns.inserted.items():
         layout = column.layout

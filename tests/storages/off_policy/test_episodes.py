@@ -105,6 +105,9 @@ def test_every_step_of_every_episode_is_what_went_in(
                 assert_windows(episodic, batch, episodes, n_step)
                 errors = torch.from_numpy(random.exponential(size=batch[REW].shape))
                 storage.after_gradients(batch, {ERRORS: errors})
+        if step % 8 == 7:
+            for one in (storage, stream, episodic.model):
+                one.end_episode([step % num_envs])
         if step == reset_at:
             storage.reset()
             episodic.reset(storage.ring.steps)

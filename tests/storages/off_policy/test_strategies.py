@@ -102,6 +102,9 @@ def test_every_strategy_with_every_window_gives_what_was_inserted(
                 assert_windows(episodic, batch, sequences, n_step)
                 errors = torch.from_numpy(random.exponential(size=batch[REW].shape))
                 storage.after_gradients(batch, {ERRORS: errors})
+        if step == 19:
+            for one in (storage, stream, episodic.model):
+                one.end_episode([0, num_envs - 1])
         if step == 26:
             state = through_a_file(storage.state_dict())
             storage = made(way, n_step, seed=1, envs=envs, sequences=sequences)

@@ -63,6 +63,8 @@ def test_it_holds_what_a_list_of_episodes_holds(
                 sample = stream.step()
                 storage.insert_transition(sample)
                 model.insert(sample)
+            for one in (storage, stream, model):
+                one.end_episode([steps % num_envs])
             if again:
                 storage.close()
                 storage = made()

@@ -17,7 +17,9 @@ from tests.support.directories import SIZE, WAYS, Pair, made, small_segments
 from tests.support.model import ALGORITHM, KINDS, Stream, contents
 from tests.support.profiles import examples
 
-STEP = st.sampled_from(["insert"] * 8 + ["update", "update", "flush", "reopen", "reset", "overwrite", "roll back"])
+STEP = st.sampled_from(
+    ["insert"] * 8 + ["update", "update", "flush", "reopen", "reset", "overwrite", "roll back", "end"]
+)
 
 
 @given(
@@ -47,6 +49,9 @@ def test_whatever_happened_a_storage_made_again_is_the_one_that_was(
                 elif action == "reset":
                     for one in (pair.kept, pair.twin):
                         one.reset()
+                elif action == "end":
+                    for one in (pair.kept, pair.twin):
+                        one.end_episode([num_envs - 1])
                 elif action == "overwrite":
                     for one in (pair.kept, pair.twin):
                         rewards = np.full((max(0, one.ring.live_steps - 1), num_envs, 1), 7, np.float32)

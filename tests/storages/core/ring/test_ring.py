@@ -33,7 +33,7 @@ operations = st.lists(
     st.sampled_from(
         ["insert"] * 6
         + ["insert many", "insert slice", "batch", "slice", "copy", "continue elsewhere", "keep state", "go back"]
-        + ["refuse", "replace", "reset", "break off"]
+        + ["refuse", "replace", "reset", "break off", "end episode"]
     ),
     min_size=5,
     max_size=40,
@@ -156,6 +156,12 @@ class Machine:
             self.break_off()
         # Numbers are skipped so that none is ever given twice.
         self.model.reset(self.storage.state_dict()["ring"]["steps"])
+
+    def end_episode(self) -> None:
+        envs = np.flatnonzero(self.generator.random(self.num_envs) < 0.5).tolist()
+        self.storage.end_episode(envs)
+        self.model.end_episode(envs)
+        self.stream.end_episode(envs)
 
     def break_off(self) -> None:
         """The environments are gone; others begin, as after a resume."""

@@ -1,0 +1,138 @@
+"""An episode that is ended by hand is the episode that a limit would have cut with the same step."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages import Episodes, Sequences, Storage
+from storages.transition import DONE2, ERRORS, LOGP, MASK, OBS, OBS2, REW, TRUNC2, VAL
+from tests.support.model import ALGORITHM, Stream, contents, environments, equal, map_leaves, through_a_file
+from tests.support.rollouts import SummingActor
+
+SIZE = 16
+PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
+REPLAYS: dict[str, Callable[..., Any]] = {
+    "uniform": lambda **given: prl.ReplayBuffer.create_factory(**given),
+    "priority": lambda **given: prl.PERBuffer.create_factory(n_step=3, **PRIORITIES, **given),
+    "hindsight": lambda **given: prl.HERBuffer.create_factory(
+        her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew), **PRIORITIES, **given
+    ),
+    "on the device": lambda **given: prl.PERBuffer.create_factory(keep_on_device=True, **PRIORITIES, **given),
+    "ahead": lambda **given: prl.PERBuffer.create_factory(prefetch=2, **PRIORITIES, **given),
+}
+WINDOWS = {
+    "transitions": None,
+    "sequences": Sequences(4, burn_in=2),
+    "episodes": Episodes(),
+    "pieces": Episodes(longest=3),
+    "parts": Episodes(longest=4, whole=False),
+}
+
+
+def batches(storage: Storage) -> dict[int, Any]:
+    """Batches, of whose errors the storage hears."""
+    drawn = {}
+    for number, batch in enumerate(storage.generate_batches(3, 8)):
+        shape = batch[MASK].shape if MASK in batch else (8, 1)
+        storage.after_gradients(batch, {ERRORS: torch.linspace(0.1, 2, int(np.prod(shape))).reshape(shape)})
+        drawn[number] = batch
+    return drawn
+
+
+def cut(sample: Any, envs: list[int]) -> Any:
+    """The same step, which cuts the episodes of some environments that it does not end."""
+    sample = map_leaves(sample, np.array)
+    sample[TRUNC2][envs] |= ~sample[DONE2][envs]
+    return sample
+
+
+@pytest.mark.parametrize("kind", ["vector", "dict of frames"])
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("way", REPLAYS)
+def test_a_replay_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(way: str, window: str, kind: str) -> None:
+    factory, envs = REPLAYS[way](size=SIZE, sequences=WINDOWS[window]), environments(kind, 3)
+    by_hand, by_limit = (factory("cpu", None, ALGORITHM, envs) for _ in range(2))
+    for one in (by_hand, by_limit):
+        one.seed(0)
+    stream = Stream(3, kind, True, np.random.default_rng(1))
+    for step in range(45):
+        sample = stream.step()
+        by_hand.insert_transition(sample)
+        ended = [step % 3, 0] if step % 5 == 4 else []
+        by_limit.insert_transition(cut(sample, ended))
+        if ended:
+            by_hand.end_episode(ended)
+            stream.end_episode(ended)
+        if step % 9 == 4:
+            assert equal(batches(by_hand), batches(by_limit))
+        if step == 29:
+            state = through_a_file(by_hand.state_dict())
+            by_hand = factory("cpu", None, ALGORITHM, envs)
+            by_hand.load_state_dict(state)
+    assert contents(by_hand) == contents(by_limit)
+
+
+@pytest.mark.parametrize("kind", [prl.VanillaOnPolicyBuffer, prl.GAEBuffer, prl.VTraceBuffer])
+def test_a_rollout_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(kind: Any) -> None:
+    class Actor(SummingActor):
+        def evaluate_actions(self, obs: Any, rhs: Any, done: Any, action: Any) -> Any:
+            return torch.zeros_like(done), obs.sum(-1, keepdim=True)
+
+    algorithm = SimpleNamespace(gamma=0.9)
+    by_hand, by_limit = (kind.create_factory(size=12)("cpu", Actor(), algorithm, None) for _ in range(2))
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    for step in range(12):
+        sample = stream.step()
+        sample |= {VAL: sample[REW] * 2, LOGP: np.zeros((2, 1), np.float32)}
+        by_hand.insert_transition(sample)
+        by_limit.insert_transition(cut(sample, [1] if step in (3, 11) else []))
+        if step in (3, 11):
+            by_hand.before_gradients()
+            by_hand.end_episode([1])
+            stream.end_episode([1])
+            with pytest.raises(RuntimeError, match=r"call before_gradients\(\) first"):
+                by_hand.generate_batches(1)
+    for one in (by_hand, by_limit):
+        one.before_gradients()
+    assert contents(by_hand) == contents(by_limit)
+
+
+def test_an_end_that_comes_after_a_commit_is_on_disk_with_the_next(tmp_path: Path) -> None:
+    factory = prl.PERBuffer.create_factory(size=SIZE, directory=tmp_path, **PRIORITIES)
+    storage, stream = factory("cpu", None, ALGORITHM, None), Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(5):
+        storage.insert_transition(stream.step())
+    storage.flush()
+    storage.end_episode()
+    expected = contents(storage)
+    storage.close()
+    again = factory("cpu", None, ALGORITHM, None)
+    assert contents(again) == expected
+    newest = again.get_data_slice(4, 5)
+    assert torch.logical_or(newest[DONE2], newest[TRUNC2]).all()
+    again.close()
+
+
+def test_an_episode_is_ended_once_and_what_does_not_exist_is_refused() -> None:
+    storage = prl.ReplayBuffer.create_factory(size=SIZE)("cpu", None, ALGORITHM, None)
+    storage.end_episode()
+    storage.end_episode([7])
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    storage.insert_transition(stream.step())
+    storage.end_episode([1, 1])
+    once = contents(storage)
+    storage.end_episode([1])
+    assert contents(storage) == once
+    with pytest.raises(IndexError, match="ReplayBuffer: envs are numbers from 0 to before 2, got 2"):
+        storage.end_episode([0, 2])
+    assert contents(storage) == once
+    followed = storage.get_data_slice(0, 1)[OBS2]
+    storage.insert_transition(stream.step())
+    assert torch.equal(storage.get_data_slice(0, 1)[OBS2], followed)
+    assert not torch.equal(storage.get_data_slice(1, 2)[OBS][0, 1], followed[0, 1])
