@@ -23,6 +23,7 @@ from storages.on_policy.gae_buffer import GAEBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.on_policy.vtrace_buffer import VTraceBuffer
 from storages.storage import EmptyStorageError, Storage
+from storages.transforms import RandomShift
 from storages.windows import Episodes, Sequences
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "PersistenceError",
     "PersistentEpisodicBuffer",
     "PiecewiseSchedule",
+    "RandomShift",
     "ReplayBuffer",
     "SampleError",
     "Schedule",

@@ -79,6 +79,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         sequences: make batches of sequences of steps, time first, or of whole episodes, instead of single transitions.
             Sequences begin anywhere; ``across_episodes`` goes on into the episode that ended next. Of an episode that
             is kept in pieces, none is whole; ``Episodes(whole=False)`` draws each of them.
+        transforms: what becomes of fields of a batch on the device, as augmentation: see :mod:`storages.transforms`.
         size_bytes: bytes on disk, beyond which the oldest segments of episodes go; None for no bound.
         memory_bytes: how much of memory it may take. None for as much as ``size`` takes, or 1 GiB.
         commit_every: steps that are missing on disk at most.
@@ -109,6 +110,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
         weights_over: Literal["stored", "batch"] = "stored",
         stratified: bool = True,
         sequences: Sequences | Episodes | None = None,
+        transforms: Mapping[str, Any] | None = None,
         size_bytes: Count | None = None,
         memory_bytes: Count | None = None,
         commit_every: Count = 1_000,
@@ -143,6 +145,7 @@ class PersistentEpisodicBuffer(EpisodicReplay):
             weights_over=weights_over,
             stratified=stratified,
             sequences=sequences,
+            transforms=transforms,
             allow_nonfinite=allow_nonfinite,
         )
         self.size = size  # type: ignore[assignment]

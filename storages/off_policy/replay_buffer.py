@@ -1,7 +1,7 @@
 """The replay buffer: one class, composed of a sampler, a window, a relabeler and observers of its ring."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,6 +26,7 @@ from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments
 from storages.storage import Storage
+from storages.transforms import SEEDS, check_transforms, transformed
 from storages.transition import INDICES, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
 
@@ -42,6 +43,8 @@ class Draw(NamedTuple):
     relabeled: Any
     """What the relabeler chose; None for nothing."""
     gamma: float
+    seed: int | None
+    """Of the random numbers of transforms; None where there are none."""
     generator_before: Any
     """State of the random generator before the draw; None where the draw is not undone."""
 
@@ -53,6 +56,7 @@ class ReplayBuffer(Storage):
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        transforms: what becomes of fields of a batch on the device, as augmentation: see :mod:`storages.transforms`.
         prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
         directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
@@ -61,6 +65,7 @@ class ReplayBuffer(Storage):
     """
 
     sequences: Sequences | Episodes | None = None
+    transforms: Mapping[str, Any] | None = None
     prefetch: CountOrZero = 0
     keep_on_device: bool = False
     directory: str | Path | None = None
@@ -132,6 +137,7 @@ class ReplayBuffer(Storage):
         """Refuse sequences and episodes that do not fit."""
         super().check_hyper_parameters(hyper_parameters)
         check_directory(cls.__name__, hyper_parameters)
+        check_transforms(hyper_parameters["transforms"], cls.__name__)
         size, sequences = hyper_parameters.get("size", sys.maxsize), hyper_parameters["sequences"]
         if isinstance(sequences, Episodes) and sequences.longest is not None and size < sequences.longest:
             raise ValueError(
@@ -202,7 +208,8 @@ class ReplayBuffer(Storage):
         selected = window.select(ring, first)
         rows = Rows(first, np.ones((ring.envs, 1), np.float32))
         self._sampled += selected.learnt_steps
-        draw = Draw(rows, window, selected, selected.transitions.ravel(), None, self._gamma, None)
+        seed = int(self._generator.integers(SEEDS)) if self.transforms else None
+        draw = Draw(rows, window, selected, selected.transitions.ravel(), None, self._gamma, seed, None)
         return self._transfer.receive(self._make_batch(draw))
 
     def set_progress(self, steps: int, target_steps: int) -> None:
@@ -216,6 +223,8 @@ class ReplayBuffer(Storage):
         Raises:
             ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
         """
+        if name == "transforms":
+            check_transforms(value, type(self).__name__)
         super().update_storage_parameter(name, value)
         self.configure()
 
@@ -276,14 +285,15 @@ class ReplayBuffer(Storage):
         gamma = self.algorithm.gamma
         if type(gamma) is not float or not 0 <= gamma <= 1:
             gamma = self._gamma
-        return Draw(rows, window, steps, transitions, relabeled, gamma, None)
+        seed = int(self._generator.integers(SEEDS)) if self.transforms else None
+        return Draw(rows, window, steps, transitions, relabeled, gamma, seed, None)
 
     def _restore_generator(self, draw: Draw) -> None:
         self._generator.bit_generator.state = draw.generator_before
 
     def _make_batch(self, draw: Draw) -> Sent:
         """Make a batch, on another thread where there is a ``prefetch``: changes of what is read here cancel it."""
-        rows, window, steps, transitions, relabeled, gamma, _ = draw
+        rows, window, steps, transitions, relabeled, gamma, seed, _ = draw
         ring, cache = self._ring, self._cache
         gather: Gather = ring.gather
         if cache is not None:
@@ -298,7 +308,14 @@ class ReplayBuffer(Storage):
             fields = window.arrange(ring, gather, steps, fields, gamma)
         fields[WEIGHTS] = rows.weights
         fields[INDICES] = rows.transitions[:, None]
-        return self._transfer.send(fields, None if cache is None else cache.resolve)
+        finish = None if cache is None else cache.resolve
+        if seed is not None:
+            return self._transfer.send(fields, lambda batch: self._transformed(batch, seed, finish))
+        return self._transfer.send(fields, finish)
+
+    def _transformed(self, batch: Batch, seed: int, finish: Callable[[Batch], Batch] | None) -> Batch:
+        batch = batch if finish is None else finish(batch)
+        return transformed(batch, self.transforms or {}, seed, type(self).__name__)
 
     # State
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import pytorchrl as prl
+import storages
 from storages import Episodes, Sequences, Storage
 from storages.transition import DONE2, ERRORS, LOGP, MASK, OBS, OBS2, REW, TRUNC2, VAL
 from tests.support.model import ALGORITHM, Stream, contents, environments, equal, map_leaves, through_a_file
@@ -18,13 +18,13 @@ from tests.support.rollouts import SummingActor
 SIZE = 16
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
 REPLAYS: dict[str, Callable[..., Any]] = {
-    "uniform": lambda **given: prl.ReplayBuffer.create_factory(**given),
-    "priority": lambda **given: prl.PERBuffer.create_factory(n_step=3, **PRIORITIES, **given),
-    "hindsight": lambda **given: prl.HERBuffer.create_factory(
+    "uniform": lambda **given: storages.ReplayBuffer.create_factory(**given),
+    "priority": lambda **given: storages.PERBuffer.create_factory(n_step=3, **PRIORITIES, **given),
+    "hindsight": lambda **given: storages.HERBuffer.create_factory(
         her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew), **PRIORITIES, **given
     ),
-    "on the device": lambda **given: prl.PERBuffer.create_factory(keep_on_device=True, **PRIORITIES, **given),
-    "ahead": lambda **given: prl.PERBuffer.create_factory(prefetch=2, **PRIORITIES, **given),
+    "on the device": lambda **given: storages.PERBuffer.create_factory(keep_on_device=True, **PRIORITIES, **given),
+    "ahead": lambda **given: storages.PERBuffer.create_factory(prefetch=2, **PRIORITIES, **given),
 }
 WINDOWS = {
     "transitions": None,
@@ -78,7 +78,7 @@ def test_a_replay_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(way: st
     assert contents(by_hand) == contents(by_limit)
 
 
-@pytest.mark.parametrize("kind", [prl.VanillaOnPolicyBuffer, prl.GAEBuffer, prl.VTraceBuffer])
+@pytest.mark.parametrize("kind", [storages.VanillaOnPolicyBuffer, storages.GAEBuffer, storages.VTraceBuffer])
 def test_a_rollout_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(kind: Any) -> None:
     class Actor(SummingActor):
         def evaluate_actions(self, obs: Any, rhs: Any, done: Any, action: Any) -> Any:
@@ -104,7 +104,7 @@ def test_a_rollout_that_ends_episodes_by_hand_is_one_whose_steps_were_cut(kind: 
 
 
 def test_an_end_that_comes_after_a_commit_is_on_disk_with_the_next(tmp_path: Path) -> None:
-    factory = prl.PERBuffer.create_factory(size=SIZE, directory=tmp_path, **PRIORITIES)
+    factory = storages.PERBuffer.create_factory(size=SIZE, directory=tmp_path, **PRIORITIES)
     storage, stream = factory("cpu", None, ALGORITHM, None), Stream(2, "vector", False, np.random.default_rng(0))
     for _ in range(5):
         storage.insert_transition(stream.step())
@@ -120,7 +120,7 @@ def test_an_end_that_comes_after_a_commit_is_on_disk_with_the_next(tmp_path: Pat
 
 
 def test_an_episode_is_ended_once_and_what_does_not_exist_is_refused() -> None:
-    storage = prl.ReplayBuffer.create_factory(size=SIZE)("cpu", None, ALGORITHM, None)
+    storage = storages.ReplayBuffer.create_factory(size=SIZE)("cpu", None, ALGORITHM, None)
     storage.end_episode()
     storage.end_episode([7])
     stream = Stream(2, "vector", False, np.random.default_rng(0))

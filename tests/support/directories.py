@@ -12,7 +12,7 @@ import torch
 from storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer, Sequences, Storage
 from storages.persistent.log import records as blocks
 from storages.persistent.replay import write_ahead_log
-from storages.transition import ERRORS, MASK
+from storages.transition import ERRORS, MASK, REW
 from storages.windows import Episodes
 from tests.support.model import ALGORITHM, Stream, contents, environments, equal
 
@@ -25,6 +25,10 @@ def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state:
     return obs, rhs, obs2, rhs2, rew
 
 
+def noisy(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return tensor + torch.rand(tensor.shape, generator=generator)
+
+
 WAYS: dict[str, Callable[..., Any]] = {
     "plain": lambda **given: ReplayBuffer.create_factory(**given),
     "n steps": lambda **given: NStepReplayBuffer.create_factory(n_step=3, **given),
@@ -33,7 +37,9 @@ WAYS: dict[str, Callable[..., Any]] = {
     "hindsight": lambda **given: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.7, n_step=2, **PRIORITIES, **RECENCY, **given
     ),
-    "ahead": lambda **given: PERBuffer.create_factory(n_step=2, prefetch=2, **PRIORITIES, **given),
+    "ahead": lambda **given: PERBuffer.create_factory(
+        n_step=2, prefetch=2, transforms={REW: noisy}, **PRIORITIES, **given
+    ),
     "episodes": lambda **given: PERBuffer.create_factory(sequences=Episodes(longest=4), **PRIORITIES, **given),
     "sequences": lambda **given: PERBuffer.create_factory(sequences=Sequences(4, burn_in=2), **PRIORITIES, **given),
 }

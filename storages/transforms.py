@@ -1,0 +1,142 @@
+"""Transforms of batches on the device: augmentation that leaves what is stored as it is."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from storages.component.hyper_parameters import Count
+from storages.component.setting import Setting
+from storages.transition import BATCH_FIELDS, BURN_IN, LEAD_OUT, MASK, OBS, OBS2, RHS, RHS2, Batch
+
+Transform: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+"""Returns what the rows of a batch become: ``(tensor, generator) -> tensor``, both (B, ...).
+
+Of sequences and padded episodes a row is (T, ...), all of its steps; of packed episodes each step is a row. Random
+numbers come from the generator alone, which is on the tensor's device.
+"""
+Transforms: TypeAlias = Mapping[str, Transform | Mapping[str, Transform]]
+"""By field; of a field that is a dict, by its names. That of OBS is applied to OBS2 too, with other random numbers."""
+
+SEEDS = 2**63
+"""How many seeds the random generator of a batch's transforms may have."""
+_WITHOUT = BATCH_FIELDS | {OBS2, RHS, RHS2}
+
+
+@dataclass(frozen=True)
+class RandomShift(Setting):
+    """Shifts each image by a random number of pixels each way, its border repeated (DrQ).
+
+    Kostrikov et al., "Image Augmentation Is All You Need" (arXiv 2004.13649), section 3. The frames of a stack, and the
+    steps of a sequence, are shifted together. An episode that is packed is shifted step by step.
+
+    Args:
+        pixels: largest shift each way.
+        channels_last: whether an image is (H, W, C), rather than (C, H, W) or (H, W).
+    """
+
+    pixels: Count = 4
+    channels_last: bool = False
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Shift images (B, ..., H, W), or (B, ..., H, W, C) with the channels last."""
+        if self.channels_last:
+            return self._shifted(images.movedim(-1, 1), generator).movedim(1, -1).contiguous()
+        return self._shifted(images, generator)
+
+    def _shifted(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        if images.ndim < 3:
+            raise ValueError(f"RandomShift: images are (B, ..., H, W), got {tuple(images.shape)}")
+        (height, width), device = images.shape[-2:], images.device
+        down, right = torch.randint(2 * self.pixels + 1, (2, len(images)), generator=generator, device=device)
+        padded = images.reshape(len(images), -1, height, width)
+        for axis, length in ((2, height), (3, width)):
+            places = torch.arange(-self.pixels, length + self.pixels, device=device).clamp_(0, length - 1)
+            padded = padded.index_select(axis, places)
+        shifted = padded.unfold(2, height, 1).unfold(3, width, 1)
+        return shifted[torch.arange(len(images), device=device), :, down, right].reshape(images.shape)
+
+
+def check_transforms(transforms: Mapping[str, Any] | None, owner: str) -> None:
+    """Refuse transforms of fields that have none.
+
+    Raises:
+        ValueError: a name or a transform is none.
+    """
+    for field, given in (transforms or {}).items():
+        if not isinstance(field, str) or field in _WITHOUT:
+            way_out = (
+                f"that of {OBS} is applied to it too" if field == OBS2 else f"name {OBS}, or another that is stored"
+            )
+            raise ValueError(f"{owner}: {field!r} can have no transform; {way_out}")
+        for name, transform in (given if isinstance(given, Mapping) else {"": given}).items():
+            if not callable(transform):
+                place = f"{field}[{name!r}]" if name else field
+                raise ValueError(
+                    f"{owner}: the transform of {place} must be a callable (tensor, generator) -> tensor, or of a "
+                    f"dict a mapping of its names to such, got {transform!r}"
+                )
+
+
+def transformed(batch: Batch, transforms: Transforms, seed: int, owner: str) -> Batch:
+    """Apply transforms to a batch on its device.
+
+    Args:
+        batch: the caller's alone.
+        transforms: as :func:`check_transforms` admits.
+        seed: of the random numbers.
+        owner: the storage's name, for errors.
+
+    Raises:
+        ValueError: there is no such field, or a transform returns rows of another number.
+    """
+    generator: torch.Generator | None = None
+    for key, transform in _by_leaf(batch, transforms, owner):
+        # Steps of a row before and after those that are learnt from belong to it.
+        parts = [part for part in (batch.get(BURN_IN, {}), batch, batch.get(LEAD_OUT, {})) if key[0] in part]
+        holders = [part if len(key) == 1 else part[key[0]] for part in parts]
+        pieces = [holder[key[-1]] for holder in holders]
+        if generator is None:
+            generator = torch.Generator(pieces[0].device).manual_seed(seed)
+        results = _applied(transform, pieces, MASK in batch, generator, owner)
+        for holder, result in zip(holders, results, strict=True):
+            holder[key[-1]] = result
+    return batch
+
+
+def _by_leaf(batch: Batch, transforms: Transforms, owner: str) -> Iterator[tuple[tuple[str, ...], Transform]]:
+    """Return the keys of the leaves that are transformed, and what transforms each."""
+    for field, given in transforms.items():
+        for key in (OBS, OBS2) if field == OBS else (field,):
+            if key not in batch:
+                raise ValueError(f"{owner}: transforms names {key!r}; batches have {', '.join(batch)}")
+            value = batch[key]
+            if not isinstance(given, Mapping) and not isinstance(value, Mapping):
+                yield (key,), given
+            elif isinstance(given, Mapping) and isinstance(value, Mapping) and given.keys() <= value.keys():
+                yield from (((key, name), transform) for name, transform in given.items())
+            else:
+                names = f"the names {', '.join(value)}" if isinstance(value, Mapping) else "no names"
+                named = f"those of {', '.join(given)}" if isinstance(given, Mapping) else "one for all of it"
+                raise ValueError(f"{owner}: transforms has {named} for {key}, which has {names}")
+
+
+def _applied(
+    transform: Transform, pieces: list[Tensor], time_first: bool, generator: torch.Generator, owner: str
+) -> list[Tensor]:
+    rows = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+    rows = rows.transpose(0, 1) if time_first else rows
+    result = transform(rows, generator)
+    axes = 2 if time_first else 1
+    if not isinstance(result, Tensor) or result.shape[:axes] != rows.shape[:axes]:
+        got = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
+        raise ValueError(
+            f"{owner}: a transform keeps the first axes {tuple(rows.shape[:axes])} of a batch, got {got} of "
+            f"{tuple(rows.shape)}"
+        )
+    if not time_first:
+        return [result]
+    lengths = [len(piece) for piece in pieces]
+    return [piece.contiguous() for piece in torch.split(result.transpose(0, 1), lengths)]
