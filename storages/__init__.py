@@ -10,6 +10,7 @@ from storages.component.schedule_shapes import CosineSchedule, ExponentialSchedu
 from storages.component.setting import Setting
 from storages.core.device.device_cache import DeviceMemoryError
 from storages.core.ring.layout import SampleError
+from storages.core.sampling.rate_limiter import RateLimit, RateLimitError
 from storages.episode import Episode
 from storages.errors import DamageError, DatasetError, PersistenceError
 from storages.off_policy.ere_buffer import EREBuffer
@@ -51,6 +52,8 @@ __all__ = [
     "PersistentEpisodicBuffer",
     "PiecewiseSchedule",
     "RandomShift",
+    "RateLimit",
+    "RateLimitError",
     "ReplayBuffer",
     "SampleError",
     "Schedule",

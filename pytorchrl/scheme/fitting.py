@@ -52,6 +52,12 @@ def check_composition(
     """
     needs = algorithm.cls.sources
     _check_names(algorithm.name, needs, sources, mixed)
+    for name, source in sources.items():
+        if source.hyper_parameters.get("rate_limit") is not None and not (collects and name == "main"):
+            raise CompositionError(
+                f"Scheme: {source.name}: nothing is inserted into the source {name!r} while it is learnt from, so that "
+                f"rate_limit would stop the updates; leave it out"
+            )
     for name, need in needs.items():
         if name not in sources and name not in mixed:
             if need.optional:
@@ -182,6 +188,8 @@ def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: 
             f"{algorithm} learns from the newest steps as well as from older ones, and {storage.name} cannot say which "
             f"these are; ReplayBuffer and those that extend it can"
         )
+    if storage.hyper_parameters.get("rate_limit") is not None:
+        return f"{algorithm} says itself how much it replays; leave out the rate_limit of {storage.name}"
     if sequences is None:
         return (
             f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "

@@ -21,6 +21,7 @@ from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles, storages_read
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from storages.component.factory import Factory
+from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError
 from storages.datasets import episodes_of
 from storages.off_policy.mixed_storage import MixedSource, MixedStorage
 from storages.storage import Storage
@@ -141,6 +142,8 @@ class Scheme:
         }
         self.storage = self.storages["main"]
         """What the environments' steps are inserted into."""
+        self._limiter: RateLimiter | None = getattr(self.storage, "rate_limiter", None)
+        """Says when update phases are due, instead of the algorithm."""
         self._saved: dict[str, Storage | LoadedData] = {
             name: self._state_of(name, factory) for name, factory in sources.items()
         }
@@ -184,30 +187,37 @@ class Scheme:
                 return [], 0
             self._updates_begun += 1
             return [], 1
-        plan = self.algorithm.plan
-        due = 0
+        limiter, due = self._limiter, 0
         while not due and self.steps < until:
             if stopped():
                 return [], 0
+            if limiter is not None and limiter.is_due:
+                due = 1
+                break
             before, episodes_before = collector.steps, collector.episodes
             self._ended += collector.step()
-            storage = self.storage
-            due = plan.phases_due(
-                Collected(
-                    before,
-                    collector.steps,
-                    episodes_before - self._episodes_learnt,
-                    collector.episodes - self._episodes_learnt,
-                    is_full=storage.on_policy and len(storage) == storage.capacity,
-                    is_empty=not len(storage),
-                )
-            )
+            if limiter is None:
+                due = self._phases_due(collector, before, episodes_before)
         if due:
             self._episodes_learnt = collector.episodes
         episodes, self._ended = self._ended, []
         if episodes:
             self.storage.after_episodes([episode.episode_return for episode in episodes])
         return episodes, due
+
+    def _phases_due(self, collector: Collector, before: int, episodes_before: int) -> int:
+        """How many update phases are due by the algorithm's plan after a step of the environments."""
+        storage = self.storage
+        return self.algorithm.plan.phases_due(
+            Collected(
+                before,
+                collector.steps,
+                episodes_before - self._episodes_learnt,
+                collector.episodes - self._episodes_learnt,
+                is_full=storage.on_policy and len(storage) == storage.capacity,
+                is_empty=not len(storage),
+            )
+        )
 
     def take_shaped_returns(self) -> list[float]:
         """Returns of episodes that ended since the last call, of the rewards that the storage got.
@@ -226,10 +236,20 @@ class Scheme:
             self._collector.set_target(target_steps)
 
     def update(self) -> Iterator[Metrics]:
-        """Go through one update phase; yields what each update and the storages say of it."""
+        """Go through one update phase; yields what each update and the storages say of it.
+
+        Raises:
+            RateLimitError: the storage limits the rate, and the algorithm draws nothing of it in a phase.
+        """
         if self._collector is None:
             self._count_data()
+        drawn = self._limiter.drawn if self._limiter is not None else 0
         yield from self.algorithm.update_phase(self.sources)
+        if self._limiter is not None and self._limiter.drawn == drawn:
+            raise RateLimitError(
+                f"Scheme: update phases are due by {self._limiter.limit}, but {type(self.algorithm).__name__} drew "
+                f"nothing of the storage; leave out rate_limit"
+            )
         if self.actor.normalization is not None:
             self.actor.normalization.use_newest()
         for storage in self.storages.values():

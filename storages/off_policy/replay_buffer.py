@@ -18,6 +18,7 @@ from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
 from storages.core.parts import Gather, Relabeler, Request, Rows, Sampler, Window
 from storages.core.sampling.episode_tracker import EpisodeTracker
+from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
 from storages.core.sampling.uniform import UniformSampler
 from storages.core.windows.n_step import NSteps, next_actions
@@ -62,6 +63,8 @@ class ReplayBuffer(Storage):
         directory: where it is kept on disk too, as :mod:`storages.persistent` says; None keeps it in memory alone.
         commit_every: steps that are missing on disk at most.
         durable: whether what is there survives a power cut as well as the death of the process.
+        rate_limit: how many rows are drawn for each transition inserted; what would leave the ratio is refused, and a
+            scheme has update phases when they are due by it. None draws as many as are asked for.
     """
 
     sequences: Sequences | Episodes | None = None
@@ -71,11 +74,14 @@ class ReplayBuffer(Storage):
     directory: str | Path | None = None
     commit_every: Count = 1_000
     durable: bool = False
+    rate_limit: RateLimit | None = None
 
     on_policy = False
     knows_next_actions = True
     knows_newest_steps = True
-    unchangeable = frozenset({"size", "sequences", "keep_on_device", "directory", "commit_every", "durable"})
+    unchangeable = frozenset(
+        {"size", "sequences", "keep_on_device", "directory", "commit_every", "durable", "rate_limit"}
+    )
     state_names = (*Storage.state_names, "inserted", "sampled")
     follows_episodes: ClassVar[bool] = False
     """Whether a part asks where episodes begin and end, even if rows are no episodes."""
@@ -96,7 +102,9 @@ class ReplayBuffer(Storage):
             self._cache = DeviceCache(ring, self._transfer, on_host)
         self._prefetcher: Prefetcher[Draw, Sent] = Prefetcher(self._restore_generator)
         self.sampler = self.make_sampler()
-        for part in (self._prefetcher, self.relabeler, self._cache, self._tracker, self.recency, self.sampler):
+        self.rate_limiter = None if self.rate_limit is None else RateLimiter(self.rate_limit)
+        parts = (self.rate_limiter, self._prefetcher, self.relabeler, self._cache, self._tracker, self.recency)
+        for part in (*parts, self.sampler):
             if part is not None:
                 self.observe(part)
         self.configure()
@@ -176,6 +184,7 @@ class ReplayBuffer(Storage):
 
         Raises:
             EmptyStorageError: nothing is stored, now or when a batch is asked for.
+            RateLimitError: ``rate_limit`` allows no batches now; all that are asked for count as drawn by the call.
             ValueError: a number is no int from 1 on, or ``mini_batch_size`` None, which only on-policy storages can
                 make sense of.
         """
@@ -188,6 +197,8 @@ class ReplayBuffer(Storage):
         counts_are_ints = type(num_mini_batch) is type(mini_batch_size) is type(num_epochs) is int
         if not (counts_are_ints and num_mini_batch >= 1 and mini_batch_size >= 1 and num_epochs >= 1):
             refuse_counts(num_mini_batch, mini_batch_size, num_epochs, type(self).__name__)
+        if self.rate_limiter is not None:
+            self.rate_limiter.draw(num_epochs * num_mini_batch * mini_batch_size, type(self).__name__)
         return self._batches(mini_batch_size, num_epochs * num_mini_batch)
 
     def newest_steps(self, steps: Count) -> Batch:

@@ -1,0 +1,116 @@
+"""How many rows are drawn for each transition that is inserted."""
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from storages.component.hyper_parameters import Count, NonNegative, Positive
+from storages.component.setting import Setting
+from storages.core.parts import RingObserver
+from storages.core.ring.ring import Ring
+from storages.transition import Sample
+
+
+class RateLimitError(RuntimeError):
+    """An insertion or a batch that would leave the ratio which a storage's ``rate_limit`` allows."""
+
+
+@dataclass(frozen=True)
+class RateLimit(Setting):
+    """A ratio of rows drawn to transitions inserted: Cassirer et al., "Reverb" (arXiv 2102.04736), section 3.4.
+
+    Rows are counted as batches count them: single transitions, sequences, or episodes. With ``I`` transitions inserted
+    and ``S`` rows drawn, ``samples_per_insert * (I - min_size) - S`` stays within the tolerance, but for what one
+    update phase draws or one step inserts beyond it, so that one of the two is always allowed.
+
+    Args:
+        samples_per_insert: rows drawn for each transition.
+        min_size: transitions that are inserted before the first row is drawn.
+        tolerance: rows by which drawing may be ahead of, or behind, the ratio; how far collectors and learners that do
+            not wait for each other may drift apart.
+
+    Raises:
+        ValueError: a value is of a wrong type or outside its range.
+    """
+
+    samples_per_insert: Positive
+    min_size: Count = 1
+    tolerance: NonNegative = 0.0
+
+
+class RateLimiter(RingObserver):
+    """Counts insertions and drawn rows, and refuses what a limit does not allow.
+
+    Args:
+        limit: the ratio.
+    """
+
+    def __init__(self, limit: RateLimit) -> None:
+        self.limit = limit
+        """The ratio."""
+        self.inserted = 0
+        """Transitions inserted so far."""
+        self.drawn = 0
+        """Rows drawn so far."""
+
+    @property
+    def due(self) -> float:
+        """Rows that are still to be drawn for what was inserted; negative where more were drawn."""
+        return self.limit.samples_per_insert * (self.inserted - self.limit.min_size) - self.drawn
+
+    @property
+    def is_due(self) -> bool:
+        """Whether an update phase is due by the ratio alone, without the tolerance."""
+        return self.inserted >= self.limit.min_size and self.due >= 0
+
+    def may_insert(self) -> bool:
+        """Whether a step may be inserted."""
+        return self.inserted < self.limit.min_size or self.due <= self.limit.tolerance
+
+    def may_draw(self) -> bool:
+        """Whether an update phase may draw its batches."""
+        return self.inserted >= self.limit.min_size and self.due >= -self.limit.tolerance
+
+    def draw(self, rows: int, owner: str) -> None:
+        """Count the rows of an update phase.
+
+        Raises:
+            RateLimitError: none may be drawn now; nothing was counted.
+        """
+        if not self.may_draw():
+            raise RateLimitError(
+                f"{owner}: {self.limit} allows no batches now, with {self.inserted} transitions inserted and "
+                f"{self.drawn} rows drawn; insert more first, which rate_limiter.may_draw() tells"
+            )
+        self.drawn += rows
+
+    # As an observer
+
+    def before_insert(self, ring: Ring, sample: Sample) -> None:
+        """Refuse a step that may not be inserted now."""
+        if not self.may_insert():
+            raise RateLimitError(
+                f"{ring.owner}: {self.limit} allows no insertion now, with {self.inserted} transitions inserted and "
+                f"{self.drawn} rows drawn; draw batches first, which rate_limiter.may_insert() tells"
+            )
+
+    def after_insert(self, ring: Ring, steps: int) -> None:
+        """Count the newest steps."""
+        self.inserted += steps * ring.envs
+
+    def steps_at_once(self, ring: Ring) -> int:
+        """Steps until an insertion may be refused."""
+        limit = self.limit
+        transitions = limit.min_size + (self.drawn + limit.tolerance) / limit.samples_per_insert - self.inserted
+        return min(sys.maxsize, max(1, math.floor(transitions / ring.envs) + 1))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was counted."""
+        return {"rate_limiter": {"inserted": self.inserted, "drawn": self.drawn}}
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Restore what was counted; of a storage that had no limit, what it holds counts as inserted."""
+        counted = state.get("rate_limiter") or {"inserted": ring.live_transitions, "drawn": 0}
+        self.inserted, self.drawn = counted["inserted"], counted["drawn"]

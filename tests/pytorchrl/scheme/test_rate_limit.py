@@ -1,0 +1,77 @@
+"""A storage's rate limit says when a scheme updates."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme
+from tests.support.data_sets import recorded
+from tests.support.training import saved_and_loaded, train
+
+
+def limited(ratio: float, min_size: int = 30, tolerance: float = 0.0, **changes: Any) -> prl.Scheme:
+    limit = prl.RateLimit(ratio, min_size, tolerance)
+    return dqn_scheme(storage=prl.ReplayBuffer.create_factory(size=200, rate_limit=limit), **changes)
+
+
+@pytest.mark.parametrize(("ratio", "updates"), [(4.0, 21), (0.5, 3), (32.0, 161)])
+@pytest.mark.parametrize("tolerance", [0.0, 100.0])
+def test_so_many_rows_are_drawn_for_each_transition(ratio: float, updates: int, tolerance: float) -> None:
+    # Batches of 16 rows; 80 transitions after the first 30, and no more phases in the last step.
+    scheme = train(limited(ratio, tolerance=tolerance), 112)
+    assert scheme.algorithm.updates == pytest.approx(updates, abs=1)
+    scheme.close()
+
+
+def test_a_run_that_is_resumed_updates_as_the_run_that_was_not_stopped() -> None:
+    whole, first, second = limited(6.0), limited(6.0), limited(6.0)
+    train(whole, 90)
+    train(first, 50)
+    second.load_state_dict(saved_and_loaded(first.state_dict()))
+    train(second, 90)
+    assert_equal(second.state_dict(), whole.state_dict())
+    for scheme in (whole, first, second):
+        scheme.close()
+
+
+def test_a_run_with_a_limit_is_made_of_its_folder(tmp_path: Path) -> None:
+    learner = prl.Learner(limited(2.0), 60, tmp_path / "run")
+    assert learner.run()
+    updates = learner.scheme.algorithm.updates
+    learner.close()
+    again = prl.Learner.resume(tmp_path / "run", target_steps=100)
+    assert again.scheme.algorithm.updates == updates
+    assert again.run()
+    assert again.scheme.algorithm.updates > updates
+    again.close()
+
+
+def test_a_limit_of_what_is_not_collected_is_refused(tmp_path: Path) -> None:
+    factory = prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))
+    data = prl.from_dataset(factory, recorded(tmp_path / "data.npz"))
+    with pytest.raises(prl.CompositionError, match=r"the source 'main' while .* rate_limit would stop the updates"):
+        prl.Scheme(prl.BehaviourCloning.create_factory(), prl.OffPolicyActor.create_factory(), data)
+    sequences = prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1), sequences=prl.Sequences(3))
+    envs = prl.VecEnv.create_factory("CartPole-v1")
+    with pytest.raises(prl.CompositionError, match="ACER says itself how much it replays; leave out the rate_limit"):
+        prl.Scheme(prl.ACER.create_factory(), prl.OffPolicyActor.create_factory(), sequences, envs)
+
+
+class Idle(prl.DQN):
+    def update_phase(self, sources: Any) -> Any:
+        yield from ()
+
+
+def test_an_algorithm_that_draws_nothing_is_not_waited_for() -> None:
+    scheme = prl.Scheme(
+        Idle.create_factory(),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0)),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    with pytest.raises(prl.RateLimitError, match="Idle drew nothing of the storage; leave out rate_limit"):
+        train(scheme, 10)
+    scheme.close()
