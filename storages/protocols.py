@@ -108,3 +108,4 @@ class StorageLog(RingObserver, Protocol):
 
     def refuse_other_fields(self, saved: Layout) -> None:
         """Raise an error if rows of other fields were committed than those of a layout."""
+        return

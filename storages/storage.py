@@ -86,7 +86,18 @@ class Storage(Component, ABC):
         self.algorithm = algorithm
         if algorithm is not None:
             checked_gamma(algorithm.gamma, type(self).__name__)
-        self._ring = Ring(
+        self._ring = self.make_ring(envs)
+        self._generator = np.random.default_rng()
+        self._progress = (0, 1)
+        self._inserted = 0
+        """Transitions that were ever inserted."""
+        self._log: StorageLog | None = None
+        self._observers: list[RingObserver] = []
+        self._find_overridden()
+
+    def make_ring(self, envs: Environments | None) -> Ring:
+        """Make the ring that holds the transitions."""
+        return Ring(
             self.size,
             type(self).__name__,
             envs.num_envs if envs is not None else None,
@@ -95,13 +106,6 @@ class Storage(Component, ABC):
             stacked_frames=getattr(envs, "stacked_frames", 0),
             computed=self.computed_fields,
         )
-        self._generator = np.random.default_rng()
-        self._progress = (0, 1)
-        self._inserted = 0
-        """Transitions that were ever inserted."""
-        self._log: StorageLog | None = None
-        self._observers: list[RingObserver] = []
-        self._find_overridden()
 
     # What the learner calls
 

@@ -59,7 +59,10 @@ def with_hyper_parameters(cls: C) -> C:
             own.append(new)
         else:
             names = [each.name for each in positional]
-            positional.insert(len(names) if declared.after is None else names.index(declared.after) + 1, new)
+            if name in names:
+                positional[names.index(name)] = new
+            else:
+                positional.insert(len(names) if declared.after is None else names.index(declared.after) + 1, new)
     given = inspect.get_annotations(cls)
     keywords = [each for each in inherited.values() if each.kind is Parameter.KEYWORD_ONLY and each.name not in given]
     parameters = [*positional, *own, *keywords]

@@ -25,7 +25,7 @@ from storages.core.windows.n_step import NSteps, next_actions
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.persistent.replay.ring_log import RingLog, check_directory
-from storages.protocols import Discounting, Environments
+from storages.protocols import Discounting, Environments, StorageLog
 from storages.storage import Storage
 from storages.transforms import SEEDS, check_transforms, transformed
 from storages.transition import INDICES, WEIGHTS, Batch
@@ -108,8 +108,9 @@ class ReplayBuffer(Storage):
             if part is not None:
                 self.observe(part)
         self.configure()
-        if self.directory is not None:
-            self.attach(RingLog(self, self.directory, self.commit_every, self.durable))
+        log = self.make_log(envs)
+        if log is not None:
+            self.attach(log)
 
     # Its parts
 
@@ -127,14 +128,18 @@ class ReplayBuffer(Storage):
         if sequences is None:
             return steps
         if isinstance(sequences, Sequences):
-            return SequenceWindow(sequences, steps, steps.reach(self._ring))
+            return SequenceWindow(sequences, steps)
         assert tracker is not None
         kind = PackedWindow if sequences.packed else EpisodeWindow
-        return kind(sequences, steps, tracker, steps.reach(self._ring))
+        return kind(sequences, steps, tracker)
 
     def make_relabeler(self) -> Relabeler | None:
         """Make the part that relabels fields; None for none."""
         return None
+
+    def make_log(self, envs: Environments | None) -> StorageLog | None:
+        """Make what keeps the storage in its directory; None where it has none."""
+        return None if self.directory is None else RingLog(self, self.directory, self.commit_every, self.durable)
 
     def configure(self) -> None:
         """Give the parts the present values of hyper-parameters; called after every change of one."""
@@ -209,13 +214,16 @@ class ReplayBuffer(Storage):
 
         Raises:
             EmptyStorageError: nothing is stored.
+            NotImplementedError: the storage does not keep steps in the order of time.
         """
+        if not self.knows_newest_steps:
+            return super().newest_steps(steps)
         self._prefetcher.cancel()
         self._refuse_if_empty()
         ring = self._ring
         steps = min(steps, ring.live_steps)
         first = np.arange((ring.steps - steps) * ring.envs, (ring.steps - steps + 1) * ring.envs)
-        window = SequenceWindow(Sequences(steps, across_episodes=True), self.make_steps())
+        window = SequenceWindow(Sequences(steps, across_episodes=True), self.make_steps(), reach=0)
         selected = window.select(ring, first)
         rows = Rows(first, np.ones((ring.envs, 1), np.float32))
         self._sampled += selected.learnt_steps

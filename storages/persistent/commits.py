@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storages.persistent.episodes.episode_store import WAL_FOLDER
+from storages.persistent.episodes.episode_log import WAL_FOLDER
 from storages.persistent.log import records as blocks
 from storages.persistent.log.log_files import LogFiles
 from storages.persistent.log.records import StoredRecord

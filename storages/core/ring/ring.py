@@ -365,19 +365,21 @@ class Ring:
         arrays[ArrayKey(ENDED)] = (self.columns.ended.copy(),)
         return RowSpan(first, self.steps, first == self.needed, self.first, arrays)
 
-    def resize(self, size: int) -> None:
-        """Make room for another number of steps; nothing may have been inserted, and no columns made."""
-        assert not self.layout
-        self.size = size
-        self._set_rows()
-
-    def prepare(self, layout: Layout, num_envs: int) -> None:
+    def prepare(self, layout: Layout, num_envs: int, size: int | None = None) -> None:
         """Make columns of a layout; nothing may be stored.
+
+        Args:
+            layout: shapes and dtypes of a transition's leaves.
+            num_envs: environments in a step.
+            size: live steps that fit, where that follows from the layout; as it was made where None.
 
         Raises:
             SampleError: the observations are no stacks of so many frames.
         """
         assert self.steps == self.first
+        if size is not None:
+            self.size = size
+            self._set_rows()
         self._make_columns(layout, num_envs)
 
     def append_span(self, part: RowSpan) -> None:

@@ -20,13 +20,13 @@ class SequenceWindow(Window):
     Args:
         sequences: their settings.
         steps: what the fields of each step are.
-        reach: bootstrap steps that follow a sequence.
+        reach: bootstrap steps that follow a sequence; as many as its last step's fields depend on where None.
         only_whole: whether the ring holds whole episodes alone, so that a sequence may begin with any of its steps.
     """
 
     selects_steps = True
 
-    def __init__(self, sequences: Sequences, steps: Window, reach: int = 0, only_whole: bool = False) -> None:
+    def __init__(self, sequences: Sequences, steps: Window, reach: int | None = None, only_whole: bool = False) -> None:
         self.sequences, self.steps = sequences, steps
         self._reach, self._only_whole = reach, only_whole
 
@@ -47,7 +47,10 @@ class SequenceWindow(Window):
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of sequences that begin with transitions (B,)."""
-        return layout_sequences(ring, first, self.sequences, self._reach)
+        return layout_sequences(ring, first, self.sequences, self._bootstrap_steps(ring))
+
+    def _bootstrap_steps(self, ring: Ring) -> int:
+        return self.steps.reach(ring) if self._reach is None else self._reach
 
     def step_fields(
         self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
@@ -72,13 +75,12 @@ class EpisodeWindow(SequenceWindow):
         episodes: their settings.
         steps: what the fields of each step are.
         tracker: of the ring's episodes.
-        reach: bootstrap steps that follow a piece of an episode.
     """
 
-    def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker, reach: int = 0) -> None:
+    def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker) -> None:
         self.episodes, self.steps, self.tracker = episodes, steps, tracker
         # n-step windows reach beyond a piece of an episode, never beyond an episode.
-        self._reach = 0 if episodes.longest is None else reach
+        self._reach = 0 if episodes.longest is None else None
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
         """Return the range of transitions within which episodes begin."""
@@ -90,7 +92,9 @@ class EpisodeWindow(SequenceWindow):
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of episodes that begin with transitions (B,)."""
-        return layout_episodes(ring, first, self.tracker.starts.lengths(first), self.episodes, self._reach)
+        return layout_episodes(
+            ring, first, self.tracker.starts.lengths(first), self.episodes, self._bootstrap_steps(ring)
+        )
 
 
 class SequenceLayout(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout
 from storages.errors import PersistenceError
-from storages.persistent.episodes.chunks import Chunks, metadata, with_rows
+from storages.persistent.log.chunks import Chunks, metadata, with_rows
 from storages.persistent.log.files import make_directory, unfinished
 from storages.persistent.log.json_file import (
     count_of,

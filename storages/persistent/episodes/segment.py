@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from storages.core.kernels.stacks import REPEAT, ZERO
 from storages.core.ring.snapshot import ArrayKey
 from storages.errors import DamageError
-from storages.persistent.episodes.chunks import Chunks
 from storages.persistent.episodes.episode_batch import PREFIX_FRAMES, EpisodeBatch
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.log.chunks import Chunks
 from storages.persistent.log.records import Record
 
 _LENGTHS, _LEADING, _PADDING, _CHECKSUMS = "lengths", "leading", "paddings", "checksums"

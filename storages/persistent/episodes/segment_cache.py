@@ -1,37 +1,45 @@
 """Segment cache: a ring of the episodes in memory, exchanged segment by segment if not all fit.
 
-Where everything fits, a transition's number in the ring is its number in the archive. Where not, what is new comes into
-memory at once, and segments are brought back in passes: each pass brings every segment once, in an order drawn for it.
-What comes in lets go of what came in first. So a segment stays for as many rows brought in as any other, and over whole
-passes each transition is drawn as often as any other. A segment is due after as many draws as follow from its length;
-it is read and decoded by a thread ahead of that, and waited for where it is not there yet: which rows a batch holds
-follows from the seed, and not from how fast the disk is.
+Where everything fits, a transition's number in the ring is its number in the segments. Where not, new episodes come
+into memory at once, and segments are loaded in passes: each pass loads every segment once, in an order drawn for it,
+and evicts the oldest spans of the ring. So a segment stays for as many loaded rows as any other, and over whole passes
+each transition is drawn as often as any other. A segment is due after as many draws as follow from its length; a thread
+reads and decodes it before that, and a draw waits for it: which rows a batch holds follows from the seed, and not from
+the speed of the disk.
 """
 
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import RowSpan
+from storages.core.sampling.episode_tracker import EpisodeTracker
+from storages.core.sampling.prioritized_sampler import PrioritizedSampler
+from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_batch import EpisodeBatch
+from storages.persistent.episodes.flush_queue import FlushQueue, LiveRange
 from storages.persistent.episodes.segment import Segment
 
+DRAWS_EACH = 8.0
+"""How often a transition is drawn, on average, while it is in memory."""
 _AHEAD = 2
 """Segments that are read before they are due."""
 
 
 class CachedSpan(NamedTuple):
-    """Transitions in the ring that are next to each other in the archive, too."""
+    """Transitions that are consecutive in the ring and in the segments."""
 
     at: int
     """Number of the first in the ring."""
     first: int
-    """Its number in the archive."""
+    """Its number in the segments."""
     steps: int
+    episodes: int
 
 
 class LoadedSegment(NamedTuple):
@@ -43,111 +51,119 @@ class LoadedSegment(NamedTuple):
     episodes: int
 
 
-class SegmentSource(Protocol):
-    """Source of segments."""
-
-    def firsts(self) -> list[int]:
-        """The first transitions of all segments, oldest first, those too that are not on disk yet."""
-
-    def segment(self, first: int) -> tuple[Segment, EpisodeBatch | None] | None:
-        """The one that begins with a transition, and its episodes if they are in memory; None where there is none."""
-
-    def read(self, segment: Segment) -> EpisodeBatch:
-        """A segment's episodes; for any thread."""
-
-    def batch_of(self, first: int, count: int) -> EpisodeBatch:
-        """Whole episodes of one segment by the numbers of their transitions."""
-
-
-class SegmentCache:
-    """Keeps a ring filled from segments.
+class SegmentCache(RingObserver):
+    """Keeps a ring filled from segments; the index of episodes and the priorities of a storage follow.
 
     Args:
-        ring: of one environment, whose columns are made.
-        most_episodes: that it may hold at a time.
-        draws_each: how often a transition is drawn, on average, while it is in memory.
-        source: of the segments.
+        ring: of one environment: episodes lie in it one after the other, whichever environment they are of.
+        sampler: has the priorities, if there are any.
+        tracker: index of the ring's episodes, if there is one.
     """
 
-    def __init__(self, ring: Ring, most_episodes: int, draws_each: float, source: SegmentSource) -> None:
-        self.ring, self.most_episodes, self._draws_each, self._source = ring, most_episodes, draws_each, source
+    def __init__(self, ring: Ring, sampler: PrioritizedSampler, tracker: EpisodeTracker | None) -> None:
+        self._ring, self._sampler, self._tracker = ring, sampler, tracker
+        self._most_episodes = 0
+        self._source: FlushQueue | None = None
+        self.cold = ColdPriorities()
+        """Errors of transitions that are not in memory, or were not when they were last collected."""
         self.spans: deque[CachedSpan] = deque()
-        self._episodes: deque[int] = deque()
-        """Of each span."""
-        self._count = 0
-        """Episodes in memory."""
+        self._episodes = 0
+        """In memory."""
         self.holds_all = True
-        """Whether all that is live in the archive is in the ring."""
+        """Whether all live episodes are in the ring."""
         self._order: deque[int] = deque()
-        """First transitions of the segments that this pass still has to bring."""
+        """First transitions of the segments that this pass still has to load."""
         self._ahead: deque[tuple[int, Future[LoadedSegment]]] = deque()
         self._draws_left = 0.0
         """Until the next segment is due."""
         self._reader = ThreadPoolExecutor(1, "reader")
 
+    def begin(self, source: FlushQueue, most_episodes: int) -> None:
+        """Say where segments are, and how many episodes the ring may hold at a time; its columns are made."""
+        self._source, self._most_episodes = source, most_episodes
+        if self._tracker is not None:
+            self._tracker.build()
+
     # In
 
-    def add(self, batch: EpisodeBatch, first: int) -> tuple[list[CachedSpan], CachedSpan]:
-        """Add episodes whose first transition has this number; return what left the ring, and what came."""
-        return self._take(LoadedSegment(first, batch.part(self.ring.layout, 0, 0), len(batch)))
+    def add(self, batch: EpisodeBatch, first: int) -> None:
+        """Add episodes whose first transition has this number."""
+        self._take(self._loaded(batch, first))
 
-    def _take(self, loaded: LoadedSegment, at: int | None = None) -> tuple[list[CachedSpan], CachedSpan]:
-        ring, count = self.ring, len(loaded.part)
+    def add_segment(self, segment: Segment, live: int) -> None:
+        """Load a segment now."""
+        self._take(self._load(segment, None, live))
+
+    def _take(self, loaded: LoadedSegment, at: int | None = None) -> None:
+        """Append episodes to the ring, in the place of older ones if need be."""
+        ring, steps = self._ring, len(loaded.part)
         gone: list[CachedSpan] = []
         while self.spans and (
-            ring.live_steps + count > ring.size or self._count + loaded.episodes > self.most_episodes
+            ring.live_steps + steps > ring.size or self._episodes + loaded.episodes > self._most_episodes
         ):
-            gone.append(self._drop_oldest())
+            gone.append(self.spans.popleft())
+            self._episodes -= gone[-1].episodes
+            ring.drop_before(gone[-1].at + gone[-1].steps)
             self.holds_all = False
         if at is None:
             at = ring.steps if self.spans or not self.holds_all else loaded.first
         ring.append_span(loaded.part.numbered(at, ring.first if self.spans else at))
-        came = CachedSpan(at, loaded.first, count)
-        self.spans.append(came)
-        self._episodes.append(loaded.episodes)
-        self._count += loaded.episodes
-        return gone, came
+        self.spans.append(CachedSpan(at, loaded.first, steps, loaded.episodes))
+        self._episodes += loaded.episodes
+        self._follow(gone, self.spans[-1])
 
-    def _drop_oldest(self) -> CachedSpan:
-        oldest = self.spans.popleft()
-        self._count -= self._episodes.popleft()
-        self.ring.drop_before(oldest.at + oldest.steps)
-        return oldest
-
-    def drop_before(self, first: int, episodes: int) -> list[CachedSpan]:
-        """Evict transitions that are not live any more, if all live ones are in memory; return what left.
+    def drop_before(self, first: int, episodes: int) -> None:
+        """Forget transitions that are not live any more.
 
         Args:
-            first: number of the oldest transition that it still holds.
-            episodes: how many it let go of.
+            first: number of the oldest live transition.
+            episodes: how many episodes ceased to be live.
         """
         gone: list[CachedSpan] = []
+        # Where not all is in memory, they are evicted in their turn.
+        while self.holds_all and self.spans and self.spans[0].first < first:
+            at, begin, steps, count = self.spans.popleft()
+            left = begin + steps - first
+            if left > 0:
+                self.spans.appendleft(CachedSpan(at + steps - left, first, left, count - episodes))
+                steps, count = steps - left, episodes
+            episodes -= count
+            self._episodes -= count
+            gone.append(CachedSpan(at, begin, steps, count))
+            self._ring.drop_before(at + steps)
+        self._follow(gone, None)
+        self.cold.drop_before(first)
+
+    def _follow(self, gone: list[CachedSpan], came: CachedSpan | None) -> None:
+        """Let the index of episodes and the priorities follow what left the ring, and what came into it."""
+        if self._tracker is not None:
+            self._tracker.replaced(self._ring.steps if came is None else came.at)
+        priorities = self._sampler.priorities
+        if priorities is None:
+            return
         if not self.holds_all:
-            return gone
-        while self.spans and self.spans[0].first + self.spans[0].steps <= first:
-            episodes -= self._episodes[0]
-            gone.append(self._drop_oldest())
-        if self.spans and (left := first - self.spans[0].first) > 0:
-            at, begin, count = self.spans[0]
-            gone.append(CachedSpan(at, begin, left))
-            self.spans[0] = CachedSpan(at + left, first, count - left)
-            self._episodes[0] -= episodes
-            self._count -= episodes
-            self.ring.drop_before(at + left)
-        return gone
+            self._collect_errors(gone)
+        errors = np.zeros(0, np.float32)
+        if came is not None:
+            errors = self.cold.get(came.first, came.steps)
+            errors[np.isnan(errors)] = priorities.initial_error
+            # Some may have left memory before any error was known.
+            errors = priorities.bounded(errors)
+        left = (gone[0].at, gone[-1].at + gone[-1].steps) if gone else (0, 0)
+        priorities.replace(left, 0 if came is None else came.at, errors)
 
     # Exchange
 
     def drawn(self, draws: int) -> None:
         """Count draws."""
-        if not self.holds_all:
-            self._draws_left -= draws
+        self._draws_left -= draws
 
+    @property
     def needs_refill(self) -> bool:
         """Whether a segment is to be loaded before the next draw."""
         return not self.holds_all and self._draws_left <= 0
 
-    def load_next(self, live: int, generator: np.random.Generator) -> tuple[list[CachedSpan], CachedSpan] | None:
+    def load_next(self, live: int, generator: np.random.Generator) -> bool:
         """Load the next segment, and read ahead those after it.
 
         Args:
@@ -155,49 +171,76 @@ class SegmentCache:
             generator: draws the order of a pass.
 
         Returns:
-            What left the ring, and what came; None where nothing is left to bring.
+            Whether there was one.
 
         Raises:
             DamageError: it cannot be read; the next call goes on with the next one.
+            DroppedError: another process has dropped it.
         """
+        # Errors of what leaves memory are kept.
+        self._sampler.settle()
         while True:
             self._read_ahead(live, generator)
             if not self._ahead:
-                return None
+                return False
             first, future = self._ahead.popleft()
-            found = self._source.segment(first)
+            found = self._segments.segment(first)
             if found is not None and found[0].end > live:
                 loaded = future.result()
-                self._draws_left += self._draws_each * len(loaded.part)
-                changed = self._take(loaded)
+                self._draws_left += DRAWS_EACH * len(loaded.part)
+                self._take(loaded)
                 self._read_ahead(live, generator)
-                return changed
+                return True
 
     def _read_ahead(self, live: int, generator: np.random.Generator) -> None:
         while len(self._ahead) < _AHEAD:
             if not self._order:
                 # What came in last comes back last.
                 newest = {span.first for span in self.spans}
-                shuffled = generator.permutation(np.array(self._source.firsts(), np.int64)).tolist()
+                shuffled = generator.permutation(np.array(self._segments.firsts(), np.int64)).tolist()
                 self._order.extend(sorted(shuffled, key=lambda first: first in newest))
             if not self._order:
                 return
             first = self._order.popleft()
-            found = self._source.segment(first)
+            found = self._segments.segment(first)
             if found is not None:
                 self._ahead.append((first, self._reader.submit(self._load, *found, live)))
 
     def _load(self, segment: Segment, batch: EpisodeBatch | None, live: int) -> LoadedSegment:
-        first, batch = (self._source.read(segment) if batch is None else batch).since(segment.first, live)
-        return LoadedSegment(first, batch.part(self.ring.layout, 0, 0), len(batch))
+        first, batch = (self._segments.read(segment) if batch is None else batch).since(segment.first, live)
+        return self._loaded(batch, first)
+
+    def _loaded(self, batch: EpisodeBatch, first: int) -> LoadedSegment:
+        return LoadedSegment(first, batch.part(self._ring.layout, 0, 0), len(batch))
 
     # Filled at once
 
-    def fill(self, live: int) -> None:
-        """Hold all that there is; ``live`` is the number of the oldest live transition."""
+    def hold(self, live_range: LiveRange, memory: Mapping[str, Any] | None, generator: np.random.Generator) -> None:
+        """Load the live episodes, or as many as fit.
+
+        Args:
+            live_range: the live episodes.
+            memory: :meth:`state` of what is to be in memory; the first segments of a pass if it is None or empty.
+            generator: draws the order of a pass.
+        """
+        self._sampler.priorities = None
+        self.forget(live_range.live)
+        if self._tracker is not None:
+            self._tracker.build()
+        if live_range.stored <= self._ring.size and live_range.episodes <= self._most_episodes:
+            self._fill(live_range.live)
+        elif memory is not None and memory["spans"]:
+            self._restore(memory)
+        else:
+            self.holds_all, loaded = False, 0
+            # Until a segment takes the place of another.
+            while self.load_next(live_range.live, generator) and len(self.spans) > loaded:
+                loaded = len(self.spans)
+
+    def _fill(self, live: int) -> None:
         reading: deque[Future[LoadedSegment]] = deque()
-        for first in self._source.firsts():
-            found = self._source.segment(first)
+        for first in self._segments.firsts():
+            found = self._segments.segment(first)
             if found is not None and found[0].end > live:
                 reading.append(self._reader.submit(self._load, *found, live))
             if len(reading) > _AHEAD:
@@ -205,71 +248,82 @@ class SegmentCache:
         for future in reading:
             self._take(future.result())
 
-    def fill_in_part(self, live: int, generator: np.random.Generator) -> None:
-        """Load as much as fits; the rest is loaded in passes."""
-        self.holds_all = False
-        while True:
-            changed = self.load_next(live, generator)
-            if changed is None or changed[0]:
-                return
-
-    def add_segment(self, segment: Segment, live: int) -> tuple[list[CachedSpan], CachedSpan]:
-        """Load a segment now."""
-        return self._take(self._load(segment, None, live))
-
-    # To and from disk
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        for at, first, count in state["spans"]:
+            if not self.spans:
+                self._ring.steps = self._ring.first = at
+            self._take(self._loaded(self._segments.batch_of(first, count), first), at)
+        self._order = deque(state["order"])
+        self.holds_all, self._draws_left = state["everything"], state["draws_left"]
 
     def state(self) -> dict[str, Any]:
         """Return which transitions are in memory where, and which segments are next, as plain data."""
         return {
-            "spans": [list(span) for span in self.spans],
+            "spans": [list(span[:3]) for span in self.spans],
             "everything": self.holds_all,
             "order": [first for first, _ in self._ahead] + list(self._order),
             "draws_left": self._draws_left,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state` returned; the ring must be empty."""
-        for at, first, count in state["spans"]:
-            batch = self._source.batch_of(first, count)
-            if not self.spans:
-                self.ring.steps = self.ring.first = at
-            self._take(LoadedSegment(first, batch.part(self.ring.layout, 0, 0), len(batch)), at)
-        self._order = deque(state["order"])
-        self.holds_all, self._draws_left = state["everything"], state["draws_left"]
-
     def forget(self, at: int) -> None:
         """Evict everything; the next rows are numbered from ``at`` on."""
-        self._drop_what_is_read_ahead()
+        self._drop_read_ahead()
         self.spans.clear()
-        self._episodes.clear()
-        self._count, self.holds_all, self._draws_left = 0, True, 0.0
-        if self.ring.live_steps:
+        self._episodes, self.holds_all, self._draws_left = 0, True, 0.0
+        if self._ring.live_steps:
             # It touches all of the memory.
-            self.ring.reset()
-        self.ring.steps = self.ring.first = at
+            self._ring.reset()
+        self._ring.steps = self._ring.first = at
 
-    def _drop_what_is_read_ahead(self) -> None:
+    def reset(self, at: int) -> None:
+        """Evict everything, and forget its priorities."""
+        self.forget(at)
+        self._follow([], None)
+        if self._sampler.priorities is not None:
+            self._sampler.priorities.reset()
+
+    def _drop_read_ahead(self) -> None:
         for _, future in self._ahead:
             future.cancel()
         self._ahead.clear()
         self._order.clear()
 
-    def merged(self) -> list[CachedSpan]:
+    # Errors
+
+    def collect_errors(self) -> ColdPriorities | None:
+        """Return the errors of all transitions, those in memory included; None without priorities."""
+        self._sampler.settle()
+        if self._sampler.priorities is None:
+            return None
+        self._collect_errors(self._merged())
+        return self.cold
+
+    def _collect_errors(self, spans: list[CachedSpan]) -> None:
+        priorities = self._sampler.priorities
+        if priorities is not None:
+            for at, first, steps, _ in spans:
+                self.cold.put(first, priorities.errors_of(at, at + steps))
+
+    def known_errors(self) -> Any:
+        """(transitions in memory,) float32: their errors as they were last collected, NaN where none is known."""
+        known = [self.cold.get(first, steps) for _, first, steps, _ in self._merged()]
+        return np.concatenate(known) if known else np.zeros(0, np.float32)
+
+    def _merged(self) -> list[CachedSpan]:
         """Return what is in memory, in as few spans as possible."""
         merged: list[CachedSpan] = []
-        for at, first, count in self.spans:
-            if merged and merged[-1].first + merged[-1].steps == first:
-                merged[-1] = CachedSpan(merged[-1].at, merged[-1].first, merged[-1].steps + count)
-            else:
-                merged.append(CachedSpan(at, first, count))
+        for span in self.spans:
+            if merged and merged[-1].first + merged[-1].steps == span.first:
+                last = merged.pop()
+                span = last._replace(steps=last.steps + span.steps, episodes=last.episodes + span.episodes)
+            merged.append(span)
         return merged
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of what is read ahead."""
+        """Bytes of memory of cold priorities, and of segments that were read ahead."""
         done = (future for _, future in self._ahead if future.done() and not future.cancelled())
-        return sum(
+        return self.cold.nbytes + sum(
             piece.nbytes
             for future in done
             if future.exception() is None
@@ -279,5 +333,10 @@ class SegmentCache:
 
     def close(self) -> None:
         """End the thread."""
-        self._drop_what_is_read_ahead()
+        self._drop_read_ahead()
         self._reader.shutdown()
+
+    @property
+    def _segments(self) -> FlushQueue:
+        assert self._source is not None
+        return self._source

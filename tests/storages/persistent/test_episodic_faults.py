@@ -380,7 +380,7 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
         with pytest.raises(KeyboardInterrupt):
             storage.load_state_dict(state)
     # What is on disk then; nothing more is written by the process that was killed.
-    storage._let_go()
+    storage._log.release()
     again, model = buffer(tmp_path), EpisodesModel(40)
     for sample in samples[: again._directory.memtable.ring.steps]:
         model.insert(sample)

@@ -1,0 +1,343 @@
+"""The log of a storage of episodes: what a directory holds is restored, committed, pinned and rolled back."""
+
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from storages.core.ring.ring import Ring
+from storages.errors import DamageError, PersistenceError
+from storages.persistent.episodes.cold_priorities import ColdPriorities
+from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.episodes.episode_store import RUNNING_STEPS, EpisodeStore
+from storages.persistent.episodes.markers import (
+    ClosedState,
+    EpisodePosition,
+    closed_state_of,
+    nothing_on_disk,
+    read_marker,
+    refuse_missing_records,
+    remove_marker,
+    write_marker,
+)
+from storages.persistent.episodes.memtable import Memtable
+from storages.persistent.episodes.segment_store import SegmentStore, manifest_to_read, manifest_to_write
+from storages.persistent.log.files import make_directory, refuse_links_in
+from storages.persistent.log.json_file import name_damage
+from storages.persistent.log.lock import Lock
+from storages.persistent.replay.manifest import Manifest
+from storages.persistent.replay.ring_log import close_at_exit
+from storages.protocols import Environments, Loggable, StorageLog
+
+WAL_FOLDER = "wal"
+"""Subfolder of the write-ahead log."""
+
+
+class EpisodicStorage(Loggable, Protocol):
+    """What the log asks of a storage, beside hyper-parameters of the same names."""
+
+    commit_every: int
+    ancestor: str | Path | None
+    allow_nonfinite: bool
+
+    def load_extra_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what ``extra_state`` returned: the episodes, too."""
+
+    def close(self) -> None:
+        """Release the directory."""
+
+
+class EpisodeLog(StorageLog):
+    """Keeps a storage of episodes in a directory, as :mod:`storages.persistent` promises.
+
+    Args:
+        storage: still empty; what the directory holds is restored into it.
+        store: its episodes.
+        envs: the environments of its steps; the first sample says how many there are where None.
+
+    Raises:
+        PersistenceError: the directory is in use, is something else, or holds other episodes.
+        DamageError: the directory's content is not what was written.
+    """
+
+    def __init__(self, storage: EpisodicStorage, store: EpisodeStore, envs: Environments | None) -> None:
+        # Weak, so that a storage without other references is closed at once.
+        self._storage, self._owner = weakref.ref(storage), type(storage).__name__
+        self._store = store
+        self._lock: Lock | None = None
+        self._state_as_made = storage.extra_state()
+        try:
+            with self._named():
+                self._open(storage, envs)
+        except BaseException:
+            self.release()
+            raise
+        close_at_exit(storage)
+
+    # Opening
+
+    def _open(self, storage: EpisodicStorage, envs: Environments | None) -> None:
+        store, folder = self._store, self._store.folder
+        manifest, plan = self._claim(storage.ancestor), None
+        num_envs = None if envs is None else envs.num_envs
+        if manifest is not None:
+            logged = Manifest.read(folder / WAL_FOLDER)
+            plan = store.plan_for(manifest, num_envs or (logged and logged.num_envs) or 1)
+        if not store.read_only:
+            store.memtable = Memtable(
+                folder / WAL_FOLDER,
+                self._owner,
+                num_envs,
+                getattr(envs, "stacked_frames", 0),
+                storage.allow_nonfinite,
+                storage.commit_every,
+                store.durable,
+                RUNNING_STEPS if plan is None else plan.running_steps,
+            )
+        if manifest is None or plan is None:
+            return
+        store.begin(manifest, plan)
+        with name_damage(folder):
+            state = self._recover()
+            closed = closed_state_of(state)
+            as_closed = closed is not None and closed["archive"] == store.queue.archive.record
+            store.cache.cold = ColdPriorities.read(folder, closed["errors"] if closed and as_closed else None)
+            storage.load_extra_state(self._as_recovered(state))
+
+    def _as_recovered(self, state: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return a state that was committed; where there was no commit, that in which the storage was made."""
+        if state is not None:
+            return dict(state)
+        archive = self._store.queue.archive
+        return self._state_as_made | {"live": archive.live, "unwritten": archive.end, "watermarks": archive.watermarks}
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Begin errors with the storage's name."""
+        try:
+            yield
+        except DamageError:
+            raise
+        except PersistenceError as error:
+            raise PersistenceError(f"{self._owner}: {str(error).removeprefix(f'{self._owner}: ')}") from None
+        except OSError as error:
+            raise PersistenceError(
+                f"{self._owner}: {self._store.folder} cannot be written: {error}; name another one"
+            ) from error
+
+    def _claim(self, ancestor: str | Path | None) -> EpisodeManifest | None:
+        """Lock the directory, unless it is only read; return its manifest, if there is one."""
+        store, folder = self._store, self._store.folder
+        if store.read_only:
+            return manifest_to_read(folder)
+        EpisodeManifest.read(folder)
+        if folder.exists():
+            refuse_links_in(folder)
+        else:
+            make_directory(folder, store.durable)
+        self._lock = Lock(folder)
+        return manifest_to_write(folder, None if ancestor is None else Path(ancestor).absolute(), store.durable)
+
+    def _recover(self) -> dict[str, Any] | None:
+        """Recover the memtable, and finish a rollback; return the state beside the steps, None if there is none."""
+        store, folder = self._store, self._store.folder
+        if store.memtable is None:
+            return None
+        state = store.memtable.recover()
+        # The last process that wrote here was killed during a rollback.
+        unfinished = read_marker(folder)
+        if unfinished is not None:
+            try:
+                self._refuse_unless_there(unfinished)
+            except DamageError:
+                raise
+            except PersistenceError:
+                remove_marker(folder, store.durable)
+                raise
+            return self._go_back(unfinished)
+        closed = closed_state_of(state)
+        if closed is not None:
+            refuse_missing_records(folder, self._owner, closed, store.queue.archive.record)
+        return state
+
+    # Commits
+
+    def flush(self, storage: Loggable) -> None:
+        """Commit everything, and wait until it is on disk; do nothing where another process writes."""
+        if not self._store.read_only:
+            self._flush(storage)
+
+    def _flush(self, storage: Loggable, pin: int = 0, last: bool = False) -> dict[str, Any]:
+        """Commit everything, and wait until it is on disk.
+
+        Args:
+            storage: whose state is committed.
+            pin: 0, or how many states can be rolled back to, from now on this one among them.
+            last: write all episodes that have ended to segments, and make the write-ahead log small.
+
+        Returns:
+            The state and its position.
+        """
+        store, queue = self._store, self._store.flush_queue
+        memtable = store.writable()
+        if queue is None:
+            return storage.extra_state() | self.position
+        archive, live_range, known = queue.archive, store.live_range, store.cache.collect_errors()
+        state = store.settle(
+            lambda: storage.extra_state() | {"memory": store.cache.state()}, last or queue.has_unlogged_episodes
+        )
+
+        def write() -> None:
+            if pin or live_range.live > archive.live:
+                archive.note(live_range.live, queue.watermarks_on_disk(), pin=pin)
+            archive.manifest.tell_zarr(store.folder, archive.next_row, store.durable)
+            if known is not None:
+                known.write(store.folder, live_range.next, store.durable)
+
+        store.written(write)
+        if last:
+            closed: ClosedState = {
+                "archive": archive.record,
+                "file": archive.newest_file.name,
+                "errors": None if known is None else known.checksum,
+            }
+            state = state | {"watermarks": queue.watermarks_on_disk(), "closed": closed}
+            memtable.wal.flush(memtable.ring, state, None, new_file=True)
+        if pin:
+            memtable.wal.flush(memtable.ring, state, None, pin=pin)
+        return state | self.position
+
+    @property
+    def position(self) -> EpisodePosition:
+        """The last commit; of a directory that is only read, the last record alone."""
+        position, store = nothing_on_disk(), self._store
+        if store.flush_queue is not None:
+            position["archive"] = store.flush_queue.archive.record
+            if store.memtable is not None:
+                position["position"] = store.memtable.wal.position
+        return position
+
+    def pin(self, storage: Loggable, position: EpisodePosition) -> None:
+        """Keep what is needed to roll back to a commit, instead of what was pinned before."""
+        memtable, queue = self._store.writable(), self._store.flush_queue
+        if queue is None:
+            return
+        live = queue.archive.refuse_unless_there(position["archive"])
+        memtable.wal.pin(position["position"])
+        watermarks = queue.watermarks_on_disk()
+        self._store.written(lambda: queue.archive.pin(position["archive"], live, watermarks))
+        self._flush(storage)
+
+    def save(self, storage: Loggable) -> dict[str, Any]:
+        """Pin a commit of everything, and return its position, the state beside the episodes, and all errors."""
+        store = self._store
+        if store.read_only:
+            store.cache.collect_errors()
+            state = storage.extra_state() | {"memory": store.cache.state(), "archive": self.position["archive"]}
+        else:
+            state = self._flush(storage, pin=storage.states_kept)
+        live = store.live_range.live
+        count = 0 if storage.priorities is None else store.live_range.next - live
+        return state | {"errors": torch.from_numpy(store.cache.cold.get(live, count)), "errors_first": live}
+
+    def roll_back(self, position: Mapping[str, Any]) -> dict[str, Any]:
+        """Go back to a commit, and return the state beside its episodes.
+
+        Args:
+            position: of the commit, or all that :meth:`save` returned; then errors are restored, too.
+
+        Raises:
+            PersistenceError: the directory does not have it, and nothing was changed; or it cannot be written, and goes
+                back when it is opened again.
+        """
+        store, cache, storage = self._store, self._store.cache, self._storage()
+        assert storage is not None
+        saved = dict(position) if "generator" in position else None
+        if store.read_only:
+            archive = SegmentStore.beside_a_writer(store.folder, store.queue.archive.manifest)
+            archive.look_back(position["archive"])
+            store.queue.begin_anew(archive)
+            state = storage.extra_state() | {"live": archive.live, "unwritten": archive.end}
+        else:
+            store.writable()
+            if store.flush_queue is None:
+                return saved or storage.extra_state()
+            store.settle(storage.extra_state, seal=True)
+            self._refuse_unless_there(position)
+            self._mark(position)
+            state = self._as_recovered(self._go_back(position))
+        if saved is None:
+            cache.collect_errors()
+            cache.cold = cache.cold.since(store.queue.archive.live)
+            return state
+        cache.cold = ColdPriorities(position["errors_first"])
+        cache.cold.put(position["errors_first"], position["errors"].numpy())
+        return saved
+
+    def _mark(self, position: Mapping[str, Any]) -> None:
+        folder, durable = self._store.folder, self._store.durable
+        try:
+            write_marker(folder, position, durable)
+        except OSError as error:
+            with self._or_release():
+                remove_marker(folder, durable)
+            raise PersistenceError(f"{self._owner}: {folder} cannot be written: {error}; it is as it was") from error
+
+    def _refuse_unless_there(self, position: Mapping[str, Any]) -> None:
+        self._store.queue.archive.refuse_unless_there(position["archive"])
+        self._store.writable().wal.refuse_unless_there(position["position"])
+
+    def _go_back(self, position: Mapping[str, Any]) -> dict[str, Any] | None:
+        store = self._store
+        with self._or_release():
+            state = store.writable().roll_back(position["position"])
+            store.queue.archive.roll_back(position["archive"])
+            store.queue.begin_anew()
+            remove_marker(store.folder, store.durable)
+        return state
+
+    @contextmanager
+    def _or_release(self) -> Iterator[None]:
+        """Release the directory after an error: the next process finishes the rollback."""
+        try:
+            yield
+        except BaseException as error:
+            self.release()
+            if not isinstance(error, OSError):
+                raise
+            raise PersistenceError(
+                f"{self._owner}: {self._store.folder} was going back to a checkpoint and cannot go on: {error}. "
+                f"Nothing more is written there until the buffer is made again, which does the rest"
+            ) from error
+
+    def before_change(self, ring: Ring, rows: bool) -> None:
+        """Refuse to replace rows."""
+        if rows:
+            raise ValueError(
+                f"{self._owner}: stored transitions cannot be replaced, because segments are immutable; add_episode() "
+                f"stores a changed episode as another one"
+            )
+
+    def close(self, storage: Loggable) -> None:
+        """Commit everything and release the directory."""
+        try:
+            if self._lock is not None and self._lock.held:
+                self._flush(storage, last=True)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Release the directory, without writing."""
+        try:
+            self._store.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of memtable and flush queue."""
+        return self._store.nbytes
