@@ -9,16 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.experiments import checkpoint, places
-from pytorchrl.experiments.checkpoint import CheckpointError, DamagedCheckpointError
-from pytorchrl.experiments.composition import differences, misfit_named, scheme_from_config
-from pytorchrl.experiments.continuation import classes_of_the_script, how_to_continue, resume_command
+from pytorchrl.experiments.callbacks import Callback, Callbacks
+from pytorchrl.experiments.callbacks.callback import is_due
+from pytorchrl.experiments.callbacks.described import callbacks_from_config
+from pytorchrl.experiments.checkpoint import DamagedCheckpointError
+from pytorchrl.experiments.composition import misfit_named, scheme_from_config
+from pytorchrl.experiments.continuation import how_to_continue, resume_command
 from pytorchrl.experiments.interruption import Interruption
+from pytorchrl.experiments.loop_timer import LoopTimer
+from pytorchrl.experiments.measurements import Measurements
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunLock
-from pytorchrl.experiments.training_metrics import TrainingMetrics
+from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
@@ -38,6 +45,7 @@ class Learner:
         log_every: steps between log records.
         keep_checkpoints: how many are kept, the newest; with more than one, a run whose newest checkpoint is damaged
             goes on from the one before. Each takes as much room as networks and storage do.
+        callbacks: called at the moments of the run, in their order; see :class:`Callback`.
 
     Raises:
         FileExistsError: ``log_dir`` holds a run already.
@@ -46,6 +54,8 @@ class Learner:
             something unknown.
     """
 
+    _stop_reason: str | None
+    """Why :meth:`stop` was called in this run."""
     _settled_at: int
     """Steps when all that was due was last done."""
     _best_return: float
@@ -53,8 +63,6 @@ class Learner:
     _evaluation_is_due: bool
     _saved_at: int | None
     """Steps at the newest checkpoint; None where there is none."""
-    _logged: tuple[int, float]
-    """Steps and seconds at the last record of training."""
 
     def __init__(
         self,
@@ -65,17 +73,18 @@ class Learner:
         log_to: Sequence[str] = (),
         log_every: int = 1_000,
         keep_checkpoints: int = 1,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
-        folder = RunFolder(log_dir)
-        config = scheme.config | _settings(target_steps, log_to, log_every, keep_checkpoints)
-        config |= {"own_classes": classes_of_the_script(scheme.factories)}
+        folder, called = RunFolder(log_dir), Callbacks(callbacks)
+        config = scheme.config | settings(target_steps, log_to, log_every, keep_checkpoints)
+        config |= parts_of(scheme, called)
         folder.path.mkdir(parents=True, exist_ok=True)
         with RunLock(folder.path, places.directories_of(config).values()) as lock:
             folder.refuse_a_run()
             writers = make_writers(log_to, folder.path, config)
             if folder.create(config):
                 print(f"{folder.path} held a run that had not measured or saved anything; this one takes its place.")
-            self._prepare(scheme, folder, config, writers, lock)
+            self._prepare(scheme, folder, config, writers, lock, called)
             scheme.set_progress(0, target_steps)
 
     @classmethod
@@ -86,6 +95,7 @@ class Learner:
         scheme: Scheme | None = None,
         target_steps: int | None = None,
         log_to: Sequence[str] | None = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> "Learner":
         """A learner that continues from the newest checkpoint of a run folder that is whole.
 
@@ -99,6 +109,8 @@ class Learner:
                 functions of the user's. The directory of its storage may be another: where that is now.
             target_steps: a new target, kept from then on; None keeps the old one.
             log_to: new places for metrics, kept from then on; None keeps the old ones.
+            callbacks: new ones, kept from then on; those that are made as before go on from their states. None makes
+                them of ``config.json``, which is possible where they hold no objects of the user's.
 
         Raises:
             CheckpointError: there is no checkpoint, it is damaged, or of another composition.
@@ -109,7 +121,7 @@ class Learner:
         config = folder.read_config()
         directories = places.directories_of(config if scheme is None else scheme.config)
         with RunLock(folder.path, directories.values()) as lock:
-            return cls._resumed(folder, config, lock, scheme, target_steps, log_to)
+            return cls._resumed(folder, config, lock, scheme, target_steps, log_to, callbacks)
 
     @classmethod
     def _resumed(
@@ -120,12 +132,13 @@ class Learner:
         scheme: Scheme | None,
         target_steps: int | None,
         log_to: Sequence[str] | None,
+        callbacks: Sequence[Callback] | None,
     ) -> "Learner":
         keep_checkpoints = config.get("keep_checkpoints", 1)
         candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
         file, state, damaged = checkpoint.load_newest(candidates)
         with misfit_named(file):
-            _refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
+            refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
             if scheme is None:
                 places.refuse_storages_that_are_gone(config, state["scheme"], file)
                 places.refuse_storages_of_others(config, state["scheme"], folder.path)
@@ -134,17 +147,20 @@ class Learner:
         if scheme is None:
             with misfit_named(folder.config_file):
                 scheme = scheme_from_config(config)
-        config |= scheme.config | _settings(
+        with misfit_named(folder.config_file):
+            called = Callbacks(callbacks_from_config(config) if callbacks is None else callbacks)
+        config |= scheme.config | settings(
             config["target_steps"] if target_steps is None else target_steps,
             config["log_to"] if log_to is None else log_to,
             config["log_every"],
             keep_checkpoints,
         )
+        config |= parts_of(scheme, called)
         with misfit_named(file):
             cut_short = scheme.load_state_dict(state["scheme"])
         learner = cls.__new__(cls)
         writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
-        learner._prepare(scheme, folder, config, writers, lock, goes_on_at=scheme.steps)
+        learner._prepare(scheme, folder, config, writers, lock, called, goes_on_at=scheme.steps)
         with misfit_named(file):
             learner._load_state_dict(state["learner"])
         learner._saved_at = scheme.steps
@@ -173,11 +189,14 @@ class Learner:
             ValueError: ``checkpoint_every`` is not positive.
         """
         if checkpoint_every is not None and checkpoint_every != self._checkpoint_every:
-            self._checkpoint_every = _positive("checkpoint_every", checkpoint_every)
+            self._checkpoint_every = positive("checkpoint_every", checkpoint_every)
             self._folder.write_config(self._folder.read_config() | {"checkpoint_every": checkpoint_every})
+        self._stop_reason = None
         with self._interruption, worker_signals().held_back():
             try:
+                self._callbacks.call("on_run_begin", self)
                 self._train()
+                self._callbacks.call("on_run_end", self)
             except Exception as error:
                 # Any error, since it is raised again: what was learnt is not to go with it.
                 self._save_despite(error)
@@ -190,7 +209,8 @@ class Learner:
                 if self.done()
                 else f"at {self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"
             )
-            print(f"Stopped {at}; continue {self._how_to_continue()}")
+            reason = "" if self._stop_reason is None else f", because {self._stop_reason}"
+            print(f"Stopped {at}{reason}; continue {self._how_to_continue()}")
         return self.done()
 
     def step(self) -> None:
@@ -204,24 +224,43 @@ class Learner:
             return
         started = time.perf_counter()
         scheme, before = self.scheme, self._settled_at
-        episodes, phases_due = scheme.collect(self.target_steps, stopped=self._interruption.is_requested)
+        with self._timer.part("collect"):
+            episodes, phases_due = scheme.collect(self.target_steps, stopped=self.is_interrupted)
         if not phases_due and not self.done():
             self._seconds += time.perf_counter() - started
             return
         self._settled_at = scheme.steps
         scheme.set_progress(scheme.steps, self.target_steps)
-        self._training.add_episodes(episodes, scheme.take_shaped_returns())
+        self._measurements.training.add_episodes(episodes, scheme.take_shaped_returns())
+        if episodes:
+            self._callbacks.call("on_episodes", self, episodes)
         self._is_updating = phases_due > 0
-        for _ in range(phases_due):
-            for info in scheme.update():
-                self._training.add_update(info)
+        with self._timer.part("update"):
+            for _ in range(phases_due):
+                for info in scheme.update():
+                    self._measurements.training.add_update(info)
+                    self._callbacks.call("on_update", self, info)
         self._is_updating = False
         self._seconds += time.perf_counter() - started
         test_every = self._test_every
-        self._evaluation_is_due = bool(test_every) and _crossed(test_every, before, scheme.steps)
-        if _crossed(self.log_every, before, scheme.steps) or self.done():
-            self._log_training()
+        self._evaluation_is_due = bool(test_every) and is_due(test_every, before, scheme.steps)
+        if is_due(self.log_every, before, scheme.steps) or self.done():
+            self._lock.check()
+            self._measurements.write_training(scheme.steps, self._seconds)
         self._evaluate_if_due()
+        self._callbacks.call("on_step", self)
+
+    def stop(self, reason: str) -> None:
+        """End :meth:`run` after the running step, as a callback may wish; a checkpoint is saved.
+
+        Args:
+            reason: what is printed, a clause that follows on "because".
+        """
+        self._stop_reason = reason
+
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM asks :meth:`run` to end."""
+        return self._interruption.is_requested()
 
     def done(self) -> bool:
         """Whether the target is reached."""
@@ -238,12 +277,14 @@ class Learner:
             EvaluationStoppedError: Ctrl-C or SIGTERM during :meth:`run`.
         """
         number = episodes or self.scheme.algorithm.num_test_episodes
-        evaluation = self.scheme.evaluate(number, self._interruption.is_requested)
+        with self._timer.part("evaluate"):
+            evaluation = self.scheme.evaluate(number, self.is_interrupted)
         self._evaluated_at = self.scheme.steps
         self._log(evaluation.metrics)
         if episodes is None and evaluation.mean_return > self._best_return:
             self._best_return = evaluation.mean_return
-            self._save_best_weights()
+            self.save_policy(self._folder.best_weights_file, test_return=evaluation.mean_return)
+        self._callbacks.call("on_evaluation", self, evaluation)
         return evaluation
 
     def use_best_weights(self) -> None:
@@ -258,11 +299,36 @@ class Learner:
 
     def get_metrics(self) -> dict[str, float]:
         """The latest value of everything measured, and "steps" and "seconds"."""
-        return dict(self._metrics)
+        return dict(self._measurements.latest)
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Add numbers to those that the run measures, in ``metrics.jsonl`` and wherever else it logs.
+
+        Args:
+            metrics: names and values; a slash in a name makes a group: "mine/number".
+
+        Raises:
+            ValueError: a value is no number, or a name is one that the run needs itself ("steps", "seconds").
+        """
+        for name, value in metrics.items():
+            if name in ("steps", "seconds"):
+                raise ValueError(f"Learner.log: the run itself logs {name!r}; choose another name")
+            if not isinstance(value, int | float | np.number):
+                raise ValueError(f"Learner.log: {name!r} must be a number, got {value!r}")
+        self._log(metrics)
+
+    def log_histograms(self, values: Mapping[str, NDArray[Any]]) -> None:
+        """Show how values are distributed, wherever the run logs that shows it: TensorBoard and wandb."""
+        self._measurements.write_histograms(self.scheme.steps, values)
+
+    @property
+    def seconds_of_parts(self) -> dict[str, float]:
+        """Seconds in this process: "collect", "update", "evaluate" and "save"."""
+        return self._timer.seconds
 
     def print_info(self) -> None:
         """Print where the run stands, in a line."""
-        metrics = self._metrics
+        metrics = self._measurements.latest
         shown = [f"{self.scheme.steps:,} of {self.target_steps:,} {self.scheme.unit}"]
         for name, label in (("train/return", "train return"), ("test/return", "test return")):
             if name in metrics:
@@ -292,8 +358,27 @@ class Learner:
 
     def save_checkpoint(self) -> Path:
         """Write everything to the run folder, whole or not at all; returns the file."""
+        with self._timer.part("save"):
+            self._save()
+        self._callbacks.call("on_checkpoint", self, self._folder.checkpoint_file)
+        return self._folder.checkpoint_file
+
+    def save_policy(self, path: Path, **told: float) -> Path:
+        """Write the policy alone, for :func:`load_policy`; returns the file.
+
+        Args:
+            path: the file, whose folder is made where it is not there.
+            told: further numbers that are kept in it.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        weights = self.scheme.algorithm.get_weights()
+        state = {"config": self.scheme.config, "steps": self.scheme.steps, **told, "weights": weights}
+        checkpoint.save(path, state)
+        return path
+
+    def _save(self) -> None:
         self._lock.check()
-        self._file.begin()
+        self._measurements.begin()
         state = {
             "config": places.to_keep(self.scheme.config, self._folder.path),
             "scheme": self.scheme.state_dict(),
@@ -303,22 +388,19 @@ class Learner:
                 "evaluated_at": self._evaluated_at,
                 "evaluation_is_due": self._evaluation_is_due,
                 "best_return": self._best_return,
-                "logged": self._logged,
-                "metrics": self._metrics,
-                "training": self._training.state_dict(),
+                **self._measurements.state_dict(),
+                "callbacks": self._callbacks.state_dict(),
             },
         }
         earlier = self._folder.earlier_checkpoint_files(self._keep_checkpoints)
         checkpoint.save(self._folder.checkpoint_file, state, earlier)
         self._saved_at = self.scheme.steps
-        return self._folder.checkpoint_file
 
     def close(self) -> None:
         """Close environments and logs, and let others have the run folder."""
         try:
             self.scheme.close()
-            for writer in self._writers:
-                writer.close()
+            self._measurements.close()
         finally:
             self._lock.release()
 
@@ -331,6 +413,7 @@ class Learner:
         config: Mapping[str, Any],
         writers: Sequence[MetricsWriter],
         lock: RunLock,
+        callbacks: Callbacks,
         goes_on_at: int | None = None,
     ) -> None:
         self.scheme = scheme
@@ -338,11 +421,11 @@ class Learner:
         self.log_every: int = config["log_every"]
         self._folder = folder
         self._lock = lock
-        self._file = MetricsFile(folder.metrics_file, goes_on_at)
-        self._writers = writers
-        self._training = TrainingMetrics()
+        self._measurements = Measurements(MetricsFile(folder.metrics_file, goes_on_at), writers)
         self._interruption = Interruption()
-        self._metrics: dict[str, float] = {}
+        self._callbacks = callbacks
+        self._stop_reason = None
+        self._timer = LoopTimer()
         self._keep_checkpoints: int = config["keep_checkpoints"]
         for storage in scheme.storages.values():
             # A checkpoint is replaced only when the next is whole.
@@ -355,7 +438,6 @@ class Learner:
         self._is_updating = False
         self._saved_at = None
         self._best_return = -math.inf
-        self._logged = (0, 0.0)
 
     def _load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._seconds = state["seconds"]
@@ -364,26 +446,24 @@ class Learner:
         self._evaluated_at = state["evaluated_at"]
         self._evaluation_is_due = state["evaluation_is_due"]
         self._best_return = state["best_return"]
-        self._logged = tuple(state["logged"])
-        self._metrics = dict(state["metrics"])
-        self._training.load_state_dict(state["training"])
+        self._measurements.load_state_dict(state)
+        self._callbacks.load_state_dict(state["callbacks"])
 
     def _train(self) -> None:
         test_every = self._test_every
         with self._display() as display:
-            while not self.done() and not self._interruption.is_requested():
+            while not self.done() and not self.is_interrupted() and self._stop_reason is None:
                 before = self.scheme.steps
                 self.step()
-                display.update(self.scheme.steps, self._metrics)
+                display.update(self.scheme.steps, self._measurements.latest)
                 # The last one is saved when all is measured.
                 every = self._checkpoint_every
-                is_due = every is not None and _crossed(every, before, self.scheme.steps)
-                if is_due and not self.done():
+                if every is not None and is_due(every, before, self.scheme.steps) and not self.done():
                     self.save_checkpoint()
             if self.done() and test_every and self._evaluated_at != self.scheme.steps:
                 self._evaluation_is_due = True
                 self._evaluate_if_due()
-                display.update(self.scheme.steps, self._metrics)
+                display.update(self.scheme.steps, self._measurements.latest)
 
     @property
     def _test_every(self) -> int:
@@ -416,7 +496,7 @@ class Learner:
             )
 
     def _how_to_continue(self) -> str:
-        return how_to_continue(self._folder.path, self.scheme.factories)
+        return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all)
 
     def _put_away(self, damaged: Sequence[DamagedCheckpointError], resumed_from: Path) -> None:
         for error in damaged:
@@ -436,61 +516,15 @@ class Learner:
         )
         self._log({"train/episodes_cut_by_resume": float(len(envs))})
 
-    def _save_best_weights(self) -> None:
-        state = {
-            "config": self.scheme.config,
-            "steps": self.scheme.steps,
-            "test_return": self._best_return,
-            "weights": self.scheme.algorithm.get_weights(),
-        }
-        checkpoint.save(self._folder.best_weights_file, state)
-
     def _display(self) -> ProgressDisplay:
         title = f"{self.scheme.config['algorithm']['name']} in {self._folder.path}"
         return ProgressDisplay(self.target_steps, title, self.scheme.steps, unit=self.scheme.unit)
 
-    def _log_training(self) -> None:
-        steps, seconds = self._logged
-        record = self._training.collect()
-        if self._seconds > seconds:
-            record["speed/steps_per_second"] = (self.scheme.steps - steps) / (self._seconds - seconds)
-        self._logged = (self.scheme.steps, self._seconds)
-        self._log(record)
-
     def _log(self, metrics: Mapping[str, float]) -> None:
-        record = {"steps": self.scheme.steps, "seconds": self._seconds, **metrics}
-        self._metrics |= record
         self._lock.check()
-        self._file.write(record)
-        for writer in self._writers:
-            writer.write(self.scheme.steps, metrics)
+        self._measurements.write(self.scheme.steps, self._seconds, metrics)
 
     def _draw_curve(self) -> None:
         # A short run may have ended no episode.
-        if "train/return" in self._metrics or "test/return" in self._metrics:
+        if {"train/return", "test/return"} & self._measurements.latest.keys():
             plot_runs([self._folder.path], self._folder.curve_file)
-
-
-def _settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_checkpoints: int) -> dict[str, Any]:
-    counts = {"target_steps": target_steps, "log_every": log_every, "keep_checkpoints": keep_checkpoints}
-    return {name: _positive(name, value) for name, value in counts.items()} | {"log_to": list(log_to)}
-
-
-def _positive(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"Learner: {name} must be an int from 1, got {value!r}")
-    return value
-
-
-def _refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path) -> None:
-    differing = differences(ours, saved)
-    if differing:
-        raise CheckpointError(
-            f"{file} is of another composition; {'; '.join(differing)}. Resume with the composition it was saved "
-            f"with, or start a new run in another folder"
-        )
-
-
-def _crossed(interval: int, before: int, after: int) -> bool:
-    """Whether a multiple of the interval lies in (before, after]."""
-    return after // interval > before // interval

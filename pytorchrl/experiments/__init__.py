@@ -1,5 +1,17 @@
 """Around a run: its folder, its checkpoints, its composition as plain data, and what its agent does."""
 
+from pytorchrl.experiments.callbacks import (
+    Callback,
+    EvaluateIn,
+    LogWeights,
+    PruneTrial,
+    RecordVideos,
+    SavePolicies,
+    SetHyperParameter,
+    StopAfter,
+    StopAtReturn,
+    TimeParts,
+)
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.demonstrations import collect_demonstrations
 from pytorchrl.experiments.memory_of_episodes import with_memory
@@ -8,9 +20,19 @@ from pytorchrl.experiments.run_lock import RunInUseError
 from pytorchrl.experiments.trained_policy import TrainedPolicy, load_policy
 
 __all__ = [
+    "Callback",
     "CheckpointError",
+    "EvaluateIn",
+    "LogWeights",
+    "PruneTrial",
+    "RecordVideos",
     "RunFolder",
     "RunInUseError",
+    "SavePolicies",
+    "SetHyperParameter",
+    "StopAfter",
+    "StopAtReturn",
+    "TimeParts",
     "TrainedPolicy",
     "collect_demonstrations",
     "load_policy",

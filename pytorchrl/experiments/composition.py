@@ -46,7 +46,7 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     Raises:
         CompositionError: it names a class that is not there, or holds a function, which has no plain form.
     """
-    _refuse_to_import(config, _WAY_OUT)
+    refuse_to_import(config, _WAY_OUT)
     refuse_classes_of_a_script(config, _WAY_OUT)
     try:
         device = find_device(config["device"])
@@ -80,7 +80,7 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     """
     folder = RunFolder(run)
     config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
-    for refuse in (_refuse_to_import, refuse_classes_of_a_script):
+    for refuse in (refuse_to_import, refuse_classes_of_a_script):
         refuse(config, "only a scheme that is made in a script can use it")
     with misfit_named(folder.config_file):
         algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
@@ -141,7 +141,8 @@ def misfit_named(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} does not fit its own composition: {told}") from error
 
 
-def _refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
+def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
+    """Refuse an environment that would import a module, is not registered, or writes files."""
     for hyper_parameters in _described(config):
         env = hyper_parameters.get("env")
         if isinstance(env, str) and ":" in env:

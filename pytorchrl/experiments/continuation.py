@@ -23,14 +23,18 @@ def resume_command(folder: Path) -> str:
     return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder)])
 
 
-def how_to_continue(folder: Path, factories: Iterable[Factory[Any]]) -> str:
+def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> str:
     """Lines that say how to continue the run in a folder; they follow on "continue"."""
-    parts = list(dict.fromkeys(parts_of_the_script(factories)))
-    if not parts:
+    of_scheme = dict.fromkeys(parts_of_the_script(factories))
+    of_callbacks = dict.fromkeys(name for callback in callbacks for name in _of_the_script(callback))
+    given = [name for name, parts in (("scheme", of_scheme), ("callbacks", of_callbacks)) if parts]
+    if not given:
         return f"with\n  {resume_command(folder)}"
+    arguments = ", ".join(f"{name}={name}" for name in given)
     return (
-        f"in the script that defines {', '.join(parts)}, with the scheme made as before:\n"
-        f"  learner = prl.Learner.resume({str(folder)!r}, scheme=scheme)\n"
+        f"in the script that defines {', '.join(of_scheme | of_callbacks)}, with the {' and the '.join(given)} made as "
+        f"before:\n"
+        f"  learner = prl.Learner.resume({str(folder)!r}, {arguments})\n"
         f"  learner.run()"
     )
 
@@ -51,14 +55,14 @@ def parts_of_the_script(factories: Iterable[Factory[Any]]) -> Iterator[str]:
         yield from (f"the wrapper {name}" for name in names if name in WRITE_FILES)
 
 
-def classes_of_the_script(factories: Iterable[Factory[Any]]) -> list[str]:
-    """Names of the classes, of factories and of their hyper-parameters, that are not the toolkit's."""
-    parts = (part for factory in factories for part in _parts_of(factory))
+def classes_of_the_script(parts_of_the_run: Iterable[Configured]) -> list[str]:
+    """Names of the classes, of parts of a run and of their hyper-parameters, that are not the toolkit's."""
+    parts = (part for one in parts_of_the_run for part in _parts_of(one))
     return sorted({part.cls.__name__ for part in parts if isinstance(part, Configured) and not is_ours(part.cls)})
 
 
-def _of_the_script(factory: Factory[Any]) -> Iterator[str]:
-    for part in _parts_of(factory):
+def _of_the_script(configured: Configured) -> Iterator[str]:
+    for part in _parts_of(configured):
         if isinstance(part, Configured):
             if not is_ours(part.cls):
                 yield part.cls.__name__

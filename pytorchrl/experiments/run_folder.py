@@ -130,6 +130,11 @@ def _check(config: Any) -> None:
         number = config.get(name, 1 if name == "keep_checkpoints" else None)
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
             raise ValueError(f"{name} must be an int in [1, {most}], got {number!r}")
+    callbacks = config.get("callbacks", [])
+    if not isinstance(callbacks, list):
+        raise ValueError(f"callbacks must be a list, got {callbacks!r}")
+    for number, callback in enumerate(callbacks):
+        _check_part(f"callback {number}", callback)
     log_to = config.get("log_to")
     if not isinstance(log_to, list) or not all(isinstance(place, str) for place in log_to):
         raise ValueError(f"log_to must be a list of names, got {log_to!r}")

@@ -13,6 +13,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.persistent.log.files import refuse_link, write_atomically
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 _Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
 
+_BINS = 64
 _SECONDS_TO_ANSWER = 3.0
 _SECONDS_TO_START = 10.0
 _SECONDS_TO_FINISH = 30.0
@@ -69,6 +73,13 @@ class WandbWriter:
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Log the metrics against environment steps."""
         self._run.log({**metrics, "steps": steps})
+
+    def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
+        """Log a histogram for each array."""
+        import wandb
+
+        histograms = {name: wandb.Histogram(np_histogram=np.histogram(array, _BINS)) for name, array in values.items()}
+        self._run.log({**histograms, "steps": steps})
 
     def close(self) -> None:
         """Finish the wandb run."""

@@ -5,7 +5,9 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from pytorchrl.logging.wandb_writer import WandbWriter
 from storages.persistent.log.files import refuse_link
@@ -16,6 +18,9 @@ class MetricsWriter(Protocol):
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Take the values measured after so many environment transitions."""
+
+    def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
+        """Show how values are distributed after so many environment transitions."""
 
     def close(self) -> None:
         """Finish; nothing is written afterwards."""
@@ -41,6 +46,12 @@ class TensorBoardWriter:
         """Add a scalar for each metric."""
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, steps)
+        self._writer.flush()
+
+    def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
+        """Add a histogram for each array."""
+        for name, array in values.items():
+            self._writer.add_histogram(name, array, steps)
         self._writer.flush()
 
     def close(self) -> None:

@@ -17,6 +17,8 @@ from pytorchrl.scheme.collector import Seed, to_device
 MAX_EPISODE_STEPS = 30_000
 """The longest episode of an evaluation, where nothing else is said; those of Atari games have up to 27,000 steps."""
 
+_UNLIMITED = 2**62
+
 
 class EvaluationStoppedError(RuntimeError):
     """An evaluation that was stopped before its episodes had ended."""
@@ -50,41 +52,57 @@ class Evaluation:
 def evaluate(
     algorithm: Algorithm,
     envs: VecEnv,
-    episodes: int,
+    episodes: int | None,
     seed: Seed,
     max_episode_steps: int = MAX_EPISODE_STEPS,
     stopped: Callable[[], bool] = lambda: False,
+    *,
+    steps: int | None = None,
+    explore_at: tuple[int, int] | None = None,
 ) -> Evaluation:
-    """Act deterministically for a number of the environments' own episodes, under any wrappers.
+    """Act for a number of the environments' own episodes, or of steps, under any wrappers.
 
     Each environment plays its share of the episodes, however long they are: taking the first to end would favour short
-    ones. Where an episode reaches ``max_episode_steps`` it is counted as far as it came, with a warning, and its
+    ones. Of a number of steps, the episodes count that have ended by then; where none has, the running ones do, as cut
+    there. Where an episode reaches ``max_episode_steps`` it is counted as far as it came, with a warning, and its
     environment plays no more: episodes that never end take a bounded time.
 
     Args:
         algorithm: acts; its random generators are not used.
         envs: reset here; not those of training.
-        episodes: how many, from 1.
+        episodes: how many, from 1; None where ``steps`` are given.
         seed: of the environments.
         max_episode_steps: the longest episode, in steps of the actor.
         stopped: asked before every step whether to give up.
+        steps: of all environments together, instead of a number of episodes.
+        explore_at: choose actions as the explorer does after so many of so many steps of training; None takes the best
+            ones.
 
     Raises:
         EvaluationStoppedError: ``stopped`` said so.
     """
-    share = np.array([(episodes + env) // envs.num_envs for env in range(envs.num_envs)])
-    exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed, deterministic=True)
+    if episodes is None:
+        share = np.full(envs.num_envs, _UNLIMITED)
+    else:
+        share = np.array([(episodes + env) // envs.num_envs for env in range(envs.num_envs)])
+    steps_left = _UNLIMITED if steps is None else -(-steps // envs.num_envs)
+    exploration = Exploration(algorithm.codec, envs.num_envs, algorithm.device, seed, deterministic=explore_at is None)
+    if explore_at is not None:
+        exploration.steps, exploration.target_steps = explore_at
     rhs: Any
     observation, rhs = envs.reset(seed), algorithm.actor.initial_memory(envs.num_envs)
     done = np.ones((envs.num_envs, 1), np.float32)
     running_steps = np.zeros(envs.num_envs, np.int64)
     episodes_played: list[EpisodeRecord] = []
     episodes_cut = 0
-    while share.any():
+    while share.any() and steps_left:
         if stopped():
-            raise EvaluationStoppedError(f"stopped after {len(episodes_played)} of {episodes} episodes")
-        obs = to_device(observation, algorithm.device)
-        acting = algorithm.acting_step(obs, rhs, torch.from_numpy(done).to(algorithm.device), exploration)
+            of = "" if episodes is None else f" of {episodes}"
+            raise EvaluationStoppedError(f"stopped after {len(episodes_played)}{of} episodes")
+        obs, starts = to_device(observation, algorithm.device), torch.from_numpy(done).to(algorithm.device)
+        exploration.starts = starts
+        acting = algorithm.acting_step(obs, rhs, starts, exploration)
+        steps_left -= 1
         step = envs.step(acting.env_action.cpu().numpy())
         observation, rhs = step.observation, acting.rhs
         running_steps += 1
@@ -100,7 +118,11 @@ def evaluate(
             episodes_cut += int(too_long.sum())
             share[too_long] = 0
         done = (step.terminated | step.truncated).astype(np.float32)
-    if episodes_cut:
+    if not episodes_played:
+        # No episode has ended within the steps.
+        episodes_played = envs.running_episodes()
+        episodes_cut = len(episodes_played)
+    elif episodes_cut:
         warnings.warn(
             f"an episode of an evaluation had not ended after {max_episode_steps:,} steps and was cut there: its "
             f'return, which "test/return" counts, is of these steps. Scheme(max_test_episode_steps=...) sets the '

@@ -104,7 +104,8 @@ class Scheme:
             "max_test_episode_steps": max_test_episode_steps,
         }
         """The composition as plain data."""
-        self._test_envs_factory = test_envs_factory or (one_copy(train_envs_factory) if train_envs_factory else None)
+        self.test_envs_factory = test_envs_factory or (one_copy(train_envs_factory) if train_envs_factory else None)
+        """Where it is evaluated; None where there is nowhere."""
         self._test_envs: VecEnv | None = None
         self._test_envs_to_come: dict[str, Any] | None = None
         """State of the test environments that are not made yet."""
@@ -277,7 +278,7 @@ class Scheme:
     @property
     def can_evaluate(self) -> bool:
         """Whether there are environments to be evaluated in."""
-        return self._test_envs_factory is not None
+        return self.test_envs_factory is not None
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the run goes on from, the running episodes too, as tensors and plain data."""
@@ -373,7 +374,7 @@ class Scheme:
 
     def _spaces_of_data(self, storage_factory: Factory[Storage]) -> Any:
         """The spaces of a scheme that collects nothing: of the test environments, else of the data."""
-        if self._test_envs_factory is not None:
+        if self.test_envs_factory is not None:
             envs = self._made_test_envs()
             envs.reset(self._seed_of(_TEST_ENVS))
             return envs
@@ -386,12 +387,12 @@ class Scheme:
 
     def _made_test_envs(self) -> VecEnv:
         if self._test_envs is None:
-            if self._test_envs_factory is None:
+            if self.test_envs_factory is None:
                 raise CompositionError(
                     "Scheme: there are no environments to be evaluated in; give it test_envs_factory, or let the "
                     "algorithm have test_every=0"
                 )
-            self._test_envs = self._test_envs_factory()
+            self._test_envs = self.test_envs_factory()
             if self._test_envs_to_come is not None:
                 self._test_envs.load_state_dict(self._test_envs_to_come)
         return self._test_envs

@@ -1,0 +1,20 @@
+"""What a run calls at its moments: :class:`Callback`, and those that come with the toolkit."""
+
+from pytorchrl.experiments.callbacks.callback import Callback, Callbacks
+from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, RecordVideos
+from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
+from pytorchrl.experiments.callbacks.stopping import PruneTrial, StopAfter, StopAtReturn
+
+__all__ = [
+    "Callback",
+    "Callbacks",
+    "EvaluateIn",
+    "LogWeights",
+    "PruneTrial",
+    "RecordVideos",
+    "SavePolicies",
+    "SetHyperParameter",
+    "StopAfter",
+    "StopAtReturn",
+    "TimeParts",
+]

@@ -1,0 +1,32 @@
+"""From callbacks kept as plain data back to callbacks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.composition import made_of, refuse_to_import
+from pytorchrl.scheme.fitting import CompositionError
+
+_WAY_OUT = "make the callbacks in a script and pass them: Learner.resume(log_dir, callbacks=callbacks)"
+
+
+def callbacks_from_config(config: Mapping[str, Any]) -> list[Callback]:
+    """Make the callbacks that a run's configuration describes.
+
+    Only classes that are already imported are made, found by their names: a configuration cannot run other code.
+
+    Raises:
+        CompositionError: one is of a class that is not there, or holds an object of a script.
+    """
+    described = config.get("callbacks", [])
+    refuse_to_import({"callbacks": described}, _WAY_OUT)
+    callbacks = []
+    for one in described:
+        try:
+            callback = made_of(one)
+        except CompositionError as error:
+            raise CompositionError(f"{error}; {_WAY_OUT}") from error
+        if not isinstance(callback, Callback):
+            raise CompositionError(f"the run says that {one} is a callback; {_WAY_OUT}")
+        callbacks.append(callback)
+    return callbacks

@@ -1,0 +1,173 @@
+"""Callbacks that evaluate elsewhere than in the test environments, or show what the policy does."""
+
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytorchrl.agent.envs.making import make_env
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.experiments.callbacks.callback import Callback, is_due
+from pytorchrl.experiments.trained_policy import TrainedPolicy
+from pytorchrl.experiments.video import refuse_missing_encoder, write_video
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
+from storages.component.factory import Factory
+from storages.component.hyper_parameters import Count
+
+if TYPE_CHECKING:
+    from pytorchrl.learner import Learner
+
+# Streams of random numbers that follow from the run's seed; the scheme has those of one and two numbers.
+_EVALUATION, _VIDEO = 100, 101
+
+
+@dataclass(eq=False)
+class EvaluateIn(Callback):
+    """Evaluates in further environments, which are made for each evaluation and closed after it.
+
+    Logs "test/NAME/return" and the like. The episodes follow from the run's seed, the name and the steps so far.
+
+    Args:
+        envs: the environments.
+        name: of the evaluation.
+        every: steps of the run between evaluations.
+        episodes: how many; None where ``steps`` are given.
+        steps: steps of an evaluation, in all environments; episodes that have ended by then count. None where
+            ``episodes`` are given.
+        explore: choose actions as the explorer does in training, instead of the best ones.
+        max_episode_steps: the longest episode; a longer one is cut there and counts with its return up to there.
+
+    Raises:
+        ValueError: ``episodes`` and ``steps`` are both given, or neither.
+    """
+
+    envs: Factory[VecEnv]
+    name: str
+    every: Count
+    episodes: Count | None = 10
+    steps: Count | None = None
+    explore: bool = False
+    max_episode_steps: Count = MAX_EPISODE_STEPS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.episodes is None) == (self.steps is None):
+            raise ValueError(
+                f"EvaluateIn: give either episodes or steps, and the other as None; got episodes={self.episodes} and "
+                f"steps={self.steps}"
+            )
+        self._evaluated_at = 0
+
+    def on_run_begin(self, learner: "Learner") -> None:
+        """Make an evaluation that was stopped by a signal."""
+        self.on_step(learner)
+
+    def on_step(self, learner: "Learner") -> None:
+        """Evaluate where it is due."""
+        if not is_due(self.every, self._evaluated_at, learner.scheme.steps):
+            return
+        with suppress(EvaluationStoppedError):
+            evaluation = self._evaluation(learner)
+            self._evaluated_at = learner.scheme.steps
+            learner.log(
+                {
+                    f"test/{self.name}/{metric.removeprefix('test/')}": value
+                    for metric, value in evaluation.metrics.items()
+                }
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """After how many steps the last evaluation was."""
+        return {"evaluated_at": self._evaluated_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._evaluated_at = state["evaluated_at"]
+
+    def _evaluation(self, learner: "Learner") -> Evaluation:
+        scheme = learner.scheme
+        key = (_EVALUATION, zlib.crc32(self.name.encode()), scheme.steps)
+        envs = self.envs()
+        try:
+            return evaluate(
+                scheme.algorithm,
+                envs,
+                self.episodes,
+                np.random.SeedSequence(scheme.run_seed, spawn_key=key),
+                self.max_episode_steps,
+                learner.is_interrupted,
+                steps=self.steps,
+                explore_at=(scheme.steps, learner.target_steps) if self.explore else None,
+            )
+        finally:
+            envs.close()
+
+
+@dataclass(eq=False)
+class RecordVideos(Callback):
+    """Films episodes of the best actions after evaluations, into ``videos`` of the run folder.
+
+    A copy of the test environments' first one is made for it, with ``render_mode="rgb_array"``.
+
+    Args:
+        every: evaluations between videos; the first evaluation has one.
+        episodes: of a video.
+        longest: steps of the actor that an episode is filmed for at most.
+        frames_per_second: of the video; None takes what the environment says of itself, else 30.
+        suffix: ".mp4", or ".gif", which is larger.
+
+    Raises:
+        ImportError: ".mp4" needs a package that is not installed.
+    """
+
+    every: Count = 1
+    episodes: Count = 1
+    longest: Count = 1_000
+    frames_per_second: Count | None = None
+    suffix: str = ".mp4"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_missing_encoder(self.suffix)
+        self._evaluations = 0
+
+    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+        """Film the policy, of every so many evaluations."""
+        self._evaluations += 1
+        if (self._evaluations - 1) % self.every == 0:
+            path = learner.log_dir / "videos" / f"steps-{learner.scheme.steps:09}{self.suffix}"
+            frames, frames_per_second = self._film(learner)
+            write_video(path, frames, self.frames_per_second or frames_per_second)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many evaluations there were."""
+        return {"evaluations": self._evaluations}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._evaluations = state["evaluations"]
+
+    def _film(self, learner: "Learner") -> tuple[list[Any], int]:
+        scheme = learner.scheme
+        assert scheme.test_envs_factory is not None  # there was an evaluation
+        hyper_parameters = scheme.test_envs_factory.hyper_parameters
+        kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": "rgb_array"}
+        env, _ = make_env(hyper_parameters["env"], kwargs, hyper_parameters["wrappers"])
+        policy, frames = TrainedPolicy(scheme.algorithm), list[Any]()
+        seeds = np.random.SeedSequence(scheme.run_seed, spawn_key=(_VIDEO, scheme.steps)).generate_state(self.episodes)
+        try:
+            for seed in seeds.tolist():
+                policy.reset()
+                observation, _ = env.reset(seed=seed)
+                frames.append(env.render())
+                for _ in range(self.longest):
+                    observation, _, terminated, truncated, _ = env.step(policy(observation))
+                    frames.append(env.render())
+                    if terminated or truncated:
+                        break
+            return frames, int(env.metadata.get("render_fps", 30))
+        finally:
+            env.close()

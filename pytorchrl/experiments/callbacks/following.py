@@ -1,0 +1,144 @@
+"""Callbacks that follow training: what weights are like, where time goes, policies on the way, a changing setting."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+
+from pytorchrl.experiments.callbacks.callback import Callback, is_due
+from storages.component.hyper_parameters import Count
+from storages.component.schedule import Schedule
+
+if TYPE_CHECKING:
+    from pytorchrl.learner import Learner
+
+
+@dataclass(eq=False)
+class LogWeights(Callback):
+    """Logs the norms of weights and gradients, and their histograms to places that show them.
+
+    "weights/GROUP" and "gradients/GROUP" are Euclidean norms over all parameters that one optimiser moves; TensorBoard
+    and wandb get a histogram of each parameter beside them.
+
+    Args:
+        every: updates between records.
+    """
+
+    every: Count = 1_000
+
+    def on_update(self, learner: "Learner", metrics: Mapping[str, Any]) -> None:
+        """Log, where it is due."""
+        training = learner.scheme.algorithm.training
+        if training.counters["updates"] % self.every:
+            return
+        norms: dict[str, float] = {}
+        histograms: dict[str, np.ndarray[Any, Any]] = {}
+        for name, group in training.groups.items():
+            weights = {f"{name}.{key}": parameter.detach() for key, parameter in group.parameters.items()}
+            for kind, tensors in (("weights", weights), ("gradients", group.gradients())):
+                if tensors:
+                    norms[f"{kind}/{name}"] = float(torch.stack([tensor.norm() for tensor in tensors.values()]).norm())
+                    histograms |= {f"{kind}/{key}": tensor.cpu().numpy() for key, tensor in tensors.items()}
+        learner.log(norms)
+        learner.log_histograms(histograms)
+
+
+@dataclass(eq=False)
+class TimeParts(Callback):
+    """Logs which share of the run's time its parts take: "time/collect", "time/update", "time/evaluate", "time/save".
+
+    Args:
+        every: steps of the run between records.
+    """
+
+    every: Count = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._logged_at = 0
+        self._before: dict[str, float] = {}
+
+    def on_step(self, learner: "Learner") -> None:
+        """Log, where it is due."""
+        if not is_due(self.every, self._logged_at, learner.scheme.steps):
+            return
+        self._logged_at = learner.scheme.steps
+        seconds = learner.seconds_of_parts
+        spent = {part: value - self._before.get(part, 0.0) for part, value in seconds.items()}
+        self._before = seconds
+        total = sum(spent.values())
+        learner.log({f"time/{part}": value / total for part, value in spent.items()})
+
+    def state_dict(self) -> dict[str, Any]:
+        """After how many steps it logged last."""
+        return {"logged_at": self._logged_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._logged_at = state["logged_at"]
+
+
+@dataclass(eq=False)
+class SavePolicies(Callback):
+    """Writes the policy on the way, to ``policies`` of the run folder, for :func:`load_policy`.
+
+    Args:
+        every: steps of the run between files.
+    """
+
+    every: Count
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._saved_at = 0
+
+    def on_step(self, learner: "Learner") -> None:
+        """Write, where it is due."""
+        steps = learner.scheme.steps
+        if is_due(self.every, self._saved_at, steps):
+            self._saved_at = steps
+            learner.save_policy(learner.log_dir / "policies" / f"steps-{steps:09}.pt")
+
+    def state_dict(self) -> dict[str, Any]:
+        """After how many steps it wrote last."""
+        return {"saved_at": self._saved_at}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._saved_at = state["saved_at"]
+
+
+@dataclass(eq=False)
+class SetHyperParameter(Callback):
+    """Lets a hyper-parameter follow a schedule that it does not take itself.
+
+    Args:
+        of: whose it is; of a storage, that which the environments' steps are inserted into.
+        name: of the hyper-parameter, one that may change during a run.
+        schedule: its values; of an int they are rounded.
+    """
+
+    of: Literal["algorithm", "storage"]
+    name: str
+    schedule: Schedule
+
+    def on_run_begin(self, learner: "Learner") -> None:
+        """Set it, or refuse a hyper-parameter that is not there or does not change."""
+        self.on_step(learner)
+
+    def on_step(self, learner: "Learner") -> None:
+        """Set it."""
+        scheme = learner.scheme
+        part = scheme.algorithm if self.of == "algorithm" else scheme.storage
+        value = self.schedule.at(scheme.steps, learner.target_steps)
+        present = getattr(part, self.name, None)
+        if isinstance(present, int) and not isinstance(present, bool):
+            value = round(value)
+        if value == present:
+            return
+        if self.of == "algorithm":
+            scheme.algorithm.update_algorithm_parameter(self.name, value)
+        else:
+            scheme.storage.update_storage_parameter(self.name, value)

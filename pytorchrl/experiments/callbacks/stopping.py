@@ -1,0 +1,129 @@
+"""Callbacks that end a run."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.scheme.collector import Episode
+from pytorchrl.scheme.evaluation import Evaluation
+from storages.component.annotations import Within
+from storages.component.hyper_parameters import Count
+
+if TYPE_CHECKING:
+    from pytorchrl.learner import Learner
+
+_SECONDS_PER_MINUTE = 60.0
+
+
+@dataclass(eq=False)
+class StopAtReturn(Callback):
+    """Ends the run when evaluations have reached a return.
+
+    Args:
+        mean_return: of an evaluation, in the environments' own rewards.
+        evaluations: how many must have reached it, one after the other.
+    """
+
+    mean_return: float
+    evaluations: Count = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._reached = 0
+
+    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+        """Count the evaluation, or begin to count anew."""
+        self._reached = self._reached + 1 if evaluation.mean_return >= self.mean_return else 0
+        if self._reached >= self.evaluations:
+            self._reached = 0
+            times = "" if self.evaluations == 1 else f" in {self.evaluations} evaluations"
+            learner.stop(f"a mean return of {self.mean_return:g} was reached{times}: {evaluation.mean_return:g}")
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many evaluations have reached it."""
+        return {"reached": self._reached}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._reached = state["reached"]
+
+
+@dataclass(eq=False)
+class StopAfter(Callback):
+    """Ends the run after a time, or after a number of training episodes; of several resumed parts, in all.
+
+    Args:
+        minutes: of :meth:`Learner.run`, evaluations and checkpoints included; None for any time.
+        episodes: training episodes that have ended; None for any number.
+
+    Raises:
+        ValueError: neither is given.
+    """
+
+    minutes: Annotated[float, Within(0.0, open=True)] | None = None
+    episodes: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.minutes is None and self.episodes is None:
+            raise ValueError("StopAfter: say after how many minutes or episodes")
+        self._seconds, self._ended = 0.0, 0
+        self._began: float | None = None
+
+    def on_run_begin(self, learner: "Learner") -> None:
+        """Begin to measure time."""
+        self._began = time.monotonic()
+
+    def on_episodes(self, learner: "Learner", episodes: Sequence[Episode]) -> None:
+        """Count episodes."""
+        self._ended += len(episodes)
+
+    def on_step(self, learner: "Learner") -> None:
+        """Stop where it is time."""
+        minutes = self._measured() / _SECONDS_PER_MINUTE
+        if self.minutes is not None and minutes >= self.minutes:
+            learner.stop(f"{minutes:.1f} minutes have passed")
+        elif self.episodes is not None and self._ended >= self.episodes:
+            learner.stop(f"{self._ended:,} episodes have ended")
+
+    def on_run_end(self, learner: "Learner") -> None:
+        """Stop measuring time."""
+        self._seconds, self._began = self._measured(), None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Seconds and episodes so far."""
+        return {"seconds": self._measured(), "episodes": self._ended}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the state returned by `state_dict`."""
+        self._seconds, self._ended = state["seconds"], state["episodes"]
+
+    def _measured(self) -> float:
+        return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
+
+
+@dataclass(eq=False)
+class PruneTrial(Callback):
+    """Reports evaluations to a trial of Optuna, and ends the run where its pruner says so.
+
+    After the run, ``if callback.pruned: raise optuna.TrialPruned()`` tells Optuna.
+
+    Args:
+        trial: an ``optuna.Trial``.
+    """
+
+    trial: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.pruned = False
+        """Whether the pruner ended the run."""
+
+    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+        """Report the mean return."""
+        self.trial.report(evaluation.mean_return, learner.scheme.steps)
+        if self.trial.should_prune():
+            self.pruned = True
+            learner.stop("the trial is pruned")

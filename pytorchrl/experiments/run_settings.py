@@ -1,0 +1,54 @@
+"""What a run's configuration holds beside its scheme, and whether a checkpoint is of it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytorchrl.experiments.callbacks import Callbacks
+from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.composition import differences
+from pytorchrl.experiments.continuation import classes_of_the_script
+from pytorchrl.scheme.scheme import Scheme
+
+
+def settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_checkpoints: int) -> dict[str, Any]:
+    """Arguments of a learner as the configuration holds them.
+
+    Raises:
+        ValueError: a number is not positive.
+    """
+    counts = {"target_steps": target_steps, "log_every": log_every, "keep_checkpoints": keep_checkpoints}
+    return {name: positive(name, value) for name, value in counts.items()} | {"log_to": list(log_to)}
+
+
+def parts_of(scheme: Scheme, callbacks: Callbacks) -> dict[str, Any]:
+    """The callbacks, and the names of classes that a script defines, as the configuration holds them."""
+    return {
+        "callbacks": [callback.config for callback in callbacks.all],
+        "own_classes": classes_of_the_script([*scheme.factories, *callbacks.all]),
+    }
+
+
+def positive(name: str, value: int) -> int:
+    """A number from 1 on.
+
+    Raises:
+        ValueError: it is another.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"Learner: {name} must be an int from 1, got {value!r}")
+    return value
+
+
+def refuse_other_composition(ours: Mapping[str, Any], saved: Mapping[str, Any], file: Path) -> None:
+    """Check that a checkpoint is of the composition that is to go on from it.
+
+    Raises:
+        CheckpointError: it is of another.
+    """
+    differing = differences(ours, saved)
+    if differing:
+        raise CheckpointError(
+            f"{file} is of another composition; {'; '.join(differing)}. Resume with the composition it was saved "
+            f"with, or start a new run in another folder"
+        )

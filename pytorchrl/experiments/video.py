@@ -1,0 +1,71 @@
+"""Video files of what environments render."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.persistent.log.files import refuse_link
+
+_SUFFIXES = (".mp4", ".gif")
+_BLOCK = 2
+"""Encoders want widths and heights that are multiples of it."""
+
+
+def refuse_missing_encoder(suffix: str) -> None:
+    """Check that videos of a kind can be written.
+
+    Raises:
+        ImportError: a package is not installed.
+        ValueError: there is no such kind.
+    """
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"a video is written to a file that ends in {' or '.join(_SUFFIXES)}, got {suffix!r}")
+    packages = ("imageio", "imageio_ffmpeg") if suffix == ".mp4" else ("imageio",)
+    for package in packages:
+        if find_spec(package) is None:
+            raise ImportError(
+                f"a video that ends in {suffix} needs the package {package}: pip install 'imageio[ffmpeg]'"
+            )
+
+
+def write_video(path: Path, frames: Sequence[Any], frames_per_second: int) -> Path:
+    """Write pictures as a video, whole or not at all.
+
+    Args:
+        path: the file, which ends in ".mp4" or ".gif"; its folder is made where it is not there.
+        frames: (height, width, 3) uint8 each.
+        frames_per_second: how fast they are shown.
+
+    Raises:
+        ValueError: there is no frame, or one is no picture: the environment does not render.
+    """
+    refuse_missing_encoder(path.suffix)
+    pictures = [_even(frame, path) for frame in frames]
+    if not pictures:
+        raise ValueError(f"{path}: there is no frame to write")
+    import imageio.v3 as imageio  # slow to import, and seldom needed
+
+    refuse_link(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".unfinished-{path.name}")
+    if path.suffix == ".mp4":
+        # As it comes, instead of enlarged to a multiple of 16.
+        imageio.imwrite(unfinished, pictures, fps=frames_per_second, macro_block_size=_BLOCK, plugin="FFMPEG")
+    else:
+        imageio.imwrite(unfinished, pictures, duration=1_000 / frames_per_second, loop=0)
+    return unfinished.replace(path)
+
+
+def _even(frame: Any, path: Path) -> NDArray[np.uint8]:
+    picture = np.asarray(frame)
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
+        raise ValueError(
+            f"{path}: a frame must be a picture (height, width, 3) of uint8, got {type(frame).__name__} "
+            f"{picture.shape} {picture.dtype}; does the environment render with render_mode='rgb_array'?"
+        )
+    height, width = (size - size % _BLOCK for size in picture.shape[:2])
+    return np.ascontiguousarray(picture[:height, :width])

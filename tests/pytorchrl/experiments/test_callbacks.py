@@ -1,0 +1,426 @@
+"""Callbacks: what a run calls at its moments, and what those of the toolkit do there."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.experiments import checkpoint
+from pytorchrl.scheme import CompositionError, evaluate
+from pytorchrl.scheme.collector import Episode
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme, ppo_scheme
+
+CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
+
+
+class Noting(prl.Callback):
+    """Notes what it is called for."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.calls: list[str] = []
+        self.returns: list[float] = []
+        self.steps: list[int] = []
+
+    def on_run_begin(self, learner: prl.Learner) -> None:
+        self.calls.append("begin")
+
+    def on_step(self, learner: prl.Learner) -> None:
+        self.steps.append(learner.scheme.steps)
+
+    def on_episodes(self, learner: prl.Learner, episodes: Sequence[Episode]) -> None:
+        self.returns += [episode.episode_return for episode in episodes]
+
+    def on_update(self, learner: prl.Learner, metrics: Mapping[str, Any]) -> None:
+        assert "loss" in metrics
+        self.calls.append("update")
+
+    def on_evaluation(self, learner: prl.Learner, evaluation: prl.Evaluation) -> None:
+        self.calls.append(f"evaluation {evaluation.mean_return:.2f}")
+
+    def on_checkpoint(self, learner: prl.Learner, path: Path) -> None:
+        assert path.exists()
+        self.calls.append("checkpoint")
+
+    def on_run_end(self, learner: prl.Learner) -> None:
+        self.calls.append("end")
+
+
+def records(learner: prl.Learner, name: str) -> list[tuple[float, float]]:
+    """(steps, value) of each record of a metric."""
+    found = prl.read_metrics(learner.log_dir / "metrics.jsonl")
+    return [(record["steps"], record[name]) for record in found if name in record]
+
+
+def test_a_callback_is_called_at_every_moment_of_a_run(tmp_path: Path) -> None:
+    noting = Noting()
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", log_every=50, callbacks=[noting])
+    assert learner.run()
+    learner.close()
+    updates = learner.scheme.algorithm.training.counters["updates"]
+    assert noting.calls.count("update") == updates > 10
+    tested = [f"evaluation {value:.2f}" for _, value in records(learner, "test/return")]
+    assert [call for call in noting.calls if call != "update"] == ["begin", *tested, "end", "checkpoint"]
+    assert len(tested) == 2
+    assert noting.steps[-1] == 200
+    assert noting.steps == sorted(set(noting.steps))
+    episodes = sum(number for _, number in records(learner, "train/episodes"))
+    assert len(noting.returns) == episodes > 0
+
+
+def test_a_run_ends_after_the_step_in_which_a_callback_stops_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class StopAtHundred(prl.Callback):
+        def on_step(self, learner: prl.Learner) -> None:
+            if learner.scheme.steps >= 100:
+                learner.stop("a hundred are enough")
+
+    learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", callbacks=[StopAtHundred()])
+    assert not learner.run()
+    assert learner.scheme.steps == 100
+    assert "Stopped at 100 of 400 steps, because a hundred are enough; continue" in capsys.readouterr().out
+    assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == 100
+
+
+def test_a_run_that_was_stopped_by_a_callback_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
+    prl.Learner(dqn_scheme(), 400, tmp_path / "run", callbacks=[prl.StopAtReturn(0.0)]).run()
+    learner = prl.Learner.resume(tmp_path / "run")
+    assert learner.scheme.steps == 100
+    assert not learner.run()
+    assert learner.scheme.steps == 200
+    learner.close()
+    learner = prl.Learner.resume(tmp_path / "run", callbacks=[])
+    assert learner.run()
+
+
+def test_a_run_stops_when_enough_evaluations_after_each_other_have_reached_a_return(tmp_path: Path) -> None:
+    callback = prl.StopAtReturn(mean_return=50.0, evaluations=2)
+    learner = prl.Learner(dqn_scheme(), 10_000, tmp_path / "run", callbacks=[callback])
+    returns = iter([60.0, 40.0, 55.0, 51.0, 70.0])
+
+    def evaluate(episodes: int, stopped: Any) -> prl.Evaluation:
+        return prl.Evaluation((next(returns),), (1,))
+
+    learner.scheme.evaluate = evaluate  # type: ignore[method-assign]
+    assert not learner.run()
+    assert learner.scheme.steps == 400
+
+
+def test_a_run_stops_after_a_number_of_episodes_counted_over_resumes(tmp_path: Path) -> None:
+    def stop() -> prl.StopAfter:
+        return prl.StopAfter(episodes=12)
+
+    whole = prl.Learner(dqn_scheme(), 5_000, tmp_path / "whole", callbacks=[stop()])
+    whole.run()
+    part = prl.Learner(dqn_scheme(), 5_000, tmp_path / "part", callbacks=[stop()])
+    while part.scheme.steps < whole.scheme.steps // 2:
+        part.step()
+    part.save_checkpoint()
+    part.close()
+    resumed = prl.Learner.resume(tmp_path / "part")
+    assert not resumed.run()
+    assert resumed.scheme.steps == whole.scheme.steps < 5_000
+
+
+def test_a_run_stops_after_minutes(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100_000, tmp_path / "run", callbacks=[prl.StopAfter(minutes=1e-6)])
+    assert not learner.run()
+    # Collecting for the first update, from the first step on.
+    assert learner.scheme.steps < 100
+
+
+def test_a_callback_logs_numbers_of_its_own(tmp_path: Path) -> None:
+    class Log(prl.Callback):
+        def on_evaluation(self, learner: prl.Learner, evaluation: prl.Evaluation) -> None:
+            learner.log({"mine/longest": max(evaluation.lengths)})
+
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[Log()])
+    learner.run()
+    assert [steps for steps, _ in records(learner, "mine/longest")] == [100, 200]
+    assert learner.get_metrics()["mine/longest"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("metrics", "match"), [({"steps": 1.0}, "choose another name"), ({"mine": "much"}, "must be a number, got 'much'")]
+)
+def test_what_is_logged_has_a_name_of_its_own_and_is_a_number(
+    metrics: dict[str, Any], match: str, tmp_path: Path
+) -> None:
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run")
+    with pytest.raises(ValueError, match=match):
+        learner.log(metrics)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_evaluations_in_further_environments_follow_from_the_seed_and_change_nothing_else(tmp_path: Path) -> None:
+    short = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, env_kwargs={"max_episode_steps": 5})
+    further = [
+        prl.EvaluateIn(short, "short", every=60, episodes=4),
+        prl.EvaluateIn(CARTPOLE, "explored", every=100, episodes=None, steps=150, explore=True),
+    ]
+    learners = [
+        prl.Learner(dqn_scheme(), 200, tmp_path / "plain"),
+        prl.Learner(dqn_scheme(), 200, tmp_path / "one", callbacks=further),
+    ]
+    for learner in learners:
+        assert learner.run()
+    assert records(learners[1], "test/short/return") == [(steps, 5.0) for steps in (60, 120, 180)]
+    assert records(learners[1], "test/short/episode_length") == [(steps, 5.0) for steps in (60, 120, 180)]
+    assert [steps for steps, _ in records(learners[1], "test/explored/return")] == [100, 200]
+    assert_equal(learners[0].scheme.state_dict(), learners[1].scheme.state_dict())
+    # The same environments and weights, other episodes.
+    assert records(learners[0], "test/return") != records(learners[1], "test/explored/return")
+
+
+def test_an_evaluation_of_steps_counts_the_episodes_that_end_within_them() -> None:
+    scheme = ppo_scheme()
+    five = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, env_kwargs={"max_episode_steps": 5})()
+    evaluation = evaluate(scheme.algorithm, five, None, 0, steps=24)
+    assert evaluation.lengths == (5, 5, 5, 5)
+    assert not evaluation.episodes_cut
+    cut = evaluate(scheme.algorithm, five, None, 0, steps=7)
+    assert cut.lengths == (4, 4)
+    assert cut.episodes_cut == 2
+    five.close()
+
+
+def test_callbacks_are_part_of_the_run_and_are_resumed_with_it(tmp_path: Path) -> None:
+    def callbacks() -> list[prl.Callback]:
+        return [
+            prl.EvaluateIn(CARTPOLE, "further", every=30, episodes=2),
+            prl.SetHyperParameter("storage", "beta", prl.LinearSchedule(0.4, 1.0)),
+            prl.SavePolicies(every=70),
+        ]
+
+    def scheme() -> prl.Scheme:
+        return dqn_scheme(storage=prl.PERBuffer.create_factory(size=150, alpha=0.5, beta=0.4))
+
+    whole = prl.Learner(scheme(), 300, tmp_path / "whole", callbacks=callbacks())
+    whole.run()
+    part = prl.Learner(scheme(), 300, tmp_path / "part", callbacks=callbacks())
+    while part.scheme.steps < 130:
+        part.step()
+    part.save_checkpoint()
+    part.close()
+    resumed = prl.Learner.resume(tmp_path / "part")
+    assert resumed.run()
+    assert_equal(resumed.scheme.state_dict(), whole.scheme.state_dict())
+    assert records(resumed, "test/further/return") == records(whole, "test/further/return")
+    names = [sorted(file.name for file in (tmp_path / run / "policies").iterdir()) for run in ("whole", "part")]
+    assert names[0] == names[1]
+    assert len(names[0]) == 4
+    described = json.loads((tmp_path / "part" / "config.json").read_text())["callbacks"]
+    assert [one["name"] for one in described] == ["EvaluateIn", "SetHyperParameter", "SavePolicies"]
+
+
+def test_a_policy_that_was_saved_on_the_way_acts(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 120, tmp_path / "run", callbacks=[prl.SavePolicies(every=100)])
+    learner.run()
+    policy = prl.load_policy(tmp_path / "run" / "policies" / "steps-000000100.pt")
+    assert policy(np.zeros(4, np.float32)) in (0, 1)
+
+
+def test_a_hyper_parameter_follows_a_schedule(tmp_path: Path) -> None:
+    callback = prl.SetHyperParameter("algorithm", "mini_batch_size", prl.LinearSchedule(8, 32))
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[callback])
+    learner.run()
+    assert learner.scheme.algorithm.mini_batch_size == 32  # type: ignore[attr-defined]
+
+
+def test_a_hyper_parameter_that_is_not_there_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    callback = prl.SetHyperParameter("storage", "bta", prl.LinearSchedule(0.0, 1.0))
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[callback])
+    with pytest.raises(ValueError, match="bta"):
+        learner.run()
+    assert learner.scheme.steps == 0
+
+
+def test_weights_and_gradients_are_logged(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    learner = prl.Learner(
+        dqn_scheme(), 200, tmp_path / "run", log_to=["tensorboard"], callbacks=[prl.LogWeights(every=20)]
+    )
+    learner.run()
+    learner.close()
+    trained = next(iter(learner.scheme.algorithm.training.groups.values()))
+    norm = torch.cat([parameter.detach().ravel() for parameter in trained.parameters.values()]).norm()
+    logged = records(learner, f"weights/{trained.name}")
+    assert len(logged) == learner.scheme.algorithm.training.counters["updates"] // 20
+    assert logged[-1][1] == pytest.approx(float(norm), rel=0.05)
+    assert records(learner, f"gradients/{trained.name}")[-1][1] > 0
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"histograms": 0}).Reload()
+    name = f"weights/{trained.name}.{next(iter(trained.parameters))}"
+    assert len(events.Histograms(name)) == len(logged)
+
+
+def test_the_shares_of_time_sum_to_one(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[prl.TimeParts(every=100)])
+    learner.run()
+    for record in prl.read_metrics(tmp_path / "run" / "metrics.jsonl"):
+        if "time/collect" in record:
+            shares = [record[f"time/{part}"] for part in ("collect", "update", "evaluate", "save")]
+            assert sum(shares) == pytest.approx(1)
+            assert min(shares[:3]) > 0
+            break
+    else:
+        pytest.fail("nothing was logged")
+
+
+def test_a_pruner_ends_a_run(tmp_path: Path) -> None:
+    class Trial:
+        """What an Optuna trial is to a callback."""
+
+        def __init__(self) -> None:
+            self.reported: list[tuple[float, int]] = []
+
+        def report(self, value: float, step: int) -> None:
+            self.reported.append((value, step))
+
+        def should_prune(self) -> bool:
+            return len(self.reported) == 2
+
+    trial = Trial()
+    callback = prl.PruneTrial(trial)
+    learner = prl.Learner(dqn_scheme(), 1_000, tmp_path / "run", callbacks=[callback])
+    learner.run()
+    assert callback.pruned
+    assert trial.reported == [(value, steps) for steps, value in records(learner, "test/return")]
+    assert learner.scheme.steps == 200
+
+
+# The reader's pipes are closed by the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_episodes_are_filmed_after_evaluations(suffix: str, tmp_path: Path) -> None:
+    imageio = pytest.importorskip("imageio.v3")
+    pytest.importorskip("imageio_ffmpeg" if suffix == ".mp4" else "imageio")
+    pytest.importorskip("pygame", reason="CartPole renders by pygame")
+    callback = prl.RecordVideos(every=2, longest=6, suffix=suffix)
+    learner = prl.Learner(dqn_scheme(), 300, tmp_path / "run", callbacks=[callback])
+    assert learner.run()
+    videos = sorted(file.name for file in (tmp_path / "run" / "videos").iterdir())
+    assert videos == [f"steps-{steps:09}{suffix}" for steps in (100, 300)]
+    frames = imageio.imread(tmp_path / "run" / "videos" / videos[0])
+    assert frames.shape == (7, 400, 600, 3)
+    # A pole that moves.
+    assert (frames[0] != frames[-1]).any()
+
+
+def test_a_video_of_an_environment_that_does_not_render_is_refused_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("imageio")
+
+    class Blind(gym.Wrapper[Any, Any, Any, Any]):
+        def render(self) -> Any:
+            return None
+
+    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=2, wrappers=[Blind])
+    learner = prl.Learner(
+        dqn_scheme(envs=envs), 200, tmp_path / "run", callbacks=[prl.RecordVideos(longest=2, suffix=".gif")]
+    )
+    with pytest.raises(ValueError, match="a frame must be a picture"):
+        learner.run()
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: prl.StopAtReturn("many"), "StopAtReturn: mean_return must be a float, got 'many'"),
+        (lambda: prl.StopAfter(), "StopAfter: say after how many minutes or episodes"),
+        (lambda: prl.StopAfter(minutes=0), "StopAfter: minutes must be greater than 0"),
+        (lambda: prl.EvaluateIn(CARTPOLE, "x", every=0), "EvaluateIn: every must be at least 1"),
+        (lambda: prl.EvaluateIn(CARTPOLE, "x", every=1, steps=5), "give either episodes or steps"),
+        (lambda: prl.RecordVideos(suffix=".avi"), "ends in .mp4 or .gif"),
+        (
+            lambda: prl.SetHyperParameter("actor", "x", prl.LinearSchedule(0, 1)),
+            "must be one of 'algorithm', 'storage'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_when_a_callback_is_made(make: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def test_what_is_no_callback_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    twice = Noting()
+    for callbacks in ([print], [twice, twice], [Noting]):
+        with pytest.raises(TypeError, match=r"callbacks\[\d\]"):
+            prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=callbacks)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+@dataclass(eq=False)
+class Threshold(prl.Callback):
+    """A callback of a script, with a parameter and a state."""
+
+    value: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.seen = 0
+
+    def on_step(self, learner: prl.Learner) -> None:
+        self.seen += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+def test_the_state_of_a_callback_goes_to_the_one_that_is_made_as_it_was(tmp_path: Path) -> None:
+    saved = [Threshold(1), Threshold(2)]
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=saved)
+    learner.run()
+    learner.close()
+    assert saved[0].seen > 0
+    given = [Threshold(3), Threshold(2)]
+    resumed = prl.Learner.resume(tmp_path / "run", callbacks=given)
+    assert [callback.seen for callback in given] == [0, saved[1].seen]
+    resumed.close()
+
+
+def test_a_run_with_a_callback_of_a_script_says_how_to_continue(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Stop(prl.Callback):
+        def on_step(self, learner: prl.Learner) -> None:
+            learner.stop("it is enough")
+
+    prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[Stop()]).run()
+    said = capsys.readouterr().out
+    assert "in the script that defines Stop, with the callbacks made as before" in said
+    assert "resume(" in said
+    assert "callbacks=callbacks)" in said
+
+
+def test_a_callback_that_holds_an_object_must_be_given_again(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[prl.PruneTrial(object())])
+    learner.save_checkpoint()
+    learner.close()
+    with pytest.raises(CompositionError, match="callbacks=callbacks"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+def test_a_configuration_makes_nothing_but_callbacks_of_what_it_calls_callbacks(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    learner.save_checkpoint()
+    learner.close()
+    file = tmp_path / "run" / "config.json"
+    config = json.loads(file.read_text())
+    config["callbacks"] = [{"name": "Adam", "hyper_parameters": {}}]
+    file.write_text(json.dumps(config))
+    with pytest.raises(CompositionError, match="is a callback"):
+        prl.Learner.resume(tmp_path / "run")
