@@ -21,6 +21,7 @@ from storages.core.ring.summary import Field, episodes_of, fields_of
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.episode_starts import EpisodeStarts
 from storages.core.sampling.prioritized import Priorities
+from storages.core.sampling.priority_trees import PrioritySettings
 from storages.datasets import About, Dataset
 from storages.datasets.fill import count_episodes_in, episodes_in
 from storages.persistent import PersistenceError, read_state
@@ -222,12 +223,13 @@ def _priorities(
 ) -> PriorityList:
     sequences = _sequences(hyper_parameters)
     stride = sequences.stride if isinstance(sequences, Sequences) else 1
-    priorities = Priorities(ring, hyper_parameters.get("epsilon", 0.0), alpha, stride, starts)
+    by_rank = hyper_parameters.get("prioritization") == "rank"
+    settings = PrioritySettings(hyper_parameters.get("epsilon", 0.0), alpha, by_rank)
+    priorities = Priorities(ring, settings, stride, starts)
     priorities.load_state_dict(saved)
-    drawn = priorities.drawn
     return PriorityList(
-        values=priorities.priority(saved["errors"].numpy()[drawn - ring.start]),
-        ages=ring.steps - 1 - drawn // ring.envs,
+        values=priorities.values,
+        ages=ring.steps - 1 - priorities.drawn // ring.envs,
         of="transition" if starts is None else "episode",
         nbytes=priorities.nbytes,
     )

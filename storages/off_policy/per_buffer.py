@@ -16,6 +16,7 @@ from storages.component.schedule import Schedule
 from storages.core.parts import Sampler
 from storages.core.sampling.prioritized import Priorities
 from storages.core.sampling.prioritized_sampler import PrioritizedSampler
+from storages.core.sampling.priority_trees import PrioritySettings
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
@@ -23,7 +24,7 @@ _SMALLEST_CHANGE_OF_ALPHA = 0.005
 
 @with_hyper_parameters
 class PERBuffer(NStepReplayBuffer):
-    """Replay by priority ``(|error| + epsilon)**alpha``: Schaul et al., arXiv 1511.05952, the proportional variant.
+    """Replay by priority, of errors or of their ranks: Schaul et al., arXiv 1511.05952.
 
     With ``prefetch``, a batch is drawn before the errors of the last ``prefetch`` updates are known, however fast the
     learner is.
@@ -41,6 +42,9 @@ class PERBuffer(NStepReplayBuffer):
         weights_over: what the largest weight is 1 of: all that is "stored", or the "batch".
         stratified: draw each row of a batch from its own part of the whole priority (appendix B.2.1) instead of
             independently.
+        prioritization: "proportional", priorities ``(|error| + epsilon)**alpha``, or "rank", ``(1 / rank)**alpha``,
+            rank 1 being the largest error: outliers and the scale of rewards make no difference. ``epsilon`` does not
+            change ranks; equal errors share their mean rank, and ranks above 15 are rounded, by a ninth at most.
     """
 
     epsilon: NonNegative = parameter(default=0.0, kw_only=False)
@@ -49,6 +53,7 @@ class PERBuffer(NStepReplayBuffer):
     default_error: InitialError = parameter(default=1_000_000.0, kw_only=False)
     weights_over: Literal["stored", "batch"] = "stored"
     stratified: bool = True
+    prioritization: Literal["proportional", "rank"] = "proportional"
 
     def make_sampler(self) -> Sampler:
         """Make the sampler by priority."""
@@ -61,8 +66,7 @@ class PERBuffer(NStepReplayBuffer):
             # A subclass chooses rows in another way.
             return
         self.sampler.configure(
-            self.epsilon,
-            self._current(self.alpha),
+            PrioritySettings(self.epsilon, self._current(self.alpha), self.prioritization == "rank"),
             self._current(self.beta),
             self.default_error,
             self.weights_over,
@@ -71,7 +75,16 @@ class PERBuffer(NStepReplayBuffer):
         )
 
     def get_priority(self, error: Any) -> Any:
-        """``(|error| + epsilon)**alpha`` of a number or an array of errors."""
+        """``(|error| + epsilon)**alpha`` of a number or an array of errors.
+
+        Raises:
+            ValueError: priorities are those of ranks, which follow from all errors together.
+        """
+        if self.prioritization == "rank":
+            raise ValueError(
+                f"{type(self).__name__}: with prioritization='rank' a priority follows from all stored errors; "
+                f"priorities.values has those of what is stored"
+            )
         return (np.abs(error) + self.epsilon) ** self._current(self.alpha)
 
     def get_sequence_priority(self, errors: NDArray[np.floating], eta: UnitInterval = 0.9) -> NDArray[np.floating]:

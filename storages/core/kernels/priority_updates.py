@@ -5,8 +5,16 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.compilation import kernel
+from storages.core.kernels.compilation import inlined_kernel, kernel, parallel_kernel
 from storages.core.kernels.memory import address_of, prefetch_at
+
+SHIFT_OF_BUCKETS = 14
+"""Bits of an error, as float32, that a histogram of errors leaves out."""
+BUCKETS = 1 << (31 - SHIFT_OF_BUCKETS)
+BUCKETS_OF_AN_OCTAVE = 1 << (23 - SHIFT_OF_BUCKETS)
+"""From a power of two to the next."""
+_EXACT, _SIGNIFICANT = 32, 8
+"""Twice a rank is exact below the first number, and has fewer significant bits than the second one from there on."""
 
 
 @kernel
@@ -68,3 +76,85 @@ def mean_of(indices: NDArray[np.int64]) -> float:
         total += indices[i, 0]
     mean: float = total / indices.shape[0]
     return mean
+
+
+@parallel_kernel
+def move(
+    leaves: NDArray[np.int64],
+    to: NDArray[np.int32],
+    bucket_of: NDArray[np.int32],
+    links: NDArray[np.signedinteger],
+    heads: NDArray[np.signedinteger],
+    counts: NDArray[np.signedinteger],
+    octaves: NDArray[np.signedinteger],
+) -> None:
+    """Move leaves (K,) of a histogram to buckets (K,), -1 for none, one after the other; see ``RankTree``."""
+    for i in range(leaves.shape[0]):
+        leaf, bucket = leaves[i], bucket_of[leaves[i]]
+        if bucket == to[i]:
+            continue
+        if bucket >= 0:
+            before, after = links[leaf, 0], links[leaf, 1]
+            if before >= 0:
+                links[before, 1] = after
+            else:
+                heads[bucket] = after
+            if after >= 0:
+                links[after, 0] = before
+            counts[bucket] -= 1
+            octaves[bucket // BUCKETS_OF_AN_OCTAVE] -= 1
+        bucket = to[i]
+        bucket_of[leaf] = bucket
+        if bucket >= 0:
+            head = heads[bucket]
+            links[leaf, 0], links[leaf, 1] = -1, head
+            if head >= 0:
+                links[head, 0] = leaf
+            heads[bucket] = leaf
+            counts[bucket] += 1
+            octaves[bucket // BUCKETS_OF_AN_OCTAVE] += 1
+
+
+@parallel_kernel
+def changed_ranks(
+    links: NDArray[np.signedinteger],
+    heads: NDArray[np.signedinteger],
+    counts: NDArray[np.signedinteger],
+    octaves: NDArray[np.signedinteger],
+    ranks: NDArray[np.float32],
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Round the mean rank of each bucket, and return the leaves of those whose rank is another now, and the ranks."""
+    changed = np.empty(counts.shape[0], np.int32)
+    num_changed, num_leaves, above = 0, 0, 0
+    for octave in range(octaves.shape[0] - 1, -1, -1):
+        if octaves[octave] == 0:
+            continue
+        first = octave * BUCKETS_OF_AN_OCTAVE
+        for bucket in range(first + BUCKETS_OF_AN_OCTAVE - 1, first - 1, -1):
+            count = counts[bucket]
+            if count:
+                rank = _rounded(2 * above + count + 1)
+                above += count
+                if ranks[bucket] != rank:
+                    ranks[bucket] = rank
+                    changed[num_changed] = bucket
+                    num_changed += 1
+                    num_leaves += count
+    leaves, ranks_of_leaves = np.empty(num_leaves, np.int64), np.empty(num_leaves, np.float64)
+    found = 0
+    for i in range(num_changed):
+        leaf = heads[changed[i]]
+        while leaf >= 0:
+            leaves[found], ranks_of_leaves[found] = leaf, ranks[changed[i]]
+            found += 1
+            leaf = links[leaf, 1]
+    return leaves, ranks_of_leaves
+
+
+@inlined_kernel
+def _rounded(twice: int) -> np.float32:
+    """Round a rank, of which twice is given."""
+    shift = 0
+    while twice >= _EXACT and twice >> shift >= _SIGNIFICANT:
+        shift += 1
+    return np.float32((twice + (1 << shift >> 1) >> shift << shift) / 2)

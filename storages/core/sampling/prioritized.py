@@ -1,6 +1,6 @@
 """Choosing rows by priority: how wrong the algorithm was about each transition when it saw it last.
 
-Schaul et al., "Prioritized Experience Replay" (arXiv 1511.05952), the proportional variant.
+Schaul et al., "Prioritized Experience Replay" (arXiv 1511.05952), the proportional and the rank-based variant.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from storages.component.hyper_parameters import InitialError
 from storages.core.kernels.priority_updates import store_errors
-from storages.core.kernels.sum_tree import SumTree
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_starts import EpisodeStarts
-from storages.core.sampling.late_errors import LateErrors
+from storages.core.sampling.priority_trees import PrioritySettings, tree_of
 
 _LARGEST_BEFORE_ANY = 1.0
 _FIRST = 1_000_000.0
@@ -33,12 +32,11 @@ class Chosen(NamedTuple):
 
 
 class Priorities:
-    """An error for each live transition of a ring, and a sum tree of ``(|error| + epsilon)**alpha``.
+    """An error for each live transition of a ring, and a sum tree of the priorities that follow from them.
 
     Args:
         ring: whose transitions these are; its number of environments must be known.
-        epsilon: added to every error.
-        alpha: exponent.
+        settings: how priorities follow from errors.
         stride: only steps whose number is a multiple of it have a priority; the others are not drawn.
         starts: of episodes, where only these have a priority, each at its first transition.
         default_error: error of transitions that no update has met yet; at most the largest error of any update, once
@@ -48,8 +46,7 @@ class Priorities:
     def __init__(
         self,
         ring: Ring,
-        epsilon: float,
-        alpha: float,
+        settings: PrioritySettings,
         stride: int = 1,
         starts: EpisodeStarts | None = None,
         default_error: InitialError = "largest",
@@ -59,23 +56,21 @@ class Priorities:
         self._starts = starts
         # One row more than is live: the next step comes in before the oldest is gone.
         self._leaves = (ring.size + 1) * ring.envs
-        self._tree = SumTree(self._leaves)
+        self.settings = settings
+        self._tree = tree_of(self._leaves, settings)
         self._errors = np.zeros(self._leaves, np.float32)
         self._waiting, self._most_waiting = 0, min(_MOST_WAITING, max(1, ring.size // 2))
         """How many of the newest steps the tree has not learnt of."""
-        self.epsilon, self.alpha = epsilon, alpha
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first that is not 0."""
         self.knows_errors = False
         """Whether any update gave an error that is not 0."""
         self._default_error = default_error
-        self._initial_error, self._initial_mass = np.nan, 0.0
+        self._initial_error = np.nan
         self._set_initial_error()
         self._changed: NDArray[np.bool_] | None = None
         """(leaves,): whose errors changed since they were last asked for; None as long as nobody asks."""
         self._any_changed = False
-        self.late = LateErrors()
-        """Of updates on a device that the host does not wait for."""
 
     # What the storage tells
 
@@ -92,8 +87,6 @@ class Priorities:
             self._waiting += steps
             if self._waiting >= self._most_waiting:
                 self._catch_up()
-        if self.late.updates:
-            self.settle()
 
     def ended(self) -> None:
         """Give the episodes that were ended after their newest steps the initial error."""
@@ -112,21 +105,20 @@ class Priorities:
             self._errors[first : first + count] = self._initial_error
             if first + count > self._leaves:
                 self._errors[: first + count - self._leaves] = self._initial_error
-            self._tree.set_stretch(first, count, 0.0 if step % stride else self._initial_mass, envs)
+            self._tree.insert(first, count, step % stride == 0 or stride == 1, envs)
 
     def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
         """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
         self._catch_up()
         transitions = np.arange(first, first + len(errors))
         rows = transitions % self._leaves
-        masses = self.priority(errors)
         if self._starts is None:
-            masses[transitions // self._ring.envs % self._stride != 0] = 0
+            drawn = transitions // self._ring.envs % self._stride == 0
         else:
-            masses[~self._starts.among(transitions)] = 0
+            drawn = self._starts.among(transitions)
         self._errors[rows] = errors
-        self._tree.set(np.arange(*gone) % self._leaves, 0.0)
-        self._tree.set(rows, masses)
+        self._tree.drop(np.append(np.arange(*gone) % self._leaves, rows[~drawn]))
+        self._tree.set_errors(rows[drawn], np.abs(errors[drawn]).astype(np.float64))
 
     def errors_of(self, first: int, end: int) -> NDArray[np.float32]:
         """Of the transitions [first, end), which must be live."""
@@ -160,7 +152,7 @@ class Priorities:
                 f"{self._ring.owner}: error {live + len(errors)} of the update is {errors[live]}{beyond}; no priority "
                 f"was changed. The update has diverged"
             )
-        self._tree.set(rows[:live], self._power(magnitudes[:live]))
+        self._tree.set_errors(rows[:live], magnitudes[:live])
         if self._changed is not None:
             self._changed[rows[:live]] = self._any_changed = True
         if largest > 0 and not self.knows_errors:
@@ -169,18 +161,6 @@ class Priorities:
             self.largest_error = largest
             self._set_initial_error()
 
-    def begin_draw(self) -> None:
-        """Let the late errors count that the draw before has passed over.
-
-        Raises:
-            ValueError: one is not finite.
-        """
-        self.late.begin_draw(self.update)
-
-    def settle(self) -> None:
-        """Let all late errors count, before something else happens to priorities."""
-        self.late.settle(self.update)
-
     def _know(self, largest: float) -> None:
         """Bound the errors of transitions that no update has met by the first ones that are known, and not 0."""
         self.largest_error, self.knows_errors = largest, True
@@ -188,7 +168,7 @@ class Priorities:
         if self._default_error != "first":
             np.minimum(self._errors, np.float32(largest), out=self._errors)
         self._changed = None
-        self.rescale(self.epsilon, self.alpha)
+        self.rescale(self.settings)
 
     def bounded(self, errors: NDArray[np.float32]) -> NDArray[np.float32]:
         """Errors, some of transitions that no update has met: these are at most the largest of any update."""
@@ -201,22 +181,22 @@ class Priorities:
         self._waiting = 0
         self._errors.fill(self._initial_error)
         self._changed = None
-        self.rescale(self.epsilon, self.alpha)
+        self.rescale(self.settings)
 
     def reset(self) -> None:
         """Forget all transitions."""
         self._waiting = 0
         self._tree.clear()
 
-    def rescale(self, epsilon: float, alpha: float) -> None:
-        """Make all priorities anew with another ``epsilon`` and ``alpha``."""
+    def rescale(self, settings: PrioritySettings) -> None:
+        """Make all priorities anew with other settings."""
         self._catch_up()
-        self.epsilon, self.alpha = epsilon, alpha
+        if settings.by_rank != self.settings.by_rank:
+            self._tree = tree_of(self._leaves, settings)
+        self.settings = self._tree.settings = settings
         self._set_initial_error()
         live = self.drawn % self._leaves
-        masses = np.zeros(self._leaves)
-        masses[live] = self.priority(self._errors[live])
-        self._tree.fill(masses)
+        self._tree.fill_errors(live, np.abs(self._errors[live]).astype(np.float64))
 
     # What the storage asks
 
@@ -264,18 +244,12 @@ class Priorities:
             return None
         return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified))
 
-    def priority(self, errors: NDArray[np.float32]) -> NDArray[np.float64]:
-        """``(|error| + epsilon)**alpha`` of each.
-
-        Of errors as they are kept, and always of an array, so that a loaded tree is the saved one to the last bit.
-        """
-        return self._power(np.abs(errors).astype(np.float64))
-
-    def _power(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """In place."""
-        if self.epsilon:
-            magnitudes += self.epsilon
-        return np.power(magnitudes, self.alpha, out=magnitudes)
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """(N,): the priorities of :attr:`drawn`."""
+        self._catch_up()
+        values: NDArray[np.float64] = self._tree.leaves[self.drawn % self._leaves]
+        return values
 
     @property
     def smallest(self) -> float:
@@ -310,7 +284,7 @@ class Priorities:
 
     def summary(self) -> dict[str, float]:
         """What is to be kept beside the errors, as plain data."""
-        return {"largest_error": self.largest_error, "knows_errors": self.knows_errors, "alpha": self.alpha}
+        return {"largest_error": self.largest_error, "knows_errors": self.knows_errors, "alpha": self.settings.alpha}
 
     def errors(self, first: int) -> NDArray[np.float32]:
         """(steps, E): the errors of all transitions from step ``first`` on."""
@@ -348,7 +322,7 @@ class Priorities:
         errors = state["errors"].numpy()
         live = np.arange(self._ring.start, self._ring.end) % self._leaves
         self._errors[live] = self.bounded(np.where(np.isnan(errors), np.float32(self._initial_error), errors))
-        self.rescale(self.epsilon, self.alpha)
+        self.rescale(self.settings)
 
     # Inside
 
@@ -360,7 +334,7 @@ class Priorities:
             self._initial_error = self.largest_error
         else:
             self._initial_error = min(float(default), self.largest_error) if self.knows_errors else float(default)
-        self._initial_mass = float(self.priority(np.array([self._initial_error], np.float32))[0])
+        self._tree.set_initial(np.float32(self._initial_error))
 
     def _insert_among(self, starts: EpisodeStarts, error: np.float32) -> None:
         """As :meth:`inserted`, where only starts of episodes have a priority: of its rows there are none at first."""
@@ -377,8 +351,8 @@ class Priorities:
         drawn = np.concatenate([starts.moved, starts.added]) % self._leaves
         if self._changed is not None:
             self._changed[drawn] = self._any_changed = True
-        masses = np.append(np.zeros(len(cleared)), self.priority(self._errors[drawn]))
-        self._tree.set(np.append(cleared, drawn), masses)
+        self._tree.drop(cleared)
+        self._tree.set_errors(drawn, np.abs(self._errors[drawn]).astype(np.float64))
 
 
 def importance_weights(priorities: NDArray[np.float64], beta: float, smallest: float) -> NDArray[np.float32]:

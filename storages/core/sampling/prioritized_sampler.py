@@ -12,15 +12,16 @@ from storages.core.kernels.priority_updates import effective_sample_size
 from storages.core.parts import Request, Rows, Sampler
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
-from storages.core.sampling.late_errors import LateUpdate
+from storages.core.sampling.late_errors import LateErrors, LateUpdate
 from storages.core.sampling.prioritized import Priorities, importance_weights
+from storages.core.sampling.priority_trees import PrioritySettings
 from storages.core.sampling.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
 
 
 class PrioritizedSampler(Sampler):
-    """Draws rows in proportion to ``(|error| + epsilon)**alpha``.
+    """Draws rows in proportion to their priorities.
 
     Priorities are made when ``alpha`` is first greater than 0; until then rows are drawn uniformly, at no further cost.
 
@@ -43,15 +44,16 @@ class PrioritizedSampler(Sampler):
         self._tracker = tracker if isinstance(sequences, Episodes) else None
         self._stride = sequences.stride if isinstance(sequences, Sequences) else 1
         self._eta = 1.0 if sequences is None else sequences.eta
-        self._epsilon, self._alpha, self._beta = 0.0, 0.0, 1.0
+        self.late = LateErrors()
+        """Of updates on a device that the host does not wait for."""
+        self._settings, self._beta = PrioritySettings(alpha=0.0), 1.0
         self._default_error: InitialError = "largest"
         self._over_batch, self._stratified = False, True
         self._follows_schedule = False
 
     def configure(
         self,
-        epsilon: float,
-        alpha: float,
+        settings: PrioritySettings,
         beta: float,
         default_error: InitialError,
         weights_over: Literal["stored", "batch"],
@@ -61,8 +63,7 @@ class PrioritizedSampler(Sampler):
         """Set hyper-parameters to their present values; see :class:`storages.PERBuffer`.
 
         Args:
-            epsilon: added to errors.
-            alpha: exponent of priorities.
+            settings: how priorities follow from errors.
             beta: exponent of importance weights.
             default_error: of transitions that no update has met.
             weights_over: what the largest weight is 1 of.
@@ -70,7 +71,7 @@ class PrioritizedSampler(Sampler):
             smallest_change: of ``alpha``, by less than which priorities stay as they are, because a schedule moves
                 ``alpha`` in small steps; None where no schedule does.
         """
-        self._epsilon, self._alpha, self._beta = epsilon, alpha, beta
+        self._settings, self._beta = settings, beta
         self._over_batch, self._stratified = weights_over == "batch", stratified
         self._default_error, self._follows_schedule = default_error, smallest_change is not None
         priorities = self.priorities
@@ -78,15 +79,16 @@ class PrioritizedSampler(Sampler):
             return
         if priorities.default_error != default_error:
             priorities.default_error = default_error
-        if abs(alpha - priorities.alpha) > (smallest_change or 0.0) or epsilon != priorities.epsilon:
-            priorities.rescale(epsilon, alpha)
+        change = abs(settings.alpha - priorities.settings.alpha)
+        if change > (smallest_change or 0.0) or settings != priorities.settings._replace(alpha=settings.alpha):
+            priorities.rescale(settings)
 
     def draw(self, request: Request) -> Rows:
         """Draw the rows of a batch, and their importance weights."""
         priorities = self.priorities
-        if priorities is not None and priorities.late.updates:
-            priorities.begin_draw()
-        if self._alpha == 0:
+        if self.late.updates and priorities is not None:
+            self.late.begin_draw(priorities.update)
+        if self._settings.alpha == 0:
             return request.uniform()
         if priorities is None:
             priorities = self.priorities = self._new_priorities()
@@ -125,6 +127,8 @@ class PrioritizedSampler(Sampler):
         """Give the newest steps the initial error."""
         if self.priorities is not None:
             self.priorities.inserted(steps)
+            if self.late.updates:
+                self.settle()
 
     def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
         """Give episodes that can be drawn now the initial error."""
@@ -143,7 +147,7 @@ class PrioritizedSampler(Sampler):
     def settle(self) -> None:
         """Wait for errors that are on their way from a device, and let them count."""
         if self.priorities is not None:
-            self.priorities.settle()
+            self.late.settle(self.priorities.update)
 
     def after_change(self, ring: Ring) -> None:
         """Forget the priorities of a ring that was emptied."""
@@ -157,13 +161,13 @@ class PrioritizedSampler(Sampler):
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
         """Restore the priorities, if the state has any."""
-        self.priorities, saved = None, state.get("priorities")
+        self.priorities, self.late, saved = None, LateErrors(), state.get("priorities")
         if saved is not None:
             self.priorities = self._new_priorities()
             self.priorities.load_state_dict(saved)
             if self._follows_schedule:
                 # Priorities were made with an earlier value of the schedule.
-                self.priorities.rescale(self._epsilon, saved["alpha"])
+                self.priorities.rescale(self._settings._replace(alpha=saved["alpha"]))
 
     @property
     def nbytes(self) -> int:
@@ -174,14 +178,14 @@ class PrioritizedSampler(Sampler):
 
     def _new_priorities(self) -> Priorities:
         starts = None if self._tracker is None else self._tracker.starts
-        return Priorities(self._ring, self._epsilon, self._alpha, self._stride, starts, self._default_error)
+        return Priorities(self._ring, self._settings, self._stride, starts, self._default_error)
 
     def _update_later(self, priorities: Priorities, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Begin to copy an update's errors to the host; metrics are tensors, which are not waited for."""
         indices, weights = batch[INDICES], batch[WEIGHTS].double()
         rows = [indices] if self._sequences is None else [indices, batch[EPISODE if EPISODE in batch else MASK]]
         errors = tensor_of_errors(info, tuple(rows[-1].shape), self._ring.owner)
-        priorities.late.add(LateUpdate(self._transfer.fetch(indices, errors, *rows[1:]), self._eta))
+        self.late.add(LateUpdate(self._transfer.fetch(indices, errors, *rows[1:]), self._eta))
         return {
             "storage/mean_priority": priorities.mean,
             "storage/largest_priority": priorities.largest,

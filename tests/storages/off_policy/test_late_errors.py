@@ -285,7 +285,7 @@ def test_errors_stay_on_the_cpu_without_a_device() -> None:
     filled(storage)
     batch = next(iter(storage.generate_batches(1, 6)))
     storage.after_gradients(batch, {ERRORS: errors_of(batch)})
-    assert not storage.priorities.late.updates
+    assert not storage.sampler.late.updates
     assert not isinstance(storage.sampler._transfer, LateTransfer)
     assert INDICES in batch
     assert MASK not in batch
