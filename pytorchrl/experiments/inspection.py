@@ -1,5 +1,6 @@
 """What a checkpoint's storage holds, told without environments or networks, and without changing anything."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,8 +224,14 @@ def _priorities(
 ) -> PriorityList:
     sequences = _sequences(hyper_parameters)
     stride = sequences.stride if isinstance(sequences, Sequences) else 1
-    by_rank = hyper_parameters.get("prioritization") == "rank"
-    settings = PrioritySettings(hyper_parameters.get("epsilon", 0.0), alpha, by_rank)
+    error_max = hyper_parameters.get("error_max")
+    settings = PrioritySettings(
+        hyper_parameters.get("epsilon", 0.0),
+        alpha,
+        hyper_parameters.get("prioritization") == "rank",
+        hyper_parameters.get("error_min", 0.0),
+        math.inf if error_max is None else error_max,
+    )
     priorities = Priorities(ring, settings, stride, starts)
     priorities.load_state_dict(saved)
     return PriorityList(

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.candidates import Candidates, TransitionRange
 from storages.core.kernels.uniform_draws import uniform_integers
 from storages.core.ring.layout import FieldKey
 from storages.core.ring.ring import Ring
@@ -159,9 +160,14 @@ class Window(Protocol):
         """
         return first, ring.end
 
+    def candidates(self, ring: Ring, first: int) -> Candidates:
+        """Return the transitions with which a row may begin, from ``first`` on; see :meth:`begins`."""
+        return TransitionRange(*self.begins(ring, first))
+
     def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
         """(batch_size,): transitions with which rows may begin, from ``first`` on, drawn uniformly."""
-        return uniform_integers(generator, *self.begins(ring, first), batch_size)
+        candidates = self.candidates(ring, first)
+        return candidates.at(uniform_integers(generator, 0, candidates.count, batch_size))
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`Steps` of rows that begin with transitions (B,)."""

@@ -28,20 +28,7 @@ class NStepReplayBuffer(ReplayBuffer):
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse windows that reach beyond what a batch holds, too."""
         super().check_hyper_parameters(hyper_parameters)
-        cls._refuse_windows_beyond_packed_pieces(hyper_parameters["n_step"], hyper_parameters["sequences"])
-
-    def update_storage_parameter(self, name: str, value: Any) -> None:
-        """Change a hyper-parameter while the storage is in use.
-
-        Raises:
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
-        """
-        if name == "n_step":
-            self._refuse_windows_beyond_packed_pieces(value, self.sequences)
-        super().update_storage_parameter(name, value)
-
-    @classmethod
-    def _refuse_windows_beyond_packed_pieces(cls, n_step: Any, sequences: Any) -> None:
+        n_step, sequences = hyper_parameters["n_step"], hyper_parameters["sequences"]
         if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.longest is not None:
             raise ValueError(
                 f"{cls.__name__}: with {sequences} n_step must be 1, got {n_step}: windows reach beyond a piece, and "

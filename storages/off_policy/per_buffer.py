@@ -1,5 +1,7 @@
 """Prioritised replay: what the algorithm was wrong about comes back more often."""
 
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +11,7 @@ from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import (
     InitialError,
     NonNegative,
+    Positive,
     UnitInterval,
     UnitIntervalOrSchedule,
 )
@@ -20,6 +23,8 @@ from storages.core.sampling.priority_trees import PrioritySettings
 from storages.off_policy.nstep_buffer import NStepReplayBuffer
 
 _SMALLEST_CHANGE_OF_ALPHA = 0.005
+# Of what only uniform rows can be, so that the largest importance weight is known.
+_SMALLEST_PRIORITY = 1e-200
 
 
 @with_hyper_parameters
@@ -45,6 +50,10 @@ class PERBuffer(NStepReplayBuffer):
         prioritization: "proportional", priorities ``(|error| + epsilon)**alpha``, or "rank", ``(1 / rank)**alpha``,
             rank 1 being the largest error: outliers and the scale of rewards make no difference. ``epsilon`` does not
             change ranks; equal errors share their mean rank, and ranks above 15 are rounded, by a ninth at most.
+        uniform_share: part of each batch that is drawn uniformly beside the prioritised rows, on average. Importance
+            weights are those of the mixture, ``uniform_share / N + (1 - uniform_share) * P(i)``.
+        error_min: smaller errors count as this one.
+        error_max: larger errors count as this one; None for no bound.
     """
 
     epsilon: NonNegative = parameter(default=0.0, kw_only=False)
@@ -54,6 +63,17 @@ class PERBuffer(NStepReplayBuffer):
     weights_over: Literal["stored", "batch"] = "stored"
     stratified: bool = True
     prioritization: Literal["proportional", "rank"] = "proportional"
+    uniform_share: UnitInterval = 0.0
+    error_min: NonNegative = 0.0
+    error_max: Positive | None = None
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse bounds of errors that exclude each other, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        low, high = hyper_parameters["error_min"], hyper_parameters["error_max"]
+        if high is not None and low > high:
+            raise ValueError(f"{cls.__name__}: error_min must be at most error_max={high:g}, got {low:g}")
 
     def make_sampler(self) -> Sampler:
         """Make the sampler by priority."""
@@ -66,11 +86,19 @@ class PERBuffer(NStepReplayBuffer):
             # A subclass chooses rows in another way.
             return
         self.sampler.configure(
-            PrioritySettings(self.epsilon, self._current(self.alpha), self.prioritization == "rank"),
+            PrioritySettings(
+                self.epsilon,
+                self._current(self.alpha),
+                self.prioritization == "rank",
+                self.error_min,
+                math.inf if self.error_max is None else self.error_max,
+                _SMALLEST_PRIORITY if self.uniform_share else 0.0,
+            ),
             self._current(self.beta),
             self.default_error,
             self.weights_over,
             self.stratified,
+            self.uniform_share,
             _SMALLEST_CHANGE_OF_ALPHA if isinstance(self.alpha, Schedule) else None,
         )
 

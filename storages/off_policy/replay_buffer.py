@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
+from storages.component.declared import defaults_of, hyper_parameters_of
 from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count, CountOrZero
 from storages.core.device.device_cache import DeviceCache
@@ -240,11 +241,17 @@ class ReplayBuffer(Storage):
         """Change a hyper-parameter while the storage is in use; its parts follow.
 
         Raises:
-            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range.
+            ValueError: there is no such hyper-parameter, it cannot change, or the value is outside its range, or does
+                not fit those of the others. Nothing was changed.
         """
-        if name == "transforms":
-            check_transforms(value, type(self).__name__)
+        before = getattr(self, name, None)
         super().update_storage_parameter(name, value)
+        present = {each: getattr(self, each) for each in hyper_parameters_of(type(self))}
+        try:
+            self.check_hyper_parameters(defaults_of(type(self)) | present)
+        except ValueError:
+            setattr(self, name, before)
+            raise
         self.configure()
 
     def after_gradients(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:

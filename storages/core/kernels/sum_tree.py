@@ -174,6 +174,10 @@ class SumTree:
         self._stretch[0], self._stretch[1], self._stretch[2], self._mass[0] = first, count, cleared, mass
         _set_leaves(self._nodes, self._levels, self._blocks, self.size, self._stretch, self._mass, _OF_A_STRETCH)
 
+    def masses_of(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(K,): the masses of leaves (K,)."""
+        return self._nodes[: self.size][leaves]
+
     def mass(self, first: int = 0, last: int | None = None) -> float:
         """The sum of the masses of a window.
 

@@ -98,17 +98,15 @@ class EpisodeStarts:
         """Those that were a step earlier before the newest, which was overwritten; a view."""
         return self._moved[: self._num_moved]
 
-    def uniform(self, generator: np.random.Generator, first: int, batch_size: int) -> NDArray[np.int64]:
-        """(B,): starts of episodes that begin with transition ``first`` or later, each as likely as any other.
+    def since(self, first: int) -> NDArray[np.int64]:
+        """(N,): starts of episodes that begin with transition ``first`` or later, in rising order; a view.
 
         The newest one where all begin earlier; what is stored of the running ones where none may be drawn yet.
         """
         numbers, ring = self.numbers, self._ring
         if not len(numbers):
-            newest = ring.end - ring.envs + generator.integers(0, ring.envs, batch_size, np.int64)
-            return self._starts_of(newest)
-        earliest = np.searchsorted(numbers, self.where_to_begin(first))
-        return numbers[generator.integers(earliest, len(numbers), batch_size, np.int64)]
+            return np.sort(self._starts_of(np.arange(ring.end - ring.envs, ring.end)))
+        return numbers[np.searchsorted(numbers, self.where_to_begin(first)) :]
 
     def where_to_begin(self, first: int) -> int:
         """``first``, or the newest start where it is earlier."""

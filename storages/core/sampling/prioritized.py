@@ -29,6 +29,8 @@ class Chosen(NamedTuple):
     """(B,): their numbers."""
     priorities: NDArray[np.float64]
     """(B,): their priorities."""
+    total: float
+    """The sum of the priorities that they were chosen among."""
 
 
 class Priorities:
@@ -242,14 +244,17 @@ class Priorities:
             mass = self._tree.mass(first, end)
         if mass <= 0:
             return None
-        return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified))
+        return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified), mass)
+
+    def of(self, transitions: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(B,): the priorities of live transitions; 0 for those that are not drawn."""
+        self._catch_up()
+        return self._tree.masses_of(transitions % self._leaves)
 
     @property
     def values(self) -> NDArray[np.float64]:
         """(N,): the priorities of :attr:`drawn`."""
-        self._catch_up()
-        values: NDArray[np.float64] = self._tree.leaves[self.drawn % self._leaves]
-        return values
+        return self.of(self.drawn)
 
     @property
     def smallest(self) -> float:

@@ -13,7 +13,7 @@ from storages.core.parts import Request, Rows, Sampler
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.late_errors import LateErrors, LateUpdate
-from storages.core.sampling.prioritized import Priorities, importance_weights
+from storages.core.sampling.prioritized import Chosen, Priorities, importance_weights
 from storages.core.sampling.priority_trees import PrioritySettings
 from storages.core.sampling.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
@@ -48,7 +48,7 @@ class PrioritizedSampler(Sampler):
         """Of updates on a device that the host does not wait for."""
         self._settings, self._beta = PrioritySettings(alpha=0.0), 1.0
         self._default_error: InitialError = "largest"
-        self._over_batch, self._stratified = False, True
+        self._over_batch, self._stratified, self._uniform_share = False, True, 0.0
         self._follows_schedule = False
 
     def configure(
@@ -58,6 +58,7 @@ class PrioritizedSampler(Sampler):
         default_error: InitialError,
         weights_over: Literal["stored", "batch"],
         stratified: bool,
+        uniform_share: float,
         smallest_change: float | None,
     ) -> None:
         """Set hyper-parameters to their present values; see :class:`storages.PERBuffer`.
@@ -68,11 +69,12 @@ class PrioritizedSampler(Sampler):
             default_error: of transitions that no update has met.
             weights_over: what the largest weight is 1 of.
             stratified: whether each row is drawn from its own part of the whole priority.
+            uniform_share: of each batch, drawn uniformly.
             smallest_change: of ``alpha``, by less than which priorities stay as they are, because a schedule moves
                 ``alpha`` in small steps; None where no schedule does.
         """
         self._settings, self._beta = settings, beta
-        self._over_batch, self._stratified = weights_over == "batch", stratified
+        self._over_batch, self._stratified, self._uniform_share = weights_over == "batch", stratified, uniform_share
         self._default_error, self._follows_schedule = default_error, smallest_change is not None
         priorities = self.priorities
         if priorities is None:
@@ -94,11 +96,30 @@ class PrioritizedSampler(Sampler):
             priorities = self.priorities = self._new_priorities()
             priorities.fill()
         generator, ring, window, batch_size, first, _, _ = request
-        chosen = priorities.choose(generator, *window.begins(ring, first), batch_size, stratified=self._stratified)
+        count = batch_size
+        if self._uniform_share:
+            # The mean number of uniform rows is exactly the share.
+            count -= int(self._uniform_share * batch_size + generator.random())
+        chosen = priorities.choose(generator, *window.begins(ring, first), count, stratified=self._stratified)
         if chosen is None:
             return request.uniform()
+        if self._uniform_share:
+            return self._mixed(priorities, chosen, request)
         smallest = chosen.priorities.min() if self._over_batch else priorities.smallest
         return Rows(chosen.transitions, importance_weights(chosen.priorities, self._beta, smallest))
+
+    def _mixed(self, priorities: Priorities, chosen: Chosen, request: Request) -> Rows:
+        """Fill the batch up with uniform rows; weights are of the probability by which either way draws a row."""
+        generator, ring, window, batch_size, first, _, _ = request
+        share, uniform_rows = self._uniform_share, batch_size - len(chosen.transitions)
+        scale = window.candidates(ring, first).count / chosen.total
+        uniform = window.uniform(generator, ring, first, uniform_rows)
+        transitions = np.concatenate([chosen.transitions, uniform])
+        masses = np.concatenate([chosen.priorities, priorities.of(uniform)])
+        # How many times as probable each is as if all rows were drawn uniformly.
+        probabilities = share + (1 - share) * scale * masses
+        smallest = probabilities.min() if self._over_batch else share + (1 - share) * scale * priorities.smallest
+        return Rows(transitions, importance_weights(probabilities, self._beta, smallest))
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Let priorities follow the errors in ``info``, and return what is to be logged of them."""

@@ -187,16 +187,15 @@ class RankTree(ProportionalTree):
         self._update_ranks()
         return super().maximum
 
-    @property
-    def leaves(self) -> NDArray[np.float64]:
-        """A copy of all priorities."""
+    def masses_of(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(K,): the priorities of leaves (K,)."""
         self._update_ranks()
-        return super().leaves
+        return super().masses_of(leaves)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory: 12 for each leaf, and 1.5 MiB, beside those of the sums."""
-        return super().nbytes + sum(getattr(self, name).nbytes for name in self._histogram)
+        return super().nbytes + sum(int(getattr(self, name).nbytes) for name in self._histogram)
 
     def _move(self, leaves: NDArray[np.int64], to: NDArray[np.int32]) -> None:
         move(leaves, to, self._bucket_of, self._links, self._heads, self._counts, self._octaves)

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from storages.core.candidates import Candidates, TransitionList, TransitionRange
 from storages.core.kernels.step_windows import lay_out
 from storages.core.parts import Gather, Segments, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
-from storages.core.sampling.uniform import uniform_in_steps
 from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array
 from storages.windows import Episodes, Sequences
 
@@ -39,11 +39,14 @@ class SequenceWindow(Window):
         multiple = max(ring.oldest, latest - latest % self.sequences.stride)
         return min(first // ring.envs, multiple) * ring.envs, (latest + 1) * ring.envs
 
-    def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
-        """(batch_size,): transitions with which sequences may begin, drawn uniformly."""
-        if self.sequences.stride == 1:
-            return super().uniform(generator, ring, first, batch_size)
-        return uniform_in_steps(generator, *self.begins(ring, first), ring.envs, self.sequences.stride, batch_size)
+    def candidates(self, ring: Ring, first: int) -> Candidates:
+        """Return the transitions with which a sequence may begin; those of the oldest step where there are none."""
+        first, end = self.begins(ring, first)
+        stride, envs = self.sequences.stride, ring.envs
+        if stride == 1:
+            return TransitionRange(first, end)
+        multiple = -(-(first // envs) // stride) * stride * envs
+        return TransitionRange(multiple, end, envs, stride) if multiple < end else TransitionRange(first, first + envs)
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of sequences that begin with transitions (B,)."""
@@ -86,9 +89,9 @@ class EpisodeWindow(SequenceWindow):
         """Return the range of transitions within which episodes begin."""
         return self.tracker.starts.where_to_begin(first), ring.end
 
-    def uniform(self, generator: np.random.Generator, ring: Ring, first: int, batch_size: int) -> NDArray[np.int64]:
-        """(batch_size,): transitions with which episodes begin, each as likely as any other."""
-        return self.tracker.starts.uniform(generator, first, batch_size)
+    def candidates(self, ring: Ring, first: int) -> Candidates:
+        """Return the transitions with which episodes begin."""
+        return TransitionList(self.tracker.starts.since(first))
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of episodes that begin with transitions (B,)."""

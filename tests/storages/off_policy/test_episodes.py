@@ -48,6 +48,9 @@ WAYS: dict[str, Any] = {
     "uniform": lambda **kwargs: NStepReplayBuffer.create_factory(**kwargs),
     "priority": lambda **kwargs: PERBuffer.create_factory(**PRIORITIES, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(**RECENCY, **kwargs),
+    "ranks": lambda **kwargs: PERBuffer.create_factory(
+        **PRIORITIES, prioritization="rank", uniform_share=0.3, error_max=1.0, **kwargs
+    ),
     # Relabelled as what they were, so that every step must be what was inserted all the same.
     "all": lambda **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.6, **PRIORITIES, **RECENCY, **kwargs

@@ -30,6 +30,7 @@ from tests.support.windows_model import Episodic, assert_transitions, assert_win
 
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
+RANKS = PRIORITIES | RECENCY | {"prioritization": "rank", "uniform_share": 0.3, "error_min": 0.1, "error_max": 2.0}
 
 
 def unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
@@ -43,12 +44,19 @@ WAYS: dict[str, Any] = {
     "priority": lambda n_step, **kwargs: PERBuffer.create_factory(n_step=n_step, **PRIORITIES, **kwargs),
     "recency": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **RECENCY, **kwargs),
     "both": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **PRIORITIES, **RECENCY, **kwargs),
+    "ranks": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **RANKS, **kwargs),
 } | {
     # Relabelled as what they were, so that every row must be what was inserted all the same.
     f"{name} and hindsight": lambda n_step, own=own, **kwargs: HERBuffer.create_factory(
         her_function=unchanged, her_ratio=0.7, n_step=n_step, **own, **kwargs
     )
-    for name, own in {"uniform": {}, "priority": PRIORITIES, "recency": RECENCY, "both": PRIORITIES | RECENCY}.items()
+    for name, own in {
+        "uniform": {},
+        "priority": PRIORITIES,
+        "recency": RECENCY,
+        "both": PRIORITIES | RECENCY,
+        "ranks": RANKS,
+    }.items()
 }
 
 
@@ -189,7 +197,7 @@ def test_a_loaded_storage_goes_on_as_the_saved_one_would_have(way: str) -> None:
     assert contents(storage) == contents(loaded)
 
 
-@pytest.mark.parametrize("way", ["uniform", "priority", "recency", "both"])
+@pytest.mark.parametrize("way", ["uniform", "priority", "recency", "both", "ranks"])
 def test_without_priorities_and_recency_every_storage_is_the_uniform_one(way: str) -> None:
     plain, other = made("plain", 1), made(way, 1)
     for name, value in (("alpha", 0.0), ("eta", 1.0), ("n_step", 1)):

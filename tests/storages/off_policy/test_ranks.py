@@ -1,0 +1,329 @@
+"""Priorities by rank, clipped errors and shares of uniform rows, against lists that are sorted and sums over them."""
+
+import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import pytorchrl as prl
+from storages import Episode, EREBuffer, PERBuffer, PersistentEpisodicBuffer, Sequences, Storage
+from storages.transition import ACT, ERRORS, INDICES, MASK, REW, WEIGHTS
+from tests.support.model import ALGORITHM, Stream, equal, through_a_file
+from tests.support.profiles import examples
+from tests.support.rank_model import rank_priorities
+
+RANKS: dict[str, Any] = {"prioritization": "rank", "default_error": 1.0}
+
+
+def filled(kind: Any = PERBuffer, size: int = 20, steps: int = 50, num_envs: int = 2, **given: Any) -> Any:
+    storage = kind.create_factory(size=size, **({"alpha": 0.7} | given))("cpu", None, ALGORITHM, None)
+    storage.seed(0)
+    stream = Stream(num_envs, "vector", False, np.random.default_rng(0))
+    for _ in range(steps):
+        storage.insert_transition(stream.step())
+    next(storage.generate_batches(1, 1))
+    return storage
+
+
+def learn(storage: Any, numbers: Any, errors: Any) -> Any:
+    """Give transitions errors, as an update of a batch of them would."""
+    batch = {INDICES: torch.tensor(numbers)[:, None], WEIGHTS: torch.ones(len(numbers), 1)}
+    return storage.after_gradients(batch, {ERRORS: torch.tensor(errors, dtype=torch.float32)[:, None]})
+
+
+def learnt(**given: Any) -> tuple[Any, NDArray[np.float64]]:
+    """A storage whose 40 transitions have errors, and these."""
+    storage, errors = filled(**given), np.random.default_rng(3).exponential(size=40)
+    learn(storage, np.arange(storage.ring.start, storage.ring.end), errors)
+    return storage, errors
+
+
+def assert_drawn_by(storage: Any, probabilities: NDArray[np.float64], batches: int = 400, size: int = 500) -> None:
+    """Pearson's test, five standard deviations of it."""
+    drawn = torch.cat([batch[INDICES] for batch in storage.generate_batches(batches, size)])[:, 0].numpy()
+    counts = np.bincount(drawn - storage.ring.start, minlength=len(probabilities))
+    expected = probabilities * len(drawn)
+    assert not counts[expected == 0].any()
+    alive = expected > 0
+    statistic = ((counts - expected)[alive] ** 2 / expected[alive]).sum()
+    freedom = np.count_nonzero(alive) - 1
+    assert statistic < freedom + 5 * np.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_up_to_fifteen_ranks_are_those_of_the_paper(alpha: float) -> None:
+    storage = filled(size=15, num_envs=1, alpha=alpha, **RANKS)
+    errors = np.random.default_rng(0).permutation(2.0 ** np.arange(15))
+    learn(storage, np.arange(35, 50), errors)
+    ranks = np.argsort(np.argsort(-errors)) + 1
+    np.testing.assert_allclose(storage.priorities.values, (1 / ranks) ** alpha)
+    assert_drawn_by(storage, (1 / ranks) ** alpha / ((1 / ranks) ** alpha).sum())
+
+
+@pytest.mark.parametrize("stratified", [True, False])
+def test_transitions_are_drawn_by_their_ranks(stratified: bool) -> None:
+    storage, errors = learnt(stratified=stratified, **RANKS)
+    priorities = rank_priorities(errors, 0.7)
+    assert_drawn_by(storage, priorities / priorities.sum())
+
+
+def test_large_ranks_are_right_by_a_ninth() -> None:
+    storage = filled(size=3_000, num_envs=1, steps=3_000, alpha=1.0, **RANKS)
+    errors = np.random.default_rng(0).lognormal(size=3_000)
+    learn(storage, np.arange(3_000), errors)
+    ranks = np.argsort(np.argsort(-errors)) + 1
+    # Errors that are closer than 1/512 share their mean rank.
+    assert np.abs(1 / storage.priorities.values / ranks - 1).max() < 1 / 9 + 0.05
+
+
+def test_neither_outliers_nor_the_scale_of_errors_make_a_difference() -> None:
+    values = []
+    for errors in ([1.0, 2.0, 3.0, 4.0], [0.01, 0.02, 0.03, 1e30]):
+        storage = filled(size=4, num_envs=1, **RANKS)
+        learn(storage, np.arange(46, 50), errors)
+        values.append(storage.priorities.values.tolist())
+    assert values[0] == values[1]
+
+
+def test_only_the_newest_are_drawn_by_their_ranks_with_recency() -> None:
+    storage, errors = learnt(kind=EREBuffer, eta=0.5, cmin=12, **RANKS)
+    priorities = rank_priorities(errors, 0.7)
+    priorities[:28] = 0
+    assert_drawn_by(storage, priorities / priorities.sum())
+
+
+def test_sequences_are_drawn_by_the_ranks_of_those_that_begin_at_their_stride() -> None:
+    storage = filled(sequences=Sequences(3, overlap=0), **RANKS)
+    for _ in range(50):
+        for batch in storage.generate_batches(1, 8):
+            storage.after_gradients(
+                batch, {ERRORS: torch.from_numpy(np.random.default_rng(0).random(batch[MASK].shape))}
+            )
+    start, errors = storage.ring.start, storage.priorities.errors(storage.ring.oldest).ravel()
+    steps = np.arange(start, storage.ring.end) // 2
+    drawn = steps % 3 == 0
+    priorities = np.zeros(40)
+    priorities[drawn] = rank_priorities(errors[drawn], 0.7)
+    priorities[steps > steps[-1] - 2] = 0
+    assert_drawn_by(storage, priorities / priorities.sum())
+
+
+@dataclass
+class Model:
+    """Errors of the live transitions, oldest first; 1 is that of new ones."""
+
+    size: int
+    errors: list[float] = field(default_factory=list)
+
+    def insert(self, count: int) -> None:
+        self.errors = [*self.errors, *[1.0] * count][-self.size :]
+
+
+_errors = st.one_of(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(2**-20, 1.0, width=32))
+_actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("insert"), st.integers(1, 30)),
+        st.tuples(st.just("learn"), st.lists(st.tuples(st.integers(0, 100), _errors), min_size=1, max_size=30)),
+        st.tuples(st.sampled_from(["alpha", "error_min"]), st.sampled_from([0.25, 0.5, 1.0])),
+        st.tuples(st.just("prioritization"), st.sampled_from(["rank", "proportional"])),
+        st.tuples(st.sampled_from(["save", "copy", "reset"]), st.none()),
+    ),
+    max_size=15,
+)
+
+
+@given(size=st.integers(3, 60), actions=_actions)
+@settings(max_examples=examples(80), deadline=None)
+def test_priorities_are_those_of_the_sorted_list(size: int, actions: Any) -> None:
+    storage, model = filled(size=size, steps=1, num_envs=1, **RANKS), Model(size)
+    stream = Stream(1, "vector", False, np.random.default_rng(0))
+    model.insert(1)
+    for name, argument in actions:
+        if name == "insert":
+            for _ in range(argument):
+                storage.insert_transition(stream.step())
+            model.insert(argument)
+        elif name == "learn":
+            chosen = {position % len(model.errors): error for position, error in argument}
+            largest = storage.priorities.knows_errors
+            # The largest error is 1, so that new transitions keep theirs.
+            chosen = chosen if largest else chosen | {0: 1.0}
+            learn(storage, [storage.ring.start + position for position in chosen], list(chosen.values()))
+            for position, error in chosen.items():
+                model.errors[position] = error
+        elif name == "save":
+            state, storage = through_a_file(storage.state_dict()), _like(storage)
+            storage.load_state_dict(state)
+        elif name == "copy":
+            storage = copy.deepcopy(storage)
+        elif name == "reset":
+            storage.reset()
+            storage.insert_transition(stream.step())
+            model.errors = [1.0]
+        else:
+            storage.update_storage_parameter(name, argument)
+        if storage.prioritization == "rank":
+            expected = rank_priorities(model.errors, storage.alpha, storage.error_min)
+        else:
+            expected = np.maximum(np.float32(model.errors), storage.error_min).astype(float) ** storage.alpha
+        np.testing.assert_allclose(storage.priorities.values, expected, rtol=1e-12)
+        assert storage.priorities.largest == pytest.approx(expected.max(), rel=1e-12)
+
+
+def _like(storage: Any) -> Any:
+    names = ("size", "alpha", "prioritization", "default_error", "error_min")
+    return PERBuffer.create_factory(**{name: getattr(storage, name) for name in names})("cpu", None, ALGORITHM, None)
+
+
+def train(storage: Any, seed: int) -> list[Any]:
+    random, batches = np.random.default_rng(seed), []
+    for batch in storage.generate_batches(4, 8):
+        storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=batch[REW].shape))})
+        batches.append(batch)
+    return batches
+
+
+ALL: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "uniform_share": 0.3, "error_min": 0.1, "error_max": 2.0, **RANKS}
+
+
+def test_a_directory_that_is_opened_again_gives_the_same_next_batch(tmp_path: Path) -> None:
+    def opened(name: str) -> Any:
+        given = {"size": 20, "n_step": 3, "directory": tmp_path / name, "commit_every": 7, **ALL}
+        return PERBuffer.create_factory(**given)("cpu", None, ALGORITHM, None)
+
+    one, two = opened("one"), opened("two")
+    one.seed(0), two.seed(0)
+    streams = [Stream(2, "vector", False, np.random.default_rng(0)) for _ in range(2)]
+    for step in range(60):
+        for storage, stream in zip((one, two), streams, strict=True):
+            storage.insert_transition(stream.step())
+        for batch, other in zip(train(one, step), train(two, step), strict=True):
+            assert equal(batch, other)
+        if step % 11 == 0:
+            two.close()
+            two = opened("two")
+    one.close(), two.close()
+
+
+@pytest.mark.parametrize("memory_bytes", [None, 2_500_000])
+def test_a_buffer_of_episodes_goes_on_where_it_was(memory_bytes: int | None, tmp_path: Path) -> None:
+    def opened() -> Any:
+        given = {"size": None, "directory": tmp_path / "episodes", "memory_bytes": memory_bytes, **ALL}
+        return PersistentEpisodicBuffer.create_factory(**given)("cpu", None, ALGORITHM, None)
+
+    storage = opened()
+    storage.seed(0)
+    fields = {ACT: np.zeros((200, 1), np.float32), REW: np.ones((200, 1), np.float32)}
+    for number in range(25):
+        observation = np.full((201, 64), number, np.float32)
+        storage.add_episode(Episode(observation, fields, terminated=True, truncated=False))
+        train(storage, number)
+    state = through_a_file(storage.state_dict())
+    expected = train(storage, 50)
+    storage.close()
+    again = opened()
+    again.load_state_dict(state)
+    assert all(equal(one, two) for one, two in zip(train(again, 50), expected, strict=True))
+    errors = again.priorities.errors(again.ring.oldest).ravel()
+    np.testing.assert_allclose(again.priorities.values, rank_priorities(errors.tolist(), 0.7, 0.1, 2.0))
+    again.close()
+
+
+# Shares of uniform rows
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("given", [{}, RANKS, {"epsilon": 0.1, "error_max": 1.0}])
+def test_a_share_of_rows_is_uniform_and_weights_are_those_of_the_mixture(given: Any, share: float) -> None:
+    storage, errors = learnt(uniform_share=share, beta=0.6, **({"default_error": 1.0} | given))
+    learn(storage, [storage.ring.start + 5], [0.0])
+    errors[5] = 0.0
+    if "prioritization" in given:
+        priorities = rank_priorities(errors, 0.7)
+    else:
+        priorities = (np.minimum(errors, given.get("error_max", np.inf)) + given.get("epsilon", 0.0)) ** 0.7
+    probabilities = share / 40 + (1 - share) * priorities / priorities.sum()
+    assert_drawn_by(storage, probabilities, batches=1_000, size=200)
+    batch = next(storage.generate_batches(1, 300))
+    weights = (40 * probabilities) ** -0.6
+    drawn = batch[INDICES][:, 0].numpy() - storage.ring.start
+    np.testing.assert_allclose(batch[WEIGHTS][:, 0], (weights / weights.max())[drawn], rtol=1e-5)
+    storage.update_storage_parameter("weights_over", "batch")
+    batch = next(storage.generate_batches(1, 300))
+    drawn = batch[INDICES][:, 0].numpy() - storage.ring.start
+    np.testing.assert_allclose(batch[WEIGHTS][:, 0], weights[drawn] / weights[drawn].max(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [{}, RANKS])
+def test_the_mixture_is_that_of_the_newest_rows_with_recency(ranks: Any) -> None:
+    storage, errors = learnt(kind=EREBuffer, eta=0.5, cmin=12, uniform_share=0.4, **({"default_error": 1.0} | ranks))
+    priorities = rank_priorities(errors, 0.7) if ranks else errors**0.7
+    probabilities = np.zeros(40)
+    probabilities[28:] = 0.4 / 12 + 0.6 * priorities[28:] / priorities[28:].sum()
+    assert_drawn_by(storage, probabilities)
+
+
+def test_sequences_have_a_share_of_uniform_ones() -> None:
+    storage = filled(sequences=Sequences(3, overlap=1), uniform_share=0.5, default_error=1.0)
+    learn_first = next(storage.generate_batches(1, 8))
+    storage.after_gradients(learn_first, {ERRORS: torch.full(learn_first[MASK].shape, 0.01)})
+    start, values = storage.ring.start, np.zeros(40)
+    values[storage.priorities.drawn - start] = storage.priorities.values
+    steps = np.arange(start, storage.ring.end) // 2
+    values[steps > steps[-1] - 2] = 0
+    may_begin = values > 0
+    assert_drawn_by(storage, 0.5 * may_begin / may_begin.sum() + 0.5 * values / values.sum())
+
+
+# Clipped errors
+
+
+def test_errors_count_as_no_less_and_no_more_than_their_bounds() -> None:
+    storage = filled(size=4, num_envs=1, alpha=0.5, epsilon=0.25, error_min=0.75, error_max=2.0, default_error=1.0)
+    learn(storage, np.arange(46, 50), [0.0, -1.0, 1.5, 100.0])
+    assert storage.priorities.values.tolist() == [1.0, 1.25**0.5, 1.75**0.5, 1.5]
+    storage.update_storage_parameter("error_max", None)
+    assert storage.priorities.values[-1] == 100.25**0.5
+    with pytest.raises(ValueError, match=r"PERBuffer: error_min must be at most error_max=0\.5, got 0\.75"):
+        storage.update_storage_parameter("error_max", 0.5)
+    assert storage.error_max is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prioritization": "ranks"}, "prioritization must be one of 'proportional', 'rank', got 'ranks'"),
+        ({"uniform_share": 1.5}, r"uniform_share must lie in \[0, 1\], got 1.5"),
+        ({"error_min": -1}, "error_min must be at least 0, got -1"),
+        ({"error_min": 2.0, "error_max": 1.0}, "error_min must be at most error_max=1, got 2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_when_a_factory_is_made(given: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PERBuffer.create_factory(size=10, **given)
+
+
+def test_one_error_alone_has_no_rank() -> None:
+    with pytest.raises(ValueError, match="with prioritization='rank' a priority follows from all stored errors"):
+        filled(**RANKS).get_priority(1.0)
+
+
+def test_a_user_trains_by_ranks(tmp_path: Path) -> None:
+    storage: Any = prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.7, prioritization="rank", uniform_share=0.1)
+    scheme = prl.Scheme(
+        algo_factory=prl.DQN.create_factory(start_steps=20, mini_batch_size=8, test_every=0),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=storage,
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
+        seed=0,
+    )
+    prl.Learner(scheme, target_steps=60, log_dir=tmp_path).run()
+    assert isinstance(scheme.storage, Storage)
+    assert len(np.unique(scheme.storage.priorities.values)) > 5
