@@ -175,6 +175,10 @@ class PrioritizedSampler(Sampler):
         if self.priorities is not None and ring.steps == ring.first:
             self.priorities.reset()
 
+    def forget(self) -> None:
+        """Forget all priorities, and errors that are on their way."""
+        self.priorities, self.late = None, LateErrors()
+
     def state_dict(self) -> dict[str, Any]:
         """Summary of the priorities; the errors of each transition are kept beside it."""
         self.settle()
@@ -182,7 +186,8 @@ class PrioritizedSampler(Sampler):
 
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
         """Restore the priorities, if the state has any."""
-        self.priorities, self.late, saved = None, LateErrors(), state.get("priorities")
+        saved = state.get("priorities")
+        self.forget()
         if saved is not None:
             self.priorities = self._new_priorities()
             self.priorities.load_state_dict(saved)

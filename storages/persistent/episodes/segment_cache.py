@@ -223,7 +223,7 @@ class SegmentCache(RingObserver):
             memory: :meth:`state` of what is to be in memory; the first segments of a pass if it is None or empty.
             generator: draws the order of a pass.
         """
-        self._sampler.priorities = None
+        self._sampler.forget()
         self.forget(live_range.live)
         if self._tracker is not None:
             self._tracker.build()
