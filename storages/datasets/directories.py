@@ -12,16 +12,14 @@ from storages.datasets.dataset import About, Dataset
 from storages.datasets.fill import count_episodes_in, episodes_in
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.persistent.episodes import episode_manifest
 from storages.persistent.episodes.episode_batch import EpisodeBatch, episodes_since
 from storages.persistent.episodes.episode_log import WAL_FOLDER
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.persistent.episodes.memtable import finished_since, watermarks_of
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.files import refuse_links_in
-from storages.persistent.replay import manifest
-from storages.persistent.replay.manifest import Manifest
 from storages.persistent.replay.reading import read_ring
+from storages.persistent.replay.ring_manifest import RingManifest
 
 
 class StorageDirectory(Dataset):
@@ -40,9 +38,9 @@ class StorageDirectory(Dataset):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, About())
-        found = Manifest.read(path) if path.is_dir() else None
+        found = RingManifest.read(path) if path.is_dir() else None
         if found is None:
-            raise DatasetError(f"{path} holds no storage: it has no {manifest.NAME}")
+            raise DatasetError(f"{path} holds no storage: it has no {RingManifest.name}")
         self.manifest = found
         """Size, environments, fields."""
 
@@ -60,7 +58,7 @@ class StorageDirectory(Dataset):
 
     @cached_property
     def _ring(self) -> Ring:
-        ring, _ = read_ring(self.path)
+        ring, *_ = read_ring(self.path)
         return ring
 
 
@@ -84,16 +82,17 @@ class EpisodeDirectory(Dataset):
         super().__init__(path, About())
         found = EpisodeManifest.read(path)
         if found is None:
-            raise DatasetError(f"{path} holds no episodes: it has no {episode_manifest.NAME}")
+            raise DatasetError(f"{path} holds no episodes: it has no {EpisodeManifest.name}")
         refuse_links_in(path)
         self._layout = found.layout
         # The log first: episodes that are moved to a segment meanwhile are then found twice, and not missed.
-        ring, commit = read_ring(path / WAL_FOLDER) if Manifest.read(path / WAL_FOLDER) is not None else (None, None)
+        wal = path / WAL_FOLDER
+        ring, state, _ = (None, None, None) if RingManifest.read(wal) is None else read_ring(wal)
         self._archive = SegmentStore(path, found, read_only=True)
         self._live, following = self._archive.live, self._archive.end
         self._open: list[tuple[int, EpisodeBatch]] = []
         """Episodes in no segment, and the numbers of their first transitions."""
-        if ring is not None and commit is not None and (state := commit.state) is not None:
+        if ring is not None and state is not None:
             self._live = max(self._live, state["live"])
             following = max(following, state["unwritten"], self._live)
             for one in finished_since(ring, watermarks_of(state, self._archive, ring))[1]:

@@ -16,8 +16,8 @@ from storages.datasets.minari_files import LAYOUTS
 from storages.datasets.untrusted import damage_named
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.persistent.episodes import episode_manifest
-from storages.persistent.replay import manifest
+from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.replay.ring_manifest import RingManifest
 
 _HDF5_SUFFIXES = (".hdf5", ".h5")
 _NPZ_SUFFIX = ".npz"
@@ -63,7 +63,7 @@ def open_dataset(path: str | os.PathLike[str], *, names: FlatNames | None = None
     if opening is None:
         raise DatasetError(
             f"{place} holds no data set that is known: a Minari data set is a folder with data/"
-            f"{minari.METADATA}, a storage one with {manifest.NAME} or {episode_manifest.NAME}; files end in "
+            f"{minari.METADATA}, a storage one with {RingManifest.name} or {EpisodeManifest.name}; files end in "
             f".npz, .hdf5 or .h5"
         )
     with damage_named(place):
@@ -96,9 +96,9 @@ def _opening(place: Path) -> Callable[[FlatNames | None, Ends], Dataset] | None:
     if place.is_dir():
         if minari.metadata_folder(place) is not None:
             return lambda names, ends: MinariDataset(place)
-        if (place / manifest.NAME).is_file():
+        if (place / RingManifest.name).is_file():
             return lambda names, ends: StorageDirectory(place)
-        if (place / episode_manifest.NAME).is_file():
+        if (place / EpisodeManifest.name).is_file():
             return lambda names, ends: EpisodeDirectory(place)
         return None
     if place.suffix == _NPZ_SUFFIX:

@@ -31,9 +31,9 @@ What is promised:
 """
 
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.repair.repair_replay import Repair, repair
+from storages.persistent.log.commit_log import Position
+from storages.persistent.repair.repair_directory import Repair, repair
 from storages.persistent.replay.reading import read_state
-from storages.persistent.replay.write_ahead_log import Position
 
 __all__ = [
     "DamageError",

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from storages.persistent.episodes.episode_log import WAL_FOLDER
-from storages.persistent.log import records as blocks
 from storages.persistent.log.log_files import LogFiles
-from storages.persistent.log.records import StoredRecord
+from storages.persistent.log.records import StoredRecord, read
 from storages.persistent.replay.write_ahead_log import STEPS_SUFFIX
 
 
@@ -27,7 +26,7 @@ def has_commit(directory: str | Path, position: Mapping[str, Any]) -> bool:
     for folder in _folders(directory):
         log = _log(folder)
         before = [number for number in log.numbers() if number <= commit]
-        for found in blocks.read(log.path(before[-1])) if before else ():
+        for found in read(log.path(before[-1])) if before else ():
             if isinstance(found, StoredRecord) and (found.record.commit, found.checksum) == (commit, checksum):
                 return True
     return False

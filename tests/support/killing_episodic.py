@@ -129,7 +129,7 @@ class Kills:
         left = made(self._folder / "kept")
         self._look(left, told, goes_back, commit_every)
         if left._directory.flush_queue is not None:
-            self.figures["volumes"] = max(self.figures["volumes"], left._directory.flush_queue.archive.record["record"])
+            self.figures["volumes"] = max(self.figures["volumes"], left._directory.flush_queue.archive.record["commit"])
         left.close()
 
     def _count(self, told: Told, goes_back: bool) -> None:

@@ -14,22 +14,19 @@ from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.persistent.episodes.episode_store import RUNNING_STEPS, EpisodeStore
 from storages.persistent.episodes.markers import (
-    ClosedState,
     EpisodePosition,
-    closed_state_of,
     nothing_on_disk,
     read_marker,
-    refuse_missing_records,
     remove_marker,
     write_marker,
 )
 from storages.persistent.episodes.memtable import Memtable
 from storages.persistent.episodes.segment_store import SegmentStore, manifest_to_read, manifest_to_write
-from storages.persistent.log.files import make_directory, refuse_links_in
+from storages.persistent.log.closing_note import ClosingNote, remove_note, write_note
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
-from storages.persistent.replay.manifest import Manifest
 from storages.persistent.replay.ring_log import close_at_exit
+from storages.persistent.replay.ring_manifest import RingManifest
 from storages.protocols import Environments, Loggable, StorageLog
 
 WAL_FOLDER = "wal"
@@ -84,7 +81,7 @@ class EpisodeLog(StorageLog):
         manifest, plan = self._claim(storage.ancestor), None
         num_envs = None if envs is None else envs.num_envs
         if manifest is not None:
-            logged = Manifest.read(folder / WAL_FOLDER)
+            logged = RingManifest.read(folder / WAL_FOLDER)
             plan = store.plan_for(manifest, num_envs or (logged and logged.num_envs) or 1)
         if not store.read_only:
             store.memtable = Memtable(
@@ -102,9 +99,10 @@ class EpisodeLog(StorageLog):
         store.begin(manifest, plan)
         with name_damage(folder):
             state = self._recover()
-            closed = closed_state_of(state)
-            as_closed = closed is not None and closed["archive"] == store.queue.archive.record
-            store.cache.cold = ColdPriorities.read(folder, closed["errors"] if closed and as_closed else None)
+            # Another process may replace the file of errors between reading the note and reading it.
+            closed = None if store.read_only else ClosingNote.read(folder)
+            as_closed = closed is not None and closed.position == store.queue.archive.record
+            store.cache.cold = ColdPriorities.read(folder, closed.errors if closed and as_closed else None)
             storage.load_extra_state(self._as_recovered(state))
 
     def _as_recovered(self, state: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -133,12 +131,7 @@ class EpisodeLog(StorageLog):
         store, folder = self._store, self._store.folder
         if store.read_only:
             return manifest_to_read(folder)
-        EpisodeManifest.read(folder)
-        if folder.exists():
-            refuse_links_in(folder)
-        else:
-            make_directory(folder, store.durable)
-        self._lock = Lock(folder)
+        self._lock = EpisodeManifest.claim(folder, store.durable)
         return manifest_to_write(folder, None if ancestor is None else Path(ancestor).absolute(), store.durable)
 
     def _recover(self) -> dict[str, Any] | None:
@@ -158,9 +151,6 @@ class EpisodeLog(StorageLog):
                 remove_marker(folder, store.durable)
                 raise
             return self._go_back(unfinished)
-        closed = closed_state_of(state)
-        if closed is not None:
-            refuse_missing_records(folder, self._owner, closed, store.queue.archive.record)
         return state
 
     # Commits
@@ -195,16 +185,14 @@ class EpisodeLog(StorageLog):
                 archive.note(live_range.live, queue.watermarks_on_disk(), pin=pin)
             archive.manifest.tell_zarr(store.folder, archive.next_row, store.durable)
             if known is not None:
+                remove_note(store.folder, store.durable)
                 known.write(store.folder, live_range.next, store.durable)
+            if last:
+                write_note(store.folder, archive.log, [], store.durable, None if known is None else known.checksum)
 
         store.written(write)
         if last:
-            closed: ClosedState = {
-                "archive": archive.record,
-                "file": archive.newest_file.name,
-                "errors": None if known is None else known.checksum,
-            }
-            state = state | {"watermarks": queue.watermarks_on_disk(), "closed": closed}
+            state = state | {"watermarks": queue.watermarks_on_disk()}
             memtable.wal.flush(memtable.ring, state, None, new_file=True)
         if pin:
             memtable.wal.flush(memtable.ring, state, None, pin=pin)

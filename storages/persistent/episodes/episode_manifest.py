@@ -7,24 +7,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout
-from storages.errors import PersistenceError
 from storages.persistent.log.chunks import Chunks, metadata, with_rows
-from storages.persistent.log.files import make_directory, unfinished
-from storages.persistent.log.json_file import (
-    count_of,
-    layout_facts,
-    layout_of,
-    name_damage,
-    read_verified,
-    write_json,
-    write_verified,
-)
-from storages.persistent.log.records import FORMAT
+from storages.persistent.log.files import make_directory
+from storages.persistent.log.json_file import write_json
+from storages.persistent.log.manifest import Manifest, count_of, layout_of, stacks_of
 from storages.transition import SUCCESSORS
 
-NAME = "episodes.json"
 GROUP = "episodes"
-_WHAT = "whole episodes, kept by pytorchrl's storages"
 
 
 @dataclass(frozen=True)
@@ -33,17 +22,17 @@ class Ancestor:
 
     Args:
         directory: where it is.
-        record: number of its last record that counts.
-        checksum: of that record.
+        commit: number of its last commit that counts.
+        checksum: of that commit.
     """
 
     directory: str
-    record: int
+    commit: int
     checksum: int
 
 
 @dataclass(frozen=True)
-class EpisodeManifest:
+class EpisodeManifest(Manifest):
     """Layout of all segments of a directory.
 
     Args:
@@ -54,8 +43,10 @@ class EpisodeManifest:
         zarr: what zarr is told, by names of files.
     """
 
-    layout: Layout
-    stacked: dict[FieldKey, int]
+    name = "episodes.json"
+    what = "whole episodes, kept by pytorchrl's storages"
+    made_before = frozenset({"wal", GROUP})
+
     segment_rows: int
     ancestor: Ancestor | None
     zarr: dict[str, dict[str, Any]]
@@ -72,61 +63,22 @@ class EpisodeManifest:
         """How each leaf lies on disk."""
         return columns_of(self.layout, self.stacked, self.segment_rows)
 
-    @classmethod
-    def read(cls, directory: Path) -> Self | None:
-        """The one of a directory; None where there is none.
-
-        Raises:
-            PersistenceError: it is of another format, or the directory holds something else.
-            DamageError: it is not what was written.
-        """
-        path = directory / NAME
-        if not path.exists():
-            known = {"lock", "wal", GROUP, unfinished(path).name}
-            others = sorted({entry.name for entry in directory.iterdir()} - known) if directory.is_dir() else []
-            if others:
-                raise PersistenceError(
-                    f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
-                    f"{NAME}; name a directory that is empty or not there yet"
-                )
-            return None
-        with name_damage(path):
-            return cls.from_facts(read_verified(path))
-
-    def write(self, directory: Path, durable: bool) -> None:
-        """Put it into a directory, whole or not at all.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        write_verified(directory / NAME, self.facts(), durable)
-
-    def facts(self) -> dict[str, Any]:
-        """As plain data."""
+    def _other_facts(self) -> dict[str, Any]:
         ancestor = self.ancestor
         return {
-            "what": _WHAT,
-            "format": FORMAT,
-            "layout": layout_facts(self.layout),
-            "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
             "segment_rows": self.segment_rows,
-            "ancestor": ancestor and [ancestor.directory, ancestor.record, ancestor.checksum],
+            "ancestor": ancestor and [ancestor.directory, ancestor.commit, ancestor.checksum],
             "zarr": self.zarr,
         }
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`facts`."""
+        """Invert :meth:`facts`."""
         zarr = {name: dict(said) for name, said in facts["zarr"].items()}
         if any(Path(name).is_absolute() or ".." in Path(name).parts for name in zarr):
             raise ValueError(f"{sorted(zarr)} lie outside")
-        return cls(
-            layout_of(facts),
-            {tuple(path): depth for path, depth in facts["stacked_frames"]},
-            count_of(facts, "segment_rows"),
-            Ancestor(*facts["ancestor"]) if facts["ancestor"] else None,
-            zarr,
-        )
+        ancestor = Ancestor(*facts["ancestor"]) if facts["ancestor"] else None
+        return cls(layout_of(facts), stacks_of(facts), count_of(facts, "segment_rows"), ancestor, zarr)
 
     # What zarr is told
 

@@ -1,4 +1,4 @@
-"""Markers that a process leaves in a directory of episodes: that it closed it, or that it was rolling it back.
+"""Rollback marker, which says that a process was rolling back a directory of episodes.
 
 Write-ahead log and segments cannot be rolled back in one instant. A rollback marker names the checkpoint first, and is
 removed last: a process that finds one finishes the rollback.
@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from storages.errors import DamageError
-from storages.persistent.episodes.segment import ManifestPosition
+from storages.persistent.log.commit_log import Position
 from storages.persistent.log.json_file import read_verified, write_verified
 from storages.persistent.log.records import FORMAT
 from storages.persistent.log.system_calls import sync_directory
-from storages.persistent.replay.write_ahead_log import Position
 
 NAME = "rollback.json"
 _WHAT = "where this directory was going back to when its process ended"
@@ -64,42 +63,10 @@ class EpisodePosition(TypedDict):
 
     position: Position
     """Commit of the write-ahead log."""
-    archive: ManifestPosition
-    """Last record of the manifest log."""
+    archive: Position
+    """Commit of the log of segments."""
 
 
 def nothing_on_disk() -> EpisodePosition:
     """Return the position of an empty directory."""
-    record: ManifestPosition = {"record": 0, "checksum": 0}
-    position: Position = {"commit": 0, "checksum": 0}
-    return {"position": position, "archive": record}
-
-
-class ClosedState(TypedDict):
-    """Part of the last commit when a directory was closed, and of none after it."""
-
-    archive: ManifestPosition
-    """The last record of the archive."""
-    file: str
-    """The last file of the archive's log."""
-    errors: int | None
-    """Checksum of the file of errors; None where there is none."""
-
-
-def closed_state_of(state: Mapping[str, Any] | None) -> ClosedState | None:
-    """Return what a directory was closed with; None if something was committed since."""
-    return None if state is None else state.get("closed")
-
-
-def refuse_missing_records(folder: Path, owner: str, closed: ClosedState, last: ManifestPosition) -> None:
-    """Refuse a manifest log that lacks records with which the directory was closed.
-
-    Raises:
-        DamageError: it does.
-    """
-    if last["record"] <= closed["archive"]["record"] and last != closed["archive"]:
-        raise DamageError(
-            f"{owner}: {folder / closed['file']} ends with record {last['record']}, and had record "
-            f"{closed['archive']['record']} when the directory was closed: what followed is gone. "
-            f"storages.persistent.repair({str(folder)!r}) keeps what is there"
-        )
+    return {"position": {"commit": 0, "checksum": 0}, "archive": {"commit": 0, "checksum": 0}}

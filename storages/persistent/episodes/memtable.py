@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from storages.core.ring.ring import Ring
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.segment_store import SegmentStore
-from storages.persistent.replay.manifest import Manifest
-from storages.persistent.replay.write_ahead_log import Position, WriteAheadLog
+from storages.persistent.log.commit_log import Position
+from storages.persistent.replay.ring_manifest import RingManifest
+from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from storages.transition import DONE, Sample
 
 State = Callable[[], dict[str, Any]]
@@ -63,7 +64,7 @@ class Memtable:
         size: int,
     ) -> None:
         self._arguments = (owner, num_envs, allow_nonfinite, True, stacked_frames)
-        kept = Manifest.read(directory)
+        kept = RingManifest.read(directory)
         self.ring = Ring(size if kept is None else kept.size, *self._arguments)
         self.wal = WriteAheadLog(directory, owner, self.ring, commit_every, durable, _LOG_FILE_BYTES)
         self.longest: int | None = None

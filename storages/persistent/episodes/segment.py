@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,10 @@ from storages.errors import DamageError
 from storages.persistent.episodes.episode_batch import PREFIX_FRAMES, EpisodeBatch
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.persistent.log.chunks import Chunks
+from storages.persistent.log.commit_log import is_number
 from storages.persistent.log.records import Record
 
 _LENGTHS, _LEADING, _PADDING, _CHECKSUMS = "lengths", "leading", "paddings", "checksums"
-
-
-class ManifestPosition(TypedDict):
-    """Number and checksum of the last record of a manifest log, as plain data."""
-
-    record: int
-    checksum: int
 
 
 @dataclass(frozen=True)
@@ -78,8 +72,20 @@ class Segment:
         return f"{len(self.lengths)} episodes, transitions {self.first} to {self.end}"
 
 
-def flaw_of(segment: Segment, manifest: EpisodeManifest) -> str | None:
-    """Describe what of a segment cannot be; None if all can."""
+def flaw_of_record(record: Record, manifest: EpisodeManifest) -> str | None:
+    """Describe what of a commit of segments cannot be; None if all can."""
+    facts = record.facts
+    watermarks = facts.get("watermarks")
+    if not is_number(facts.get("next_row")) or not isinstance(watermarks, list) or not all(map(is_number, watermarks)):
+        return "nothing that says what stands beside its episodes"
+    try:
+        segment = segment_of(record, Path())
+        return None if segment is None else _flaw_of_segment(segment, manifest)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return f"a segment of which {error!r}"
+
+
+def _flaw_of_segment(segment: Segment, manifest: EpisodeManifest) -> str | None:
     count, rows = len(segment.lengths), segment.rows
     if count == 0 or segment.lengths.min() < 1 or len(segment.leading) != count or segment.leading.min() < 0:
         return "an episode without steps"

@@ -1,16 +1,15 @@
 """Segments on disk: immutable groups of whole episodes, and the manifest log that records them.
 
-A directory holds ``episodes.json`` (the manifest), ``episodes`` (a zarr group, an array for each leaf) and a manifest
-log, each record of which names a segment: its rows of the arrays, its episodes, and the checksum of each chunk. A
-segment begins with new chunks. So nothing that was recorded is ever written again, and chunks without a record are not
-read, and are overwritten by the next segment.
+A directory holds ``episodes.json`` (the manifest), ``episodes`` (a zarr group, an array for each leaf) and a log, each
+commit of which names a segment: its rows of the arrays, its episodes, and the checksum of each chunk. A segment begins
+with new chunks. So nothing that was committed is ever written again, and chunks without a commit are not read, and are
+overwritten by the next segment.
 """
 
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +17,11 @@ from numpy.typing import NDArray
 from storages.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.episode_manifest import GROUP, Ancestor, EpisodeManifest
-from storages.persistent.episodes.segment import (
-    ManifestPosition,
-    Segment,
-    flaw_of,
-    read_segment,
-    record_of,
-    segment_of,
-)
-from storages.persistent.log.files import make_directory
+from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
+from storages.persistent.log.closing_note import ClosingNote, refuse_missing, remove_note, write_note
+from storages.persistent.log.commit_log import CommitLog, Position
+from storages.persistent.log.files import make_directory, read_beside_a_writer
 from storages.persistent.log.json_file import name_damage
-from storages.persistent.log.log_files import EMPTY_LOG, LogFiles
-from storages.persistent.log.records import StoredRecord
 from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
 
 SUFFIX = "segments"
@@ -55,22 +47,16 @@ class SegmentStore:
         self.directory, self.manifest = directory, manifest
         self._durable, self._read_only = durable, read_only
         self._columns = manifest.columns
-        self._log = LogFiles(directory, SUFFIX, durable)
+        self._log = segments_log(directory, durable)
         self.segments: list[Segment] = []
         """All that hold transitions that are live, or were when a checkpoint was made; the ancestor's, too."""
         self.live = 0
         """Number of the oldest live transition."""
         self.end = 0
         """Number after the newest."""
-        self.record: ManifestPosition = {"record": 0, "checksum": 0}
-        """The last one."""
         self.watermarks: list[int] = []
         """Of each environment, how many of its steps are in segments, or dropped."""
         self.next_row = 0
-        self._pinned: list[list[int]] = []
-        """Records that checkpoints refer to, and the oldest transition that was live then."""
-        self._log_files: list[tuple[int, int]] = []
-        """Of each file of the log the number, and the first transition in it."""
         self._deleted = 0
         """Number after the last transition whose chunks were deleted."""
         with name_damage(self.directory):
@@ -79,46 +65,45 @@ class SegmentStore:
     @classmethod
     def beside_a_writer(cls, directory: Path, manifest: EpisodeManifest) -> "SegmentStore":
         """Open a directory for reading to which another process may be writing."""
-        log = LogFiles(directory, SUFFIX, durable=False)
-        while True:
-            before = log.sizes()
-            try:
-                return cls(directory, manifest, read_only=True)
-            except (DamageError, FileNotFoundError):
-                # Files come and go while they are read.
-                if log.sizes() == before:
-                    raise
+        return read_beside_a_writer(directory, lambda: cls(directory, manifest, read_only=True))
 
     # What is recorded
 
     def _read_log(self, until: int | None = None) -> None:
-        self.record, self.watermarks, self._pinned = {"record": 0, "checksum": 0}, [], []
-        self.segments, self._log_files, self.next_row = [], [], 0
+        log = segments_log(self.directory, self._durable)
         older = self._ancestor()
         self.segments, self.live, self.end = ([], 0, 0) if older is None else (older.segments, older.live, older.end)
-        place = EMPTY_LOG
-        for found, end in self._log.read():
-            entry = found.record
-            if "live" not in entry.facts:
-                raise DamageError(f"{self._log.path(end.log_file)} holds no records: another file has taken its place")
-            if until is not None and entry.commit > until:
-                break
-            if self.record["record"] and entry.commit != self.record["record"] + 1:
-                raise DamageError(
-                    f"{self._log.path(end.log_file)} begins with record {entry.commit}, but the one before it is "
-                    f"{self.record['record']}: a file of the log is missing"
-                )
-            if end.log_file not in (log_file for log_file, _ in self._log_files[-1:]):
-                self._log_files.append((end.log_file, entry.first))
-            self._take(found, end.log_file)
-            place = end
+        self.next_row, self.watermarks = 0, []
+        for record in log.replay(lambda record: flaw_of_record(record, self.manifest), until):
+            facts = record.facts
+            if facts["begins"]:
+                self.segments = []
+            if (segment := segment_of(record, self.directory / GROUP)) is not None:
+                self.segments = [*self.segments, segment]
+            self.end, self.live = record.steps, facts["needed"]
+            self.next_row, self.watermarks = facts["next_row"], facts["watermarks"]
+        self._log.files.close()
+        self._log = log
         if not self._read_only:
-            self._log.cut(place)
-        self._forget_unneeded()
+            if until is None:
+                refuse_missing(self.directory, log)
+            log.cut()
+        self._deleted = self._needed
+        self.segments = [segment for segment in self.segments if segment.end > self._deleted]
         first = self.segments[0].first if self.segments else self.end
         if first > self.live:
-            oldest = self._log.path(min(self._log.numbers(), default=0))
+            oldest = log.files.path(min(log.files.numbers(), default=0))
             raise DamageError(f"{oldest} does not go back to transition {self.live}: the log up to {first} is missing")
+
+    @property
+    def _needed(self) -> int:
+        """Number of the oldest transition that is live, or was at a pinned commit."""
+        return min([self.live, *(live for _, live in self._log.pinned)])
+
+    @property
+    def record(self) -> Position:
+        """The last commit."""
+        return self._log.position.copy()
 
     def _ancestor(self) -> "SegmentStore | None":
         ancestor = self.manifest.ancestor
@@ -129,30 +114,13 @@ class SegmentStore:
         if manifest is None:
             raise PersistenceError(f"{directory} is gone, which {self.directory} goes on from; put it back")
         older = SegmentStore.beside_a_writer(directory, manifest)
-        older._read_log(ancestor.record)
-        if older.record != {"record": ancestor.record, "checksum": ancestor.checksum}:
+        older._read_log(ancestor.commit)
+        if older.record != {"commit": ancestor.commit, "checksum": ancestor.checksum}:
             raise PersistenceError(
-                f"{directory} is not what {self.directory} goes on from: it has record {older.record['record']}, and "
-                f"record {ancestor.record} of then is asked for; put back what it was"
+                f"{directory} is not what {self.directory} goes on from: it has commit {older.record['commit']}, and "
+                f"commit {ancestor.commit} of then is asked for; put back what it was"
             )
         return older
-
-    def _take(self, found: StoredRecord, log_file: int) -> None:
-        segment = segment_of(found.record, self.directory / GROUP)
-        if segment is not None and (flaw := flaw_of(segment, self.manifest)):
-            raise DamageError(f"{self._log.path(log_file)} tells, in record {found.record.commit}, of {flaw}")
-        facts = found.record.facts
-        if facts["begins"]:
-            self.segments = []
-        if segment is not None:
-            self.segments.append(segment)
-        self.end, self.live, self.next_row = found.record.steps, facts["live"], facts["next_row"]
-        self.watermarks, self._pinned = facts["watermarks"], facts["pinned"]
-        self.record = {"record": found.record.commit, "checksum": found.checksum}
-
-    def _forget_unneeded(self) -> None:
-        self._deleted = min([self.live, *(live for _, live in self._pinned)])
-        self.segments = [segment for segment in self.segments if segment.end > self._deleted]
 
     # In
 
@@ -170,7 +138,7 @@ class SegmentStore:
         """
         checksums, nbytes = self._write_chunks(batch, segment)
         segment = replace(segment, checksums=checksums, nbytes=nbytes)
-        self._record(segment, live, segment.end, segment.row + self._rows_taken(segment.rows), watermarks, self._pinned)
+        self._record(segment, live, segment.end, self.row_after(segment), watermarks, self._log.pinned)
         return segment
 
     def planned(self, batch: EpisodeBatch, first: int, row: int) -> Segment:
@@ -202,23 +170,21 @@ class SegmentStore:
         Raises:
             OSError: it could not be written.
         """
-        pinned = self._pinned
-        if pin:
-            pinned = [*pinned, [self.record["record"] + 1, live]][-pin:]
+        pinned = self._log.with_pin(live, pin) if pin else self._log.pinned
         self._record(None, live, max(self.end, live), self.next_row, watermarks, pinned)
 
-    def pin(self, record: ManifestPosition, live: int, watermarks: Sequence[int]) -> None:
-        """Keep what was live at a record, and no longer what those pinned before need.
+    def pin(self, position: Position, live: int, watermarks: Sequence[int]) -> None:
+        """Keep what was live at a commit, and no longer what those pinned before need.
 
         Args:
-            record: to be kept.
+            position: the commit.
             live: number of the oldest transition that was live then.
             watermarks: see :attr:`watermarks`.
 
         Raises:
             OSError: it could not be written.
         """
-        pinned = [[record["record"], live]] if record["record"] else []
+        pinned = [[position["commit"], live]] if position["commit"] else []
         self._record(None, self.live, max(self.end, self.live), self.next_row, watermarks, pinned)
 
     def _record(
@@ -230,32 +196,15 @@ class SegmentStore:
         watermarks: Sequence[int],
         pinned: list[list[int]],
     ) -> None:
-        number = self.record["record"] + 1
-        facts: dict[str, Any] = {
-            "live": live,
-            "watermarks": list(watermarks),
-            "pinned": pinned,
-            "next_row": next_row,
-            "begins": False,
-        }
-        place = self._log.end
-        new_file = place.log_file == 0 or place.offset > LOG_FILE_BYTES
+        facts = self._log.next_facts(live, pinned, begins=False)
+        facts |= {"watermarks": list(watermarks), "next_row": next_row}
+        new_file = self._log.is_full(LOG_FILE_BYTES)
         if new_file:
-            facts["archive"] = self.manifest.facts()
-        entry = record_of(number, segment, facts, end)
-        checksum = self._log.append(entry, new_file)
-        if new_file:
-            self._log_files.append((number, entry.first))
+            facts["manifest"] = self.manifest.facts()
+        self._log.append(record_of(self.record["commit"] + 1, segment, facts, end), pinned, new_file)
         if segment is not None:
             self.segments = [*self.segments, segment]
-        self.live, self.end, self.next_row, self.watermarks, self._pinned = (
-            live,
-            end,
-            next_row,
-            list(watermarks),
-            pinned,
-        )
-        self.record = {"record": number, "checksum": checksum}
+        self.live, self.end, self.next_row, self.watermarks = live, end, next_row, list(watermarks)
         self._delete_unneeded()
 
     def _write_chunks(
@@ -306,41 +255,37 @@ class SegmentStore:
 
     # What is gone
 
-    def look_back(self, record: ManifestPosition) -> None:
-        """Restore a record, without a change on disk.
+    def look_back(self, position: Position) -> None:
+        """Restore a commit, without a change on disk.
 
         Raises:
             PersistenceError: it is not there, or what was live then is gone.
         """
-        self.refuse_unless_there(record)
-        self._read_log(record["record"])
+        self.refuse_unless_there(position)
+        self._read_log(position["commit"])
 
-    def roll_back(self, record: ManifestPosition) -> None:
-        """Restore a record; later ones are dropped.
+    def roll_back(self, position: Position) -> None:
+        """Restore a commit; later ones are dropped.
 
         Raises:
             PersistenceError: it is not there, or what was live then is gone; nothing was dropped.
         """
-        self.refuse_unless_there(record)
-        self._read_log(record["record"])
+        self.refuse_unless_there(position)
+        remove_note(self.directory, self._durable)
+        self._read_log(position["commit"])
         self.tidy()
 
-    def refuse_unless_there(self, record: ManifestPosition) -> int:
-        """Return the oldest transition that was live at a record to which a rollback is possible.
+    def refuse_unless_there(self, position: Position) -> int:
+        """Return the oldest transition that was live at a commit to which a rollback is possible.
 
         Raises:
             PersistenceError: it is not.
         """
-        live = None
-        for found, _ in self._log.read():
-            if (found.record.commit, found.checksum) == (record["record"], record["checksum"]):
-                live = found.record.facts["live"]
-        if record["record"] and (live is None or live < self._deleted):
-            raise PersistenceError(
-                f"{self.directory} does not have the record {record['record']} that is asked for, or not what it needs "
-                f"any more; nothing was changed. Name the directory as it was when the state was saved"
-            )
-        return live or 0
+        if not position["commit"]:
+            return 0
+        record = self._log.commit_at(position, lambda record: record.facts["needed"] >= self._deleted)
+        live: int = record.facts["needed"]
+        return live
 
     def begin_anew(self, watermarks: Sequence[int], end: int) -> None:
         """Hold no episodes any more.
@@ -348,7 +293,7 @@ class SegmentStore:
         Raises:
             OSError: it could not be recorded.
         """
-        self._record(None, end, end, self.next_row, watermarks, self._pinned)
+        self._record(None, end, end, self.next_row, watermarks, self._log.pinned)
 
     def tidy(self) -> None:
         """Delete chunks without a record, and update the zarr metadata."""
@@ -362,24 +307,15 @@ class SegmentStore:
         self.manifest.tell_zarr(self.directory, self.next_row, self._durable)
 
     def _delete_unneeded(self) -> None:
-        needed = min([self.live, *(live for _, live in self._pinned)])
+        needed = self._needed
         if needed <= self._deleted:
             return
-        own = self.directory / GROUP
-        kept = []
         for segment in self.segments:
-            if segment.end > needed:
-                kept.append(segment)
-            elif segment.directory == own:
+            if segment.end <= needed and segment.directory == self.directory / GROUP:
                 self._delete(segment)
-        self.segments, self._deleted = kept, needed
-        oldest = kept[0].first if kept else self.end
-        while len(self._log_files) > 1 and self._log_files[1][1] <= oldest:
-            self._log_files.pop(0)
+        self.segments, self._deleted = [segment for segment in self.segments if segment.end > needed], needed
         if self.manifest.ancestor is None:
-            pinned = min((record for record, _ in self._pinned), default=self._log_files[0][0])
-            usable = [number for number, _ in self._log_files if number <= pinned]
-            self._log.drop_before(usable[-1] if usable else 0)
+            self._log.drop_unneeded(self.live)
 
     def _delete(self, segment: Segment) -> None:
         for column in self._columns:
@@ -390,14 +326,33 @@ class SegmentStore:
                     # It will be overwritten, or stays unread.
                     return
 
-    @property
-    def newest_file(self) -> Path:
-        """The last file of the log."""
-        return self._log.path(self._log.end.log_file)
+    # Closing
+
+    def write_note(self, errors: int | None) -> None:
+        """Note what the directory holds when it is closed; ``errors`` is the checksum of the cold priorities."""
+        write_note(self.directory, self._log, [], self._durable, errors)
+
+    def errors_when_closed(self) -> int | None:
+        """Return the checksum of the cold priorities, if there are any and nothing changed since it was closed."""
+        closed = ClosingNote.read(self.directory)
+        return None if closed is None or closed.position != self.record else closed.errors
+
+    def remove_note(self) -> None:
+        """Remove the note, before the cold priorities change.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        remove_note(self.directory, self._durable)
 
     def close(self) -> None:
         """Close the log."""
-        self._log.close()
+        self._log.files.close()
+
+
+def segments_log(directory: Path, durable: bool) -> CommitLog:
+    """Return the log of the segments of a directory, not read yet."""
+    return CommitLog(directory, SUFFIX, durable, rows="transitions", contiguous=False)
 
 
 def _write(path: Path, data: bytes, durable: bool) -> None:
@@ -451,7 +406,7 @@ def manifest_to_write(directory: Path, ancestor: Path | None, durable: bool) -> 
     if older is None:
         raise PersistenceError(f"{ancestor} holds no episodes to go on from")
     record = SegmentStore(ancestor, older, read_only=True).record
-    inherited = Ancestor(str(ancestor), record["record"], record["checksum"])
+    inherited = Ancestor(str(ancestor), record["commit"], record["checksum"])
     manifest = EpisodeManifest.made(older.layout, older.stacked, older.segment_rows, inherited)
     manifest.write(directory, durable)
     return manifest

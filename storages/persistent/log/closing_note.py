@@ -3,12 +3,16 @@
 A killed process leaves no note, or an earlier one, which is still a lower bound of what has to be there.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from storages.errors import DamageError
+from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.json_file import name_damage, read_verified, write_verified
+from storages.persistent.log.log_files import LogFiles
 from storages.persistent.log.records import FORMAT
 from storages.persistent.log.system_calls import sync_directory
 
@@ -21,16 +25,16 @@ class ClosingNote:
     """Content of a directory.
 
     Args:
-        commit: number of the last commit.
-        checksum: of that.
-        steps: number after the last step.
+        position: the last commit.
+        steps: number after the last row.
         files: bytes of each file, by its name.
+        errors: checksum of the file of cold priorities; None where there is none.
     """
 
-    commit: int
-    checksum: int
+    position: Position
     steps: int
     files: dict[str, int]
+    errors: int | None
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
@@ -45,38 +49,30 @@ class ClosingNote:
             return None
         with name_damage(path):
             facts = read_verified(path)
-            return cls(facts["commit"], facts["commit_checksum"], facts["steps"], facts["files"])
+            position: Position = {"commit": facts["commit"], "checksum": facts["commit_checksum"]}
+            files: dict[str, int] = facts["files"]
+            if any(Path(name).name != name for name in files):
+                raise ValueError(f"{sorted(files)} lie elsewhere")
+            return cls(position, facts["steps"], files, facts["errors"])
 
-    def write(self, folder: Path, durable: bool) -> None:
-        """Write the note to a directory, replacing an earlier one.
+    @property
+    def commit(self) -> int:
+        """Number of the last commit."""
+        return self.position["commit"]
 
-        Raises:
-            OSError: it cannot be written.
-        """
-        facts: dict[str, Any] = {"what": _WHAT, "format": FORMAT, "commit": self.commit}
-        write_verified(
-            folder / NAME, facts | {"commit_checksum": self.checksum, "steps": self.steps, "files": self.files}, durable
-        )
-
-    def missing(self, folder: Path, commit: int, checksum: int, steps: int) -> str | None:
-        """Describe what is missing; return None if nothing is.
-
-        Args:
-            folder: the directory.
-            commit: number of the last commit that is there.
-            checksum: of that.
-            steps: number after its last step.
-        """
-        if commit > self.commit:
+    def missing(self, folder: Path, log: CommitLog) -> str | None:
+        """Describe what a directory lacks whose commits were read; return None if that is nothing."""
+        last, then = log.position["commit"], self.commit
+        if last > then:
             return None
-        gone = f", so that commits {commit + 1} to {self.commit} are gone" if commit < self.commit else ""
-        gone += f", with steps {steps} to {self.steps}" if steps < self.steps else ""
+        gone = f", so that commits {last + 1} to {then} are gone" if last < then else ""
+        gone += f", with steps {log.steps} to {self.steps}" if log.steps < self.steps else ""
         if (shorter := self.shorter(folder)) is not None:
             return f"{shorter}{gone}"
-        if (commit, checksum) != (self.commit, self.checksum):
+        if log.position != self.position:
             return (
-                f"{folder} ends with commit {commit}, and ended with another one of number {self.commit} when the "
-                f"storage was closed{gone}: a file was replaced by another version of it"
+                f"{folder} ends with commit {last}, and ended with another one of number {then} when the storage was "
+                f"closed{gone}: a file was replaced by another version of it"
             )
         return None
 
@@ -91,14 +87,41 @@ class ClosingNote:
         return None
 
 
-def refuse_missing(folder: Path, commit: int, checksum: int, steps: int) -> None:
-    """Refuse a directory that does not hold what it held when it was last closed; see :meth:`ClosingNote.missing`.
+def write_note(
+    folder: Path, log: CommitLog, beside: Sequence[LogFiles], durable: bool, errors: int | None = None
+) -> None:
+    """Write the note of a directory, if there was a commit; without it nothing is lost, so that it may fail.
+
+    Args:
+        folder: the directory.
+        log: its commits.
+        beside: other logs there.
+        durable: whether the note is to survive a power cut.
+        errors: checksum of the file of cold priorities; None where there is none.
+    """
+    if not log.position["commit"]:
+        return
+    with suppress(OSError):
+        files = {
+            path.name: path.stat().st_size for one in (log.files, *beside) for path in map(one.path, one.numbers())
+        }
+        facts: dict[str, Any] = {"what": _WHAT, "format": FORMAT, "commit": log.position["commit"], "steps": log.steps}
+        facts |= {"commit_checksum": log.position["checksum"], "files": files, "errors": errors}
+        write_verified(folder / NAME, facts, durable)
+
+
+def refuse_missing(folder: Path, log: CommitLog) -> None:
+    """Refuse a directory that lacks what it held when it was last closed.
+
+    Args:
+        folder: the directory.
+        log: its commits, all of which were read.
 
     Raises:
         DamageError: something is missing; the text names it.
     """
     closed = ClosingNote.read(folder)
-    if closed is not None and (missing := closed.missing(folder, commit, checksum, steps)):
+    if closed is not None and (missing := closed.missing(folder, log)):
         raise DamageError(missing)
 
 

@@ -2,15 +2,18 @@
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
-from storages.errors import PersistenceError
+from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.system_calls import open_file, sync_directory
 
 _LONGEST_TEXT_BYTES = 64 << 20
+_TRIES = 100
+"""Where another process has changed the folder each time."""
+_Content = TypeVar("_Content")
 
 
 def unfinished(path: Path) -> Path:
@@ -128,6 +131,40 @@ def refuse_links_in(folder: Path) -> None:
 
 def _is_a_link(path: Path) -> str:
     return f"{path} is a symbolic link, which is not followed; put what it leads to in its place"
+
+
+def read_beside_a_writer(folder: Path, read: Callable[[], _Content]) -> _Content:
+    """Read a folder to which another process may be writing: again, as often as its files changed meanwhile.
+
+    Raises:
+        PersistenceError: it cannot be read, or what was read was dropped.
+        DamageError: something is not what was written.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        before = _listed(folder)
+        try:
+            return read()
+        except (DamageError, FileNotFoundError) as error:
+            # What seems to be missing may have been dropped, or written, by another process meanwhile.
+            if tries_left and _listed(folder) != before:
+                continue
+            if isinstance(error, FileNotFoundError):
+                raise PersistenceError(
+                    f"{error.filename} was dropped while it was read, as newer ones came; try again"
+                ) from None
+            raise
+        except OSError as error:
+            raise PersistenceError(f"{folder} cannot be read: {error}") from error
+    raise AssertionError
+
+
+def _listed(folder: Path) -> dict[str, tuple[int, int, int]]:
+    listed = {}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(FileNotFoundError):
+            there = path.stat()
+            listed[path.name] = there.st_ino, there.st_size, there.st_mtime_ns
+    return listed
 
 
 def make_directory(directory: Path, durable: bool) -> None:

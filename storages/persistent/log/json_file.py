@@ -6,9 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from storages.core.ring.layout import Layout, LeafLayout
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.files import read_text, write_atomically
 from storages.persistent.log.records import FORMAT, checksum_of
@@ -41,41 +38,6 @@ def name_damage(place: Path) -> Iterator[None]:
         raise PersistenceError(f"{place} asks for more memory than there is: {error}") from error
     except _WRONG as error:
         raise DamageError(f"{place} is damaged, or was not written by this package: {error!r}") from error
-
-
-def layout_facts(layout: Layout) -> list[Any]:
-    """Return a layout as plain data, of which :func:`layout_of` is the inverse."""
-    return [[list(key), leaf.dtype.str, list(leaf.shape)] for key, leaf in layout.items()]
-
-
-def layout_of(facts: Mapping[str, Any]) -> Layout:
-    """Parse the layout of a manifest.
-
-    Raises:
-        ValueError: no storage has such a layout.
-    """
-    layout = {}
-    for path, dtype, shape in facts["layout"]:
-        leaf = LeafLayout(tuple(shape), np.dtype(dtype))
-        # A name may become that of a folder.
-        if not path or not all(isinstance(name, str) and name not in ("", ".", "..") for name in path):
-            raise ValueError(f"{path!r} is no name of a field")
-        if leaf.dtype.kind not in "?biufc" or not all(type(length) is int and length >= 0 for length in shape):
-            raise ValueError(f"{path!r} is said to be {dtype!r}{shape!r}")
-        layout[tuple(path)] = leaf
-    return layout
-
-
-def count_of(facts: Mapping[str, Any], name: str) -> int:
-    """Parse a positive number of a manifest.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    count = facts[name]
-    if type(count) is not int or count < 1:
-        raise ValueError(f"{name} is {count!r}")
-    return count
 
 
 def write_verified(path: Path, facts: Mapping[str, Any], durable: bool) -> None:

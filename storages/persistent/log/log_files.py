@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from storages.persistent.log.records import CorruptRange, EncodedRecord, Record,
 from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
 
 _DIGITS = 12
+Flaw = Callable[[Record], str | None]
+"""Describes what of a record this package does not write; None where there is nothing."""
 
 
 class LogOffset(NamedTuple):
@@ -35,11 +37,14 @@ class LogFiles:
         directory: where they are.
         suffix: of their names.
         durable: sync what is written.
+        rows: the word for rows in errors.
         as_of_now: read only what the files hold now, because another process may be writing.
     """
 
-    def __init__(self, directory: Path, suffix: str, durable: bool, as_of_now: bool = False) -> None:
-        self._directory, self._suffix, self._durable = directory, suffix, durable
+    def __init__(
+        self, directory: Path, suffix: str, durable: bool, *, rows: str = "steps", as_of_now: bool = False
+    ) -> None:
+        self._directory, self._suffix, self._durable, self._rows = directory, suffix, durable, rows
         self._sizes = {n: self.path(n).stat().st_size for n in self.numbers()} if as_of_now else None
         self._file: int | None = None
         self._leftovers: list[LogOffset] = []
@@ -71,40 +76,46 @@ class LogFiles:
 
     # Out
 
-    def read(self) -> Iterator[tuple[StoredRecord, LogOffset]]:
+    def read(self, flaw_of: Flaw = lambda record: None) -> Iterator[tuple[StoredRecord, LogOffset]]:
         """Read all records and their ends, up to a torn tail of the last file.
 
         Raises:
-            DamageError: a range of bytes is corrupt; the text names file and steps.
+            DamageError: something is damaged; the text names file and rows.
         """
-        steps = 0
-        for log_file, found in self.everything():
-            if isinstance(found, CorruptRange):
-                raise DamageError(self.describe(log_file, found, steps))
-            steps = found.record.steps
-            yield found, LogOffset(log_file, found.end)
+        return refuse_damage(self.walk(flaw_of))
 
-    def everything(self) -> Iterator[tuple[int, StoredRecord | CorruptRange]]:
-        """Read all records and corrupt ranges with the numbers of their files, up to a torn tail of the last file."""
+    def walk(self, flaw_of: Flaw = lambda record: None) -> Iterator[tuple[StoredRecord, LogOffset] | str]:
+        """Yield all records in order with their ends, up to a torn tail of the last file, and damage in words."""
         numbers = self.numbers() if self._sizes is None else list(self._sizes)
+        steps = 0
         for log_file in numbers:
             for found in self._read_file(log_file):
-                if isinstance(found, CorruptRange) and found.cut and log_file == numbers[-1]:
-                    return
-                yield log_file, found
+                if isinstance(found, CorruptRange):
+                    if found.cut and log_file == numbers[-1]:
+                        return
+                    yield self._describe(log_file, found, steps)
+                    continue
+                record, steps = found.record, found.record.steps
+                if flaw := flaw_of(record):
+                    yield (
+                        f"{self.path(log_file)} is damaged, or was not written by this package: commit "
+                        f"{record.commit}, with {self._rows} {record.first} to {record.steps}, has {flaw}"
+                    )
+                else:
+                    yield found, LogOffset(log_file, found.end)
 
     def _read_file(self, log_file: int) -> Iterator[StoredRecord | CorruptRange]:
         return blocks.read(self.path(log_file), None if self._sizes is None else self._sizes[log_file])
 
-    def describe(self, log_file: int, corrupt: CorruptRange, steps: int) -> str:
-        """Describe a corrupt range; ``steps`` is the number after the last step before it."""
+    def _describe(self, log_file: int, corrupt: CorruptRange, steps: int) -> str:
+        """Describe a corrupt range; ``steps`` is the number after the last row before it."""
         after = (found for found in self._read_file(log_file) if isinstance(found, StoredRecord))
         following = next((found.record.first for found in after if found.end > corrupt.end), None)
         first = steps if corrupt.first is None else corrupt.first
         last = following if corrupt.steps is None else corrupt.steps
         return (
-            f"{self.path(log_file)} is damaged from byte {corrupt.begin} to {corrupt.end}, where steps {first} to "
-            f"{'its end' if last is None else last} are"
+            f"{self.path(log_file)} is damaged from byte {corrupt.begin} to {corrupt.end}, where {self._rows} {first} "
+            f"to {'its end' if last is None else last} are"
         )
 
     # In
@@ -250,6 +261,20 @@ class LogFiles:
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
+
+
+def refuse_damage(
+    found: Iterator[tuple[StoredRecord, LogOffset] | str],
+) -> Iterator[tuple[StoredRecord, LogOffset]]:
+    """Yield the records of a walk.
+
+    Raises:
+        DamageError: instead of the first description of damage.
+    """
+    for one in found:
+        if isinstance(one, str):
+            raise DamageError(one)
+        yield one
 
 
 def _open_to_append(path: Path, flags: int = 0) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from storages.core.ring.snapshot import ArrayKey, Fragments
 from storages.transition import Array
 
-FORMAT = 3
+FORMAT = 4
 """Version of records and manifests that this code writes, and the only one that it reads."""
 
 _MAGIC = b"\x89records"
@@ -63,6 +63,8 @@ class EncodedRecord(NamedTuple):
     """A record as bytes."""
 
     commit: int
+    first: int
+    steps: int
     data: bytes
     checksum: int
 
@@ -94,7 +96,13 @@ def encode(record: Record) -> EncodedRecord:
     header, text = _beginning(record)
     content = b"".join([text, *_bytes_of_arrays(record)])
     checksum = zlib.crc32(content)
-    return EncodedRecord(record.commit, b"".join([header, content, _CHECKSUM.pack(checksum)]), checksum)
+    data = b"".join([header, content, _CHECKSUM.pack(checksum)])
+    return EncodedRecord(record.commit, record.first, record.steps, data, checksum)
+
+
+def encode_if_small(record: Record) -> Record | EncodedRecord:
+    """Return a record as it is kept until it is written: a copy where it is small."""
+    return encode(record) if record.small else record
 
 
 def write(file: int, record: Record | EncodedRecord) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Repair of the directory of a replay storage."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,133 +10,14 @@ from numpy.typing import NDArray
 
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, HAS_FINAL, ArrayKey, RowSpan
-from storages.errors import DamageError, PersistenceError
-from storages.persistent.log.closing_note import ClosingNote, remove_note
-from storages.persistent.log.files import refuse_links_in
-from storages.persistent.log.json_file import name_damage
-from storages.persistent.log.lock import Lock
+from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.log_files import LogFiles, LogOffset
-from storages.persistent.log.records import CorruptRange, Record, StoredRecord
-from storages.persistent.repair.repair_episodes import holds_episodes, repair_episodes
-from storages.persistent.replay.manifest import Manifest
-from storages.persistent.replay.recovery import ErrorRows, numbers_in, was_not_written_here
+from storages.persistent.log.records import Record, StoredRecord
+from storages.persistent.replay.recovery import ErrorRows, numbers_in
+from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import flaw_of_errors, flaw_of_part, part_of
-from storages.persistent.replay.write_ahead_log import ERRORS_SUFFIX, STEPS_SUFFIX
+from storages.persistent.replay.write_ahead_log import ERRORS_OF_STEPS, ERRORS_SUFFIX, STEPS_SUFFIX
 from storages.transition import DONE2, TRUNC2
-
-
-@dataclass(frozen=True)
-class Repair:
-    """Result of a repair.
-
-    Args:
-        dropped: what was damaged or missing, in words, with the files and steps; empty where nothing was.
-        steps: how many steps the storage holds now; of whole episodes, how many are in segments.
-    """
-
-    dropped: tuple[str, ...]
-    steps: int
-
-    def __str__(self) -> str:
-        if not self.dropped:
-            return f"nothing is damaged; {self.steps} steps are there"
-        return "\n".join((*self.dropped, f"all of this was dropped; {self.steps} steps are there"))
-
-
-def repair(directory: str | Path) -> Repair:
-    """Drop what is damaged in a storage's directory, keep the rest, and say what was dropped.
-
-    Steps on both sides of what was dropped are not joined: no transition and no sequence reaches across. Of priorities
-    that are lost, those that were known before stand. Counters and the random generator are those of the newest commit
-    that is whole. Commits that checkpoints refer to are gone if anything had to be dropped but the end of the newest
-    file of steps.
-
-    Of a directory of whole episodes, those segments of episodes are dropped that are damaged.
-
-    One that is interrupted can be done again, and does the rest.
-
-    Raises:
-        PersistenceError: the directory is in use, or holds no storage of a format that is known, and nothing was
-            changed; or it cannot be read or written.
-    """
-    folder = Path(directory).absolute()
-    if not folder.is_dir():
-        raise PersistenceError(f"{folder} is no directory")
-    try:
-        refuse_links_in(folder)
-        with name_damage(folder):
-            return _repaired(folder)
-    except OSError as error:
-        raise PersistenceError(
-            f"{folder} cannot be read or written: {error}; not all that is damaged was dropped, repair it again"
-        ) from error
-
-
-def _repaired(folder: Path) -> Repair:
-    if holds_episodes(folder):
-        lost, transitions = repair_episodes(folder)
-        return Repair(tuple(lost), transitions)
-    logs = LogFiles(folder, STEPS_SUFFIX, durable=True), LogFiles(folder, ERRORS_SUFFIX, durable=True)
-    manifest, dropped = _manifest(folder, logs[0])
-    lock = Lock(folder)
-    try:
-        rest = _Survivors(manifest, logs[0].nbytes)
-        lost = rest.take(*logs)
-        missing = _missing(folder, rest, lost)
-        rest.dropped_anything = bool(lost or missing)
-        dropped += [*lost, *missing, *_flaws_of_note(folder)]
-        if dropped:
-            remove_note(folder, durable=True)
-        if rest.before_flaws is not None and lost and not missing:
-            # As after a kill, the errors that belong to what is cut are dropped when the storage is made.
-            logs[0].cut(rest.before_flaws)
-        elif rest.dropped_anything:
-            rest.write(*logs)
-        if dropped:
-            manifest.write(folder, durable=True)
-    finally:
-        for log in logs:
-            log.close()
-        lock.release()
-    return Repair(tuple(dropped), rest.ring.live_steps)
-
-
-def _manifest(folder: Path, steps: LogFiles) -> tuple[Manifest, list[str]]:
-    try:
-        manifest = Manifest.read(folder)
-        if manifest is None:
-            raise PersistenceError(f"{folder} holds no storage")
-        return manifest, []
-    except PersistenceError as error:
-        # Every file of steps says it again.
-        for _, found in steps.everything():
-            if isinstance(found, StoredRecord) and "storage" in found.record.facts:
-                return Manifest.from_facts(found.record.facts["storage"]), [str(error).partition(";")[0]]
-        if isinstance(error, DamageError):
-            raise PersistenceError(f"{error}, but there is no file of steps that is whole to make it of") from None
-        raise
-
-
-def _flaws_of_note(folder: Path) -> list[str]:
-    try:
-        ClosingNote.read(folder)
-    except PersistenceError as error:
-        return [str(error).partition(";")[0]]
-    return []
-
-
-def _missing(folder: Path, rest: "_Survivors", lost: list[str]) -> list[str]:
-    """Describe what is missing since the storage was closed, unless it is described already."""
-    if _flaws_of_note(folder) or (closed := ClosingNote.read(folder)) is None:
-        return []
-    commit, checksum, steps = (0, 0, 0)
-    if rest.newest is not None:
-        commit, checksum, steps = rest.newest.record.commit, rest.newest.checksum, rest.newest.record.steps
-    missing = closed.missing(folder, commit, checksum, steps)
-    if lost and (commit >= closed.commit or closed.shorter(folder) is None):
-        missing = None
-    rest.last_number = max(rest.last_number, closed.commit)
-    return [] if missing is None else [missing]
 
 
 class _Extent:
@@ -146,56 +27,59 @@ class _Extent:
         self.first, self.end, self.now = first, first, now
 
 
-class _Survivors:
-    """What is left, in a ring without gaps: steps after a gap follow those before it."""
+class RowsLeft:
+    """What is left of a replay storage, in a ring without gaps: steps after a gap follow those before it.
 
-    def __init__(self, manifest: Manifest, log_bytes: int) -> None:
-        self._log_bytes = log_bytes
-        self.ring = manifest.ring("repair", log_bytes)
-        self.dropped_anything = False
-        """Whether anything of the logs is damaged or missing."""
-        self._manifest = manifest
+    Args:
+        folder: the directory.
+        manifest: of it.
+    """
+
+    def __init__(self, folder: Path, manifest: RingManifest) -> None:
+        self.log = self.log_of(folder)
+        self._errors_log = LogFiles(folder, ERRORS_SUFFIX, durable=True, rows=ERRORS_OF_STEPS)
+        self._log_bytes = self.log.files.nbytes
+        self.ring = manifest.ring("repair", self._log_bytes)
+        self.manifest = manifest
         self._errors = ErrorRows(self.ring)
         self._runs: list[_Extent] = []
         self._apart: _AfterGap | None = None
         self.newest: StoredRecord | None = None
-        """The newest commit that is whole."""
         self._oldest_there = 0
         """The first step that the logs hold of what is live."""
-        self.last_number = 0
+        self._last_number = 0
         """Of the commits and files that there are, damaged ones too."""
-        self.before_flaws: LogOffset | None = None
+        self._before_flaws: LogOffset | None = None
         """Where all ends that can stay as it is, if nothing after it is whole."""
 
-    def take(self, steps: LogFiles, errors: LogFiles) -> list[str]:
+    @staticmethod
+    def log_of(folder: Path) -> CommitLog:
+        """Return the log of a directory."""
+        return CommitLog(folder, STEPS_SUFFIX, durable=True)
+
+    @property
+    def steps(self) -> int:
+        """Steps that are live."""
+        return self.ring.live_steps
+
+    def take(self) -> list[str]:
         """Replay all records that are whole; describe the others."""
-        dropped, changes = _changes(errors, self._manifest.num_envs)
+        dropped, changes = self._changes()
         intact, told = not dropped, [change.record.commit for change in changes]
         missing: list[int] = []
-        gap, end, before = False, 0, None
         # Whether something before a commit that is whole is not.
-        within = bool(dropped)
-        for log_file, found in steps.everything():
-            if isinstance(found, CorruptRange):
-                dropped.append(steps.describe(log_file, found, end))
+        gap, within = False, bool(dropped)
+        for one in self.log.walk(lambda record: flaw_of_part(record, self.ring)):
+            if isinstance(one, str):
+                dropped.append(one)
                 gap = True
                 continue
+            found, place = one
             record = found.record
-            if "begins" not in record.facts:
-                dropped.append(f"{steps.path(log_file)} holds no steps: another file has taken its place")
-                gap = True
-                continue
-            if flaw := flaw_of_part(record, self.ring):
-                dropped.append(was_not_written_here(steps.path(log_file), record, flaw))
-                gap = True
-                continue
-            if before is not None and not gap and (reason := _why_apart(before, found, end)):
-                dropped.append(f"{steps.path(log_file)} does not follow: {reason}")
-                gap = True
-            self.before_flaws = LogOffset(log_file, found.end)
+            self._before_flaws = place
             within = within or gap
             self._put(part_of(record), apart=gap)
-            gap, end, before = False, record.steps, found
+            gap, self.newest = False, found
             while changes and changes[0].record.commit <= record.commit:
                 change = changes.pop(0)
                 if change.record.commit < record.commit or change.checksum == record.facts["errors"]:
@@ -204,19 +88,30 @@ class _Survivors:
                     told.remove(record.commit)
             if ArrayKey(ERRORS) in record.arrays and record.commit not in told and record.commit > min(told, default=0):
                 missing.append(record.commit)
-            self.newest = found
-        newest = None if self.newest is None else self.newest.record
+        newest, folder = None if self.newest is None else self.newest.record, self.log.files.path(0).parent
         if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._oldest_there:
-            dropped.append(f"{steps.path(0).parent}: the file with steps {needed} to {self._oldest_there} is gone")
+            dropped.append(f"{folder}: the file with steps {needed} to {self._oldest_there} is gone")
             within = True
         if missing and intact:
-            dropped.append(f"{errors.path(0).parent}: errors of commits {missing[0]} to {missing[-1]} are gone")
+            dropped.append(f"{folder}: errors of commits {missing[0]} to {missing[-1]} are gone")
             within = True
         if within:
-            self.before_flaws = None
-        last = 0 if before is None else before.record.commit
-        self.last_number = max([last, *told, *steps.numbers(), *errors.numbers()])
+            self._before_flaws = None
+        last = 0 if newest is None else newest.commit
+        self._last_number = max([last, *told, *self.log.files.numbers(), *self._errors_log.numbers()])
         return dropped
+
+    def _changes(self) -> tuple[list[str], list[StoredRecord]]:
+        """Describe the damage in the log of errors, and return the rest."""
+        walked = list(self._errors_log.walk(lambda record: flaw_of_errors(record, self.manifest.num_envs)))
+        return [one for one in walked if isinstance(one, str)], [one[0] for one in walked if not isinstance(one, str)]
+
+    def take_beside(self, errors: int | None) -> list[str]:
+        """Describe nothing: there are only logs."""
+        return []
+
+    def drop_beside(self) -> None:
+        """Drop nothing."""
 
     def _put(self, part: RowSpan, apart: bool) -> None:
         """Insert some rows, ``apart`` from those before them where there is a gap."""
@@ -225,7 +120,7 @@ class _Survivors:
         if part.begins:
             self._runs, self._apart = [_Extent(part.first, self.ring.steps)], None
         elif apart or not self._runs:
-            self._apart = _AfterGap(self._manifest.ring("repair", self._log_bytes), part.first)
+            self._apart = _AfterGap(self.manifest.ring("repair", self._log_bytes), part.first)
         if self._apart is not None and self._apart.whole_without_it(part):
             self._apart = None
         if self._apart is None:
@@ -283,21 +178,29 @@ class _Survivors:
         now[now < self.ring.start] = -1
         return now
 
-    def write(self, steps: LogFiles, errors: LogFiles) -> None:
-        """Write what is left as one commit, and drop everything else."""
-        number = self.last_number + 1
+    def write(self, lost: bool, missing: bool, last_number: int) -> None:
+        """Cut the end of the log, or write what is left as one commit, and drop everything else."""
+        if lost and not missing and self._before_flaws is not None:
+            # As after a kill, the errors that belong to what is cut are dropped when the storage is made.
+            self.log.files.cut(self._before_flaws)
+        elif lost or missing:
+            self._write_anew(max(self._last_number, last_number) + 1)
+        self.log.files.close()
+        self._errors_log.close()
+
+    def _write_anew(self, number: int) -> None:
         if self.newest is not None:
             ring, newest = self.ring, self.newest.record
             part = replace(ring.snapshot(ring.needed), begins=True)
             facts: dict[str, Any] = {
-                "state": newest.facts["state"],
-                "pinned": [],
-                "begins": True,
-                "since": part.since,
-                "needed": ring.needed,
-                "storage": self._manifest.facts(),
                 "after": 0,
+                "begins": True,
+                "needed": ring.needed,
+                "pinned": [],
+                "state": newest.facts["state"],
+                "since": part.since,
                 "errors": None,
+                "manifest": self.manifest.facts(),
             }
             if ArrayKey(ERRORS) in newest.arrays:
                 live = self._errors.live(ring)
@@ -306,10 +209,10 @@ class _Survivors:
                 of_rows[len(part) - ring.live_steps :] = live.reshape(-1, ring.envs)
                 part = replace(part, arrays=part.arrays | {ArrayKey(ERRORS): (of_rows,)})
                 record = Record(number, part.first, part.steps, {"start": ring.start}, {ArrayKey(ERRORS): (live,)})
-                facts["errors"] = errors.append(record, new_file=True)
-            steps.append(Record(number, part.first, part.steps, facts, part.arrays), new_file=True)
-        steps.delete_before(number)
-        errors.delete_before(number)
+                facts["errors"] = self._errors_log.append(record, new_file=True)
+            self.log.files.append(Record(number, part.first, part.steps, facts, part.arrays), new_file=True)
+        self.log.files.delete_before(number)
+        self._errors_log.delete_before(number)
 
 
 class _AfterGap:
@@ -344,32 +247,3 @@ class _AfterGap:
         """Whether a part says that it does not continue the row before it, which did not know it yet."""
         told = part.array(HAS_FINAL)
         return len(told) > len(part) and bool((told[0] & ~self._ended).any())
-
-
-def _why_apart(before: StoredRecord, found: StoredRecord, end: int) -> str | None:
-    record = found.record
-    if record.commit != before.record.commit + 1:
-        return f"a file with steps {end} to {record.first} is gone"
-    if record.facts["after"] != before.checksum:
-        return f"commit {record.commit} was made after another commit {before.record.commit}"
-    if not record.facts["begins"] and record.first != end:
-        return f"step {record.first} does not follow step {end}"
-    return None
-
-
-def _changes(errors: LogFiles, num_envs: int) -> tuple[list[str], list[StoredRecord]]:
-    """Describe the damage in the log of errors, and return the rest."""
-    dropped: list[str] = []
-    changes: list[StoredRecord] = []
-    end = 0
-    for log_file, found in errors.everything():
-        if isinstance(found, CorruptRange):
-            dropped.append(errors.describe(log_file, found, end).replace("where steps", "where errors of steps"))
-        elif "start" not in found.record.facts:
-            dropped.append(f"{errors.path(log_file)} holds no errors: another file has taken its place")
-        elif flaw := flaw_of_errors(found.record, num_envs):
-            dropped.append(was_not_written_here(errors.path(log_file), found.record, flaw))
-        else:
-            changes.append(found)
-            end = found.record.steps
-    return dropped, changes

@@ -1,8 +1,6 @@
 """Recovery: replay the commits of a directory into a ring, up to a commit."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,101 +10,53 @@ from numpy.typing import NDArray
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey, RowSpan, fill, spans
 from storages.errors import DamageError
+from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.log_files import EMPTY_LOG, LogFiles, LogOffset
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.replay.snapshot_records import OFFSETS, flaw_of_errors, flaw_of_part, part_of
 
 
-@dataclass
-class Recovered:
-    """Where a directory recovered."""
-
-    state: dict[str, Any] | None = None
-    """State of the storage beside the ring; None before the first commit."""
-    commit: int = 0
-    checksum: int = 0
-    pinned: list[list[int]] = field(default_factory=list)
-    """Commits that checkpoints refer to, and the oldest step that each needs."""
-    log_files: list[tuple[int, int]] = field(default_factory=list)
-    """The number of each file of steps, and its first step."""
-    steps_end: LogOffset = EMPTY_LOG
-    errors_end: LogOffset = EMPTY_LOG
-
-
-def recover(ring: Ring, steps: LogFiles, errors: LogFiles, until: int | None = None) -> Recovered:
+def recover(
+    ring: Ring, steps: CommitLog, errors: LogFiles, until: int | None = None
+) -> tuple[dict[str, Any] | None, LogOffset]:
     """Replay a log into an empty ring whose columns are made.
 
     Args:
         ring: to fill.
-        steps: the log of steps; each of its records is a commit.
-        errors: the log of what updates said of them.
+        steps: the log of steps, which then stands at the last commit that was replayed.
+        errors: the log of the errors of these steps.
         until: the last commit to replay; None for all.
+
+    Returns:
+        The state of the storage beside the ring, None before the first commit, and the end of the log of errors.
 
     Raises:
         DamageError: something is damaged; the text names file and steps.
     """
-    recovered, kept = Recovered(), ErrorRows(ring)
-    changes = _ErrorReader(errors, ring.envs)
+    rows, changes = ErrorRows(ring), _ErrorReader(errors, ring.envs)
+    state: dict[str, Any] | None = None
     available, change, has_errors = 0, None, False
-    for found, place in steps.read():
-        record = found.record
-        if "begins" not in record.facts:
-            raise DamageError(f"{steps.path(place.log_file)} holds no steps: another file has taken its place")
-        if flaw := flaw_of_part(record, ring):
-            raise DamageError(was_not_written_here(steps.path(place.log_file), record, flaw))
-        if recovered.state is not None and record.commit != recovered.commit + 1:
-            raise DamageError(
-                f"{steps.path(place.log_file)} begins with commit {record.commit}, but the one before it in the "
-                f"directory is {recovered.commit}: a file with steps {ring.steps} to {record.first} is missing"
-            )
-        if recovered.state is not None and record.facts["after"] != recovered.checksum:
-            raise DamageError(
-                f"{steps.path(place.log_file)}: commit {record.commit} was made after another commit "
-                f"{recovered.commit} than that in the directory: one of the two files was replaced by another "
-                f"version of it"
-            )
-        if until is not None and record.commit > until:
-            break
-        if flaw := _flaw_of_order(record, ring, recovered):
-            raise DamageError(was_not_written_here(steps.path(place.log_file), record, flaw))
+    for record in steps.replay(lambda record: flaw_of_part(record, ring), until):
         part = part_of(record)
-        if part.begins or recovered.state is None:
+        if part.begins or state is None:
             available = part.first
-        if place.log_file not in (log_file for log_file, _ in recovered.log_files[-1:]):
-            recovered.log_files.append((place.log_file, record.first))
         ring.append_span(part)
         has_errors = ArrayKey(ERRORS) in record.arrays
         if has_errors:
-            kept.put(part)
+            rows.put(part)
             change = changes.of(record.commit, record.facts["errors"])
             if change is not None:
-                kept.change(change)
-        recovered.commit, recovered.checksum, recovered.steps_end = record.commit, found.checksum, place
-        recovered.state, recovered.pinned = record.facts["state"], record.facts["pinned"]
-    if recovered.state is None:
-        return recovered
+                rows.change(change)
+        state = record.facts["state"]
+    if state is None:
+        return None, EMPTY_LOG
     if ring.needed < available:
-        raise DamageError(f"{steps.path(0).parent}: the file with steps {ring.needed} to {available} is missing")
-    recovered.errors_end = changes.end
+        raise DamageError(f"{steps.files.path(0).parent}: the file with steps {ring.needed} to {available} is missing")
     if has_errors:
         if change is None:
-            raise DamageError(f"{errors.path(0).parent}: the errors of commit {recovered.commit} are missing")
-        recovered.state["priorities"]["errors"] = torch.from_numpy(kept.live(ring))
-    return recovered
-
-
-def was_not_written_here(path: Path, record: Record, flaw: str) -> str:
-    """Describe what is wrong with a record whose checksum is right."""
-    return (
-        f"{path} is damaged, or was not written by this package: commit {record.commit}, with steps {record.first} to "
-        f"{record.steps}, has {flaw}"
-    )
-
-
-def _flaw_of_order(record: Record, ring: Ring, recovered: Recovered) -> str | None:
-    if recovered.state is None or record.facts["begins"] or record.first == ring.steps:
-        return None
-    return f"steps that do not follow step {ring.steps}"
+            raise DamageError(f"{errors.path(0).parent}: the errors of commit {steps.position['commit']} are missing")
+        state["priorities"]["errors"] = torch.from_numpy(rows.live(ring))
+    return state, changes.end
 
 
 class ErrorRows:
@@ -161,9 +111,11 @@ class _ErrorReader:
     """The log of errors beside the log of steps."""
 
     def __init__(self, errors: LogFiles, num_envs: int) -> None:
-        self._errors, self._num_envs = errors, num_envs
-        self._blocks: Iterator[tuple[StoredRecord, LogOffset]] = errors.read()
-        self._next = next(self._blocks, None)
+        self._errors = errors
+        self._records: Iterator[tuple[StoredRecord, LogOffset]] = errors.read(
+            lambda record: flaw_of_errors(record, num_envs)
+        )
+        self._next = next(self._records, None)
         self._begun = False
         self.end = EMPTY_LOG
         """Of the last record that belongs to a commit."""
@@ -173,15 +125,13 @@ class _ErrorReader:
         found = None
         while self._next is not None and self._next[0].record.commit <= commit:
             candidate, end = self._next
-            if flaw := flaw_of_errors(candidate.record, self._num_envs):
-                raise DamageError(was_not_written_here(self._errors.path(end.log_file), candidate.record, flaw))
             if not self._begun and ArrayKey(OFFSETS) in candidate.record.arrays:
                 # It tells only what has changed since one that is not there.
                 break
             self._begun = True
             if (candidate.record.commit, candidate.checksum) == (commit, checksum):
                 found, self.end = candidate.record, end
-            self._next = next(self._blocks, None)
+            self._next = next(self._records, None)
         if found is None and (self._begun or self._next is None or self._next[0].record.commit <= commit):
             raise DamageError(
                 f"{self._errors.path(self.end.log_file)}: the errors of commit {commit} are missing, which priorities "

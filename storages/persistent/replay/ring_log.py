@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from storages.core.ring.layout import Layout, text
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.replay.write_ahead_log import Position, WriteAheadLog
+from storages.persistent.log.commit_log import Position
+from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from storages.protocols import Loggable, StorageLog
 from storages.storage import Storage
 from storages.transition import Sample

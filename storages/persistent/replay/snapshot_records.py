@@ -4,7 +4,7 @@ Compiled code reads the memory of a ring without asking whether an index lies wi
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -27,12 +27,12 @@ from storages.core.ring.snapshot import (
     ArrayKey,
     RowSpan,
 )
+from storages.persistent.log.commit_log import LARGEST_NUMBER, is_number
 from storages.persistent.log.records import Record
 from storages.transition import Array
 
 OFFSETS = "offsets"
 """(changed,): of a record of errors, how many transitions after the oldest live one each is that an update changed."""
-_LARGEST_NUMBER = 1 << 62
 
 
 def flaw_of_part(record: Record, ring: Ring) -> str | None:
@@ -57,7 +57,7 @@ def flaw_of_errors(record: Record, num_envs: int) -> str | None:
     end = record.steps * num_envs
     if errors is None or len(arrays) > 1 + (offsets is not None):
         return f"arrays of {_named(arrays)}"
-    if end >= _LARGEST_NUMBER or not _is_number(start) or start > end:
+    if end >= LARGEST_NUMBER or not is_number(start) or start > end:
         return f"{start!r} as the oldest of {end} transitions"
     if errors.ndim != 1 or errors.dtype != np.float32 or np.isinf(errors).any():
         return f"errors of {errors.dtype}{errors.shape}, or infinite ones"
@@ -71,27 +71,15 @@ def flaw_of_errors(record: Record, num_envs: int) -> str | None:
 
 
 def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
-    facts = record.facts
-    since, needed, begins = (facts.get(name) for name in ("since", "needed", "begins"))
-    if type(begins) is not bool or not isinstance(facts.get("state"), dict):
+    facts, since = record.facts, record.facts.get("since")
+    if not isinstance(facts.get("state"), dict):
         return "nothing that says what stands beside its steps"
-    if (
-        not _is_number(since)
-        or not since <= record.first <= record.steps
-        or record.steps * ring.envs >= _LARGEST_NUMBER
-    ):
+    if not is_number(since) or not since <= record.first <= record.steps or record.steps * ring.envs >= LARGEST_NUMBER:
         return f"steps {record.first} to {record.steps} after step {since!r}"
     if record.steps - record.first >= ring.rows:
         return f"{record.steps - record.first} steps, of {ring.size} that fit"
-    if not _is_number(needed) or needed > record.steps:
-        return f"{needed!r} as the oldest step that it needs"
-    if not _is_number(facts.get("after")) or not (facts.get("errors") is None or _is_number(facts["errors"])):
-        return "no checksums of what it belongs to"
-    pinned = facts.get("pinned")
-    if not isinstance(pinned, list) or not all(
-        isinstance(pin, list) and len(pin) == 2 and all(map(_is_number, pin)) for pin in pinned
-    ):
-        return f"{pinned!r} as commits that checkpoints refer to"
+    if not (facts.get("errors") is None or is_number(facts["errors"])):
+        return "no checksum of its errors"
     return None
 
 
@@ -147,10 +135,6 @@ def _flaw_of_values(name: ArrayKey, array: Array, ring: Ring) -> str | None:
 
 
 _PLAIN: dict[np.dtype[Any], Any] = {np.dtype(np.bool_): np.uint8}
-
-
-def _is_number(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value < _LARGEST_NUMBER
 
 
 def _named(arrays: dict[ArrayKey, Any]) -> str:

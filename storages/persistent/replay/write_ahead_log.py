@@ -12,39 +12,50 @@ are on their way at a time, and it overwrites the oldest; they are waited for wh
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.core.sampling.prioritized import Priorities
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.log.closing_note import ClosingNote, refuse_missing, remove_note
-from storages.persistent.log.files import make_directory, refuse_links_in
+from storages.persistent.log.closing_note import refuse_missing, remove_note, write_note
+from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
-from storages.persistent.log.log_files import LogFiles, LogOffset
-from storages.persistent.log.records import EncodedRecord, Record
-from storages.persistent.replay.commit import Commit, encode_if_small
-from storages.persistent.replay.manifest import NAME as MANIFEST
-from storages.persistent.replay.manifest import Manifest
-from storages.persistent.replay.recovery import Recovered, recover
-from storages.persistent.replay.retention import drop_unneeded, oldest_needed
+from storages.persistent.log.log_files import EMPTY_LOG, LogFiles, LogOffset
+from storages.persistent.log.records import EncodedRecord, Record, encode_if_small
+from storages.persistent.replay.recovery import recover
+from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.snapshot_records import OFFSETS
 
 STEPS_SUFFIX, ERRORS_SUFFIX = "steps", "errors"
+ERRORS_OF_STEPS = "errors of steps"
 LOG_FILE_BYTES = 64 << 20
 """A file that is longer is not continued."""
 _LARGEST_COMMIT_BYTES = 64 << 20
 """Of steps that are larger, fewer are committed at a time."""
 
 
-class Position(TypedDict):
-    """A commit, as plain data: its number, and the checksum that tells it from another of the same number."""
+@dataclass(frozen=True)
+class Commit:
+    """A snapshot of a storage that is to be written.
 
-    commit: int
-    checksum: int
+    Small records are encoded when the snapshot is taken, so that the thread that writes them holds up that of the
+    storage for as little time as possible.
+    """
+
+    manifest: RingManifest
+    steps: Record | EncodedRecord
+    needed: int
+    """The oldest step that it needs."""
+    pinned: list[list[int]]
+    new_file: bool
+    """Whether it begins a file."""
+    errors: Record | EncodedRecord | None
+    all_errors: bool
+    """Whether they are those of all live transitions, and begin a file."""
 
 
 class WriteAheadLog:
@@ -75,13 +86,13 @@ class WriteAheadLog:
         self._log_file_bytes = log_file_bytes
         self._owner, self._durable = owner, durable
         self._lock = _claimed(self.directory, owner, durable)
-        self._steps = LogFiles(self.directory, STEPS_SUFFIX, durable)
-        self._errors = LogFiles(self.directory, ERRORS_SUFFIX, durable)
+        self._steps = CommitLog(self.directory, STEPS_SUFFIX, durable)
+        self._errors = LogFiles(self.directory, ERRORS_SUFFIX, durable, rows=ERRORS_OF_STEPS)
         try:
-            self._manifest = Manifest.read(self.directory)
+            self._manifest = RingManifest.read(self.directory)
             if self._manifest is not None:
-                with name_damage(self.directory / MANIFEST):
-                    self._manifest.prepare(ring, self.directory, self._steps.nbytes)
+                with name_damage(self.directory / RingManifest.name):
+                    self._manifest.prepare(ring, self.directory, self._steps.files.nbytes)
         except BaseException:
             self._lock.release()
             raise
@@ -103,9 +114,8 @@ class WriteAheadLog:
         """Before which step a commit is to be made."""
         self.written = 0
         """The number after the newest step that is on disk."""
-        self._steps_committed = 0
-        """As much, unless it changes what is on disk already."""
-        self._recovered = Recovered()
+        self._errors_end = EMPTY_LOG
+        """End of the errors of the commit that was recovered."""
         self._all_errors_bytes = 0
 
     # Back into memory
@@ -128,7 +138,7 @@ class WriteAheadLog:
         self._refuse_unless_held()
         self._settle()
         if position["commit"]:
-            self._needed_of(position)
+            self._commit_at(position)
             for _ in self._errors.read():
                 # Damage is found before anything is changed.
                 pass
@@ -160,12 +170,15 @@ class WriteAheadLog:
         return state
 
     def _recover(self, ring: Ring, until: int | None) -> dict[str, Any] | None:
+        state, end = None, EMPTY_LOG
+        steps = CommitLog(self.directory, STEPS_SUFFIX, self._durable)
         try:
             with name_damage(self.directory):
-                recovered = recover(ring, self._steps, self._errors, until) if ring.layout else Recovered()
+                if ring.layout:
+                    state, end = recover(ring, steps, self._errors, until)
                 if until is None:
-                    refuse_missing(self.directory, recovered.commit, recovered.checksum, ring.steps)
-            self._recovered = recovered
+                    refuse_missing(self.directory, steps)
+            self._steps.files.close()
         except DamageError as damage:
             raise DamageError(
                 f"{self._owner}: {damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged "
@@ -173,15 +186,16 @@ class WriteAheadLog:
             ) from None
         except OSError as error:
             raise PersistenceError(f"{self._owner}: {self.directory} cannot be read: {error}") from error
+        self._steps, self._errors_end = steps, end
         self._failed, self._errors_on_their_way = False, True
-        self.written = self._steps_committed = ring.steps
+        self.written = ring.steps
         self.due = self._next_commit = 0
         self._is_cut = False
-        return self._recovered.state
+        return state
 
     def _cut(self) -> int:
         """Drop what is newer than the present commit; return how many bytes that was."""
-        dropped = self._steps.cut(self._recovered.steps_end) + self._errors.cut(self._recovered.errors_end)
+        dropped = self._steps.cut() + self._errors.cut(self._errors_end)
         self._is_cut = True
         return dropped
 
@@ -191,7 +205,7 @@ class WriteAheadLog:
     def position(self) -> Position:
         """The last commit, once it is on disk."""
         self._wait()
-        return {"commit": self._recovered.commit, "checksum": self._recovered.checksum}
+        return self._steps.position.copy()
 
     def commit_soon(self, ring: Ring, state: Callable[[], dict[str, Any]], priorities: Priorities | None) -> None:
         """Wait for the commit that is being written and, if it is time, begin the next one.
@@ -208,14 +222,14 @@ class WriteAheadLog:
         if ring.steps < min(self._next_commit, latest):
             self.due = min(self._next_commit, latest)
             return
-        commit = self._snapshot(ring, state(), priorities, self._recovered.pinned, everything=False)
+        commit = self._snapshot(ring, state(), priorities, self._steps.pinned, everything=False)
         # The more steps in a commit, the less each costs; the fewer, the longer the disk may take until it is waited
         # for, which is when as many are not there as may be missing.
         most, largest = self._at_most, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
         steps = max(1, min(most * 2 // 3, largest))
         # Before the thread begins: where it fails at once, it says that the next commit is due now.
         self._next_commit = ring.steps + steps
-        self.due = min(self._next_commit, commit.first + most)
+        self.due = min(self._next_commit, commit.steps.first + most)
         if self._failed or ring.steps >= latest or self._is_quick(commit):
             self._write(commit)
             self.due = self._next_commit
@@ -247,9 +261,7 @@ class WriteAheadLog:
         self._settle()
         if not ring.layout:
             return
-        pinned = self._recovered.pinned
-        if pin:
-            pinned = [*pinned, [self._recovered.commit + 1, ring.needed]][-pin:]
+        pinned = self._steps.with_pin(ring.needed, pin) if pin else self._steps.pinned
         self._write(self._snapshot(ring, state, priorities, pinned, everything=new_file))
 
     def pin(self, position: Position) -> None:
@@ -260,7 +272,7 @@ class WriteAheadLog:
         """
         self._settle()
         commit = position["commit"]
-        self._recovered.pinned = [[commit, self._needed_of(position)]] if commit else []
+        self._steps.pinned = [[commit, self._commit_at(position).facts["needed"]]] if commit else []
 
     def changed(self) -> None:
         """Invalidate the log: the next commit is a full snapshot."""
@@ -278,11 +290,10 @@ class WriteAheadLog:
         """
         try:
             self._executor.shutdown()
-            self._steps.close()
+            self._steps.files.close()
             self._errors.close()
-            # It is of use, but nothing is lost without it.
-            with suppress(OSError):
-                self._note_closed()
+            if self._lock.held and self._is_cut and not self._failed:
+                write_note(self.directory, self._steps, [self._errors], self._durable)
         except OSError as error:
             raise PersistenceError(
                 f"{self._owner}: a file in {self.directory} could not be closed: {error}; what was written to it last "
@@ -291,18 +302,6 @@ class WriteAheadLog:
         finally:
             self._lock.release()
             self.due = 0
-
-    def _note_closed(self) -> None:
-        recovered = self._recovered
-        if self._lock.held and recovered.commit and self._is_cut and not self._failed:
-            files = {
-                path.name: path.stat().st_size
-                for log in (self._steps, self._errors)
-                for path in map(log.path, log.numbers())
-            }
-            ClosingNote(recovered.commit, recovered.checksum, self._steps_committed, files).write(
-                self.directory, self._durable
-            )
 
     @property
     def closed(self) -> bool:
@@ -326,14 +325,13 @@ class WriteAheadLog:
         everything: bool,
     ) -> Commit:
         """Snapshot what is not on disk, or all that is needed; no commit may be being written."""
-        number, needed, manifest = self._recovered.commit + 1, ring.needed, Manifest.of(ring)
+        number, needed, manifest = self._steps.position["commit"] + 1, ring.needed, RingManifest.of(ring)
         part = ring.snapshot(needed if everything else max(self.written, needed))
-        end = self._steps.end
-        new_file = everything or end.log_file == 0 or end.offset > (self._log_file_bytes or LOG_FILE_BYTES)
-        facts = {"state": state, "pinned": pinned, "begins": part.begins, "since": part.since, "needed": needed}
-        facts |= {"after": self._recovered.checksum, "errors": None}
+        new_file = everything or self._steps.is_full(self._log_file_bytes or LOG_FILE_BYTES)
+        facts = self._steps.next_facts(needed, pinned, part.begins)
+        facts |= {"state": state, "since": part.since, "errors": None}
         if new_file:
-            facts["storage"] = manifest.facts()
+            facts["manifest"] = manifest.facts()
         arrays, errors, all_errors = part.arrays, None, False
         if priorities is not None:
             arrays = arrays | {ArrayKey(ERRORS): (priorities.errors(part.first),)}
@@ -349,7 +347,7 @@ class WriteAheadLog:
         record = Record(number, part.first, part.steps, facts, arrays)
         # The checksum of many errors is known only when they are written.
         steps = record if isinstance(errors, Record) else encode_if_small(record)
-        return Commit(number, manifest, steps, part.first, part.steps, needed, pinned, new_file, errors, all_errors)
+        return Commit(manifest, steps, needed, pinned, new_file, errors, all_errors)
 
     def _is_quick(self, commit: Commit) -> bool:
         """Whether a commit is copied to the system's cache in less time than it takes to hand it to a thread."""
@@ -375,7 +373,7 @@ class WriteAheadLog:
         try:
             if not self._is_cut:
                 self._cut()
-            ends = [(log, log.end) for log in (self._errors, self._steps)]
+            ends = [(log, log.end) for log in (self._errors, self._steps.files)]
             if commit.manifest != self._manifest:
                 commit.manifest.write(self.directory, self._durable)
                 self._manifest = commit.manifest
@@ -386,48 +384,56 @@ class WriteAheadLog:
                     steps = replace(steps, facts=steps.facts | {"errors": checksum})
                 if commit.all_errors:
                     self._all_errors_bytes = self._errors.end.offset
-            self._note_written(commit, self._steps.append(steps, commit.new_file))
+            self._steps.append(steps, commit.pinned, commit.new_file)
+            self._note_written(commit)
         except BaseException as error:
             self._failed = True
             self._be_due()
-            if self._recovered.commit != commit.number:
+            if self._steps.position["commit"] != commit.steps.commit:
                 # The next commit has the same number.
                 for log, end in ends:
                     if log.end != end:
                         log.take_back(end)
+            else:
+                self.written = commit.steps.steps
             if not isinstance(error, OSError):
                 raise
             safe = (
                 "What was committed there is gone, but in memory still"
                 if isinstance(error, FileNotFoundError)
-                else f"Steps before {self.written} are safe there, those from {self.written} to {commit.end} are in "
-                f"memory alone; make room, or give permission, and insert or flush() again"
+                else f"Steps before {self.written} are safe there, those from {self.written} to {commit.steps.steps} "
+                f"are in memory alone; make room, or give permission, and insert or flush() again"
             )
             raise PersistenceError(
                 f"{self._owner}: {self.directory} cannot be written: {error}. {safe}. insert_data_slice("
                 f"get_all_buffer_data()) takes it to a storage with another directory"
             ) from error
 
-    def _note_written(self, commit: Commit, checksum: int) -> None:
+    def _note_written(self, commit: Commit) -> None:
         self._failed = self._errors_on_their_way = False
-        self.written = self._steps_committed = commit.end
-        self._recovered.commit, self._recovered.checksum, self._recovered.pinned = (
-            commit.number,
-            checksum,
-            commit.pinned,
-        )
-        if commit.new_file:
-            self._recovered.log_files.append((commit.number, commit.first))
+        self.written = commit.steps.steps
         if commit.new_file or commit.all_errors:
             # What is too much goes the next time where it cannot now.
             with suppress(OSError):
-                drop_unneeded(self._recovered, commit.needed, self._steps, self._errors)
+                self._steps.drop_unneeded(commit.needed)
+                numbers = [self._steps.position["commit"], *(number for number, _ in commit.pinned)]
+                self._errors.drop_before(min(map(self._errors_file_of, numbers)))
 
-    def _needed_of(self, position: Position) -> int:
-        place = f"{self._owner}: {self.directory}"
-        return oldest_needed(
-            position["commit"], position["checksum"], self._recovered, self._steps, self._errors, place
-        )
+    def _errors_file_of(self, commit: int) -> int:
+        """Return the number of the file that has the errors of a commit; 0 if it is gone."""
+        return max((number for number in self._errors.numbers() if number <= commit), default=0)
+
+    def _commit_at(self, position: Position) -> Record:
+        def is_complete(record: Record) -> bool:
+            has_errors = ArrayKey(ERRORS) not in record.arrays or self._errors_file_of(record.commit) > 0
+            return has_errors and self._steps.file_of(record.commit, record.facts["needed"]) > 0
+
+        try:
+            return self._steps.commit_at(position, is_complete)
+        except DamageError:
+            raise
+        except PersistenceError as error:
+            raise PersistenceError(f"{self._owner}: {error}") from None
 
     def _refuse_unless_held(self) -> None:
         if not self._lock.held:
@@ -460,11 +466,7 @@ class WriteAheadLog:
 def _claimed(directory: Path, owner: str, durable: bool) -> Lock:
     """The lock of a directory that holds a storage, or nothing yet; any other is left as it is."""
     try:
-        Manifest.read(directory)
-        if directory.exists():
-            refuse_links_in(directory)
-        make_directory(directory, durable)
-        return Lock(directory)
+        return RingManifest.claim(directory, durable)
     except PersistenceError as error:
         raise type(error)(f"{owner}: {error}") from None
     except OSError as error:

@@ -60,7 +60,7 @@ CRAFTED: dict[str, tuple[str, Callable[[Record], Record]]] = {
     "no leading rows": ("vector", with_array("leading", lambda array: array[:0])),
     "a row between two volumes": ("vector", lambda block: replace(block, facts=block.facts | {"row": 1})),
     "a row that is a word": ("vector", lambda block: replace(block, facts=block.facts | {"row": "one"})),
-    "no live transition": ("vector", lambda block: replace(block, facts=block.facts | {"live": None})),
+    "no live transition": ("vector", lambda block: replace(block, facts=block.facts | {"needed": None})),
     "another way to fill up stacks": ("frames", with_array("paddings", lambda array: array * 0 + 7)),
     "frames that are not there": ("frames", with_array("paddings", lambda array: array * 0)),
 }
@@ -89,7 +89,6 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "marks that are words": lambda state: state | {"watermarks": ["one", "two"]},
     "no marks": lambda state: state | {"watermarks": 7},
     "a live transition that is a word": lambda state: state | {"live": "one"},
-    "no errors": lambda state: state | {"closed": {}},
     "another generator": lambda state: state | {"generator": {"state": 1}},
 }
 

@@ -284,7 +284,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 7}))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for read_only in (False, True):
-        with pytest.raises(PersistenceError, match=r"episodes.json says format 7, and this version of .* reads 3"):
+        with pytest.raises(PersistenceError, match=r"episodes.json says format 7, and this version of .* reads 4"):
             buffer(tmp_path, read_only=read_only)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
@@ -390,7 +390,7 @@ def test_a_process_that_is_killed_while_it_goes_back_leaves_no_episode_of_later(
 
 def test_a_damaged_note_of_going_back_is_named_and_repaired(tmp_path: Path) -> None:
     storage, episodes = filled(tmp_path)
-    note = {"position": {"commit": 1, "checksum": 0}, "archive": {"record": 1, "checksum": 0}}
+    note = {"position": {"commit": 1, "checksum": 0}, "archive": {"commit": 1, "checksum": 0}}
     storage.close()
     going_back.write_marker(tmp_path, note, durable=False)
     path = tmp_path / going_back.NAME

@@ -231,7 +231,7 @@ def test_a_directory_from_the_future_is_refused_and_left_as_it_is(tmp_path: Path
     facts = json.loads(manifest.read_text()) | {"format": 7}
     manifest.write_text(json.dumps(facts))
     before = _files(tmp_path)
-    with pytest.raises(PersistenceError, match=r"storage.json says format 7, and this version of pytorchrl reads 3"):
+    with pytest.raises(PersistenceError, match=r"storage.json says format 7, and this version of pytorchrl reads 4"):
         made("plain", tmp_path)
     assert _files(tmp_path) == before
 

@@ -140,7 +140,7 @@ def _with_holes(run: Path, base: Base) -> None:
 
 def _episodes_of_mine(run: Path, base: Base) -> None:
     _directory(lambda base: str(base.mine))(run, base)
-    _state(lambda state: state["scheme"]["storage"].update(archive={"record": 0, "checksum": 0}))(run, base)
+    _state(lambda state: state["scheme"]["storage"].update(archive={"commit": 0, "checksum": 0}))(run, base)
 
 
 CASES = (

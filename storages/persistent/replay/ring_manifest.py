@@ -7,24 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from storages.core.ring.layout import FieldKey, Layout, first_layout, nest, text
+from storages.core.ring.layout import FieldKey, first_layout, nest, text
 from storages.core.ring.ring import Ring
 from storages.errors import PersistenceError
-from storages.persistent.log import lock
-from storages.persistent.log.files import unfinished
-from storages.persistent.log.json_file import (
-    count_of,
-    layout_facts,
-    layout_of,
-    name_damage,
-    read_verified,
-    write_verified,
-)
-from storages.persistent.log.records import FORMAT
+from storages.persistent.log.manifest import Manifest, count_of, layout_of, stacks_of
 from storages.transition import OBS, SUCCESSORS
 
-NAME = "storage.json"
-_WHAT = "a replay storage, kept by pytorchrl's storages"
 _SMALL_STEP_BYTES = 64 << 20
 """Of a step that is no larger, a directory may hold none."""
 _MOST_BYTES = 1 << 44
@@ -32,81 +20,34 @@ _MOST_BYTES = 1 << 44
 
 
 @dataclass(frozen=True)
-class Manifest:
+class RingManifest(Manifest):
     """Size and layout of a directory's ring.
 
     Args:
-        size: capacity along the time axis.
-        num_envs: environments in a step.
         layout: shapes and dtypes of a transition's leaves.
         stacked: how many frames each leaf is a stack of, of those that are stacks.
+        size: capacity along the time axis.
+        num_envs: environments in a step.
     """
+
+    name = "storage.json"
+    what = "a replay storage, kept by pytorchrl's storages"
 
     size: int
     num_envs: int
-    layout: Layout
-    stacked: dict[FieldKey, int]
 
     @classmethod
     def of(cls, ring: Ring) -> Self:
         """Describe a ring whose layout is known."""
-        return cls(ring.size, ring.envs, dict(ring.layout), ring.stacked)
+        return cls(dict(ring.layout), ring.stacked, ring.size, ring.envs)
 
-    @classmethod
-    def read(cls, directory: Path) -> Self | None:
-        """The one of a directory; None where it is empty, or is not there.
-
-        Raises:
-            PersistenceError: it is of another format, or the directory is something else.
-            DamageError: it is not what was written.
-        """
-        path = directory / NAME
-        if not path.exists():
-            if directory.exists() and not directory.is_dir():
-                raise PersistenceError(f"{directory} is no directory; name one, or none")
-            others = sorted(
-                {entry.name for entry in directory.iterdir()} - {lock.NAME, unfinished(path).name}
-                if directory.exists()
-                else ()
-            )
-            if others:
-                raise PersistenceError(
-                    f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
-                    f"{NAME}; name a directory that is empty or not there yet. Of a storage that lost its {NAME}, "
-                    f"storages.persistent.repair makes it anew"
-                )
-            return None
-        with name_damage(path):
-            return cls.from_facts(read_verified(path))
-
-    def write(self, directory: Path, durable: bool) -> None:
-        """Put it into a directory, whole or not at all.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        write_verified(directory / NAME, self.facts(), durable)
-
-    def facts(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "what": _WHAT,
-            "format": FORMAT,
-            "size": self.size,
-            "num_envs": self.num_envs,
-            "layout": layout_facts(self.layout),
-            "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
-        }
+    def _other_facts(self) -> dict[str, Any]:
+        return {"size": self.size, "num_envs": self.num_envs}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Self:
-        """The inverse of :meth:`facts`."""
-        manifest = cls(
-            count_of(facts, "size"),
-            count_of(facts, "num_envs"),
-            layout_of(facts),
-            {tuple(path): depth for path, depth in facts["stacked_frames"]},
-        )
+        """Invert :meth:`facts`."""
+        manifest = cls(layout_of(facts), stacks_of(facts), count_of(facts, "size"), count_of(facts, "num_envs"))
         manifest._refuse_what_no_storage_has()
         return manifest
 
@@ -169,14 +110,15 @@ class Manifest:
     def _refuse_large_steps(self, log_bytes: int) -> None:
         if self._bytes_of_a_step > max(log_bytes, _SMALL_STEP_BYTES):
             raise ValueError(
-                f"{NAME} says that a step takes {self._bytes_of_a_step} bytes, and all files of steps have {log_bytes}"
+                f"{self.name} says that a step takes {self._bytes_of_a_step} bytes, and all files of steps have "
+                f"{log_bytes}"
             )
 
     def _refuse_what_no_storage_has(self) -> None:
         sample = {
             path: np.broadcast_to(np.zeros((), leaf.dtype), (1, *leaf.shape)) for path, leaf in self.layout.items()
         }
-        if first_layout(nest(sample), NAME) != (self.layout, 1):
+        if first_layout(nest(sample), self.name) != (self.layout, 1):
             raise ValueError(f"fields of {self.layout}")
         for path, depth in self.stacked.items():
             if path[0] != OBS or type(depth) is not int or self.layout[path].shape[:1] != (depth,) or depth < 2:

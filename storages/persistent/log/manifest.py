@@ -1,0 +1,139 @@
+"""Manifest of a directory: a file that says what the directory holds, which people can read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from storages.core.ring.layout import FieldKey, Layout, LeafLayout
+from storages.errors import PersistenceError
+from storages.persistent.log import lock
+from storages.persistent.log.files import make_directory, refuse_links_in, unfinished
+from storages.persistent.log.json_file import name_damage, read_verified, write_verified
+from storages.persistent.log.lock import Lock
+from storages.persistent.log.records import FORMAT
+
+
+@dataclass(frozen=True)
+class Manifest(ABC):
+    """Fields of the transitions that a directory holds.
+
+    Args:
+        layout: shapes and dtypes of a transition's leaves.
+        stacked: how many frames each leaf is a stack of, of those that are stacks.
+    """
+
+    name: ClassVar[str]
+    """Of the file."""
+    what: ClassVar[str]
+    """The directory in words."""
+    made_before: ClassVar[frozenset[str]] = frozenset()
+    """Names in a directory that may be made before the manifest."""
+
+    layout: Layout
+    stacked: dict[FieldKey, int]
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """Read that of a directory; return None if the directory is empty, or is not there.
+
+        Raises:
+            PersistenceError: it is of another format, or the directory is something else.
+            DamageError: it is not what was written.
+        """
+        path = directory / cls.name
+        if path.exists():
+            with name_damage(path):
+                return cls.from_facts(read_verified(path))
+        if directory.exists() and not directory.is_dir():
+            raise PersistenceError(f"{directory} is no directory; name one, or none")
+        there = {entry.name for entry in directory.iterdir()} if directory.exists() else set()
+        if others := sorted(there - cls.made_before - {lock.NAME, unfinished(path).name}):
+            raise PersistenceError(
+                f"{directory} holds something else ({', '.join(others[:3])}{', ...' if others[3:] else ''}) and no "
+                f"{cls.name}; name a directory that is empty or not there yet. Of a storage that lost its {cls.name}, "
+                f"storages.persistent.repair makes it anew"
+            )
+        return None
+
+    @classmethod
+    def claim(cls, directory: Path, durable: bool) -> Lock:
+        """Lock a directory that holds such a manifest, or nothing yet; any other is left as it is.
+
+        Raises:
+            PersistenceError: it is in use, or is something else.
+            DamageError: the manifest is not what was written.
+            OSError: the directory cannot be written.
+        """
+        cls.read(directory)
+        if directory.exists():
+            refuse_links_in(directory)
+        make_directory(directory, durable)
+        return Lock(directory)
+
+    def write(self, directory: Path, durable: bool) -> None:
+        """Write it to a directory atomically.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        write_verified(directory / self.name, self.facts(), durable)
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "what": self.what,
+            "format": FORMAT,
+            "layout": [[list(path), leaf.dtype.str, list(leaf.shape)] for path, leaf in self.layout.items()],
+            "stacked_frames": [[list(path), depth] for path, depth in self.stacked.items()],
+        } | self._other_facts()
+
+    @abstractmethod
+    def _other_facts(self) -> dict[str, Any]: ...
+
+    @classmethod
+    @abstractmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Self:
+        """Invert :meth:`facts`.
+
+        Raises:
+            ValueError: no storage has such a manifest; other errors of such a kind mean the same.
+        """
+
+
+def layout_of(facts: Mapping[str, Any]) -> Layout:
+    """Parse the layout of a manifest.
+
+    Raises:
+        ValueError: no storage has such a layout.
+    """
+    layout = {}
+    for path, dtype, shape in facts["layout"]:
+        leaf = LeafLayout(tuple(shape), np.dtype(dtype))
+        # A name may become that of a folder.
+        if not path or not all(isinstance(name, str) and name not in ("", ".", "..") for name in path):
+            raise ValueError(f"{path!r} is no name of a field")
+        if leaf.dtype.kind not in "?biufc" or not all(type(length) is int and length >= 0 for length in shape):
+            raise ValueError(f"{path!r} is said to be {dtype!r}{shape!r}")
+        layout[tuple(path)] = leaf
+    return layout
+
+
+def stacks_of(facts: Mapping[str, Any]) -> dict[FieldKey, int]:
+    """Parse how many frames the leaves of a manifest are stacks of."""
+    return {tuple(path): depth for path, depth in facts["stacked_frames"]}
+
+
+def count_of(facts: Mapping[str, Any], name: str) -> int:
+    """Parse a positive number of a manifest.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    count = facts[name]
+    if type(count) is not int or count < 1:
+        raise ValueError(f"{name} is {count!r}")
+    return count
