@@ -104,7 +104,7 @@ class Kills:
         self._saved_step: int | None = None
         self.model = Model()
         self.figures = dict.fromkeys(("kills", *(f"while it {doing}" for doing in LONGEST_SECONDS)), 0)
-        self.figures |= {"checkpoints": 0, "most missing": 0, "volumes": 0}
+        self.figures |= {"checkpoints": 0, "most missing": 0, "segments": 0}
 
     def kill(self, doing: str) -> None:
         """Have a process do something, kill it, and see what is left."""
@@ -129,7 +129,9 @@ class Kills:
         left = made(self._folder / "kept")
         self._look(left, told, goes_back, commit_every)
         if left._directory.flush_queue is not None:
-            self.figures["volumes"] = max(self.figures["volumes"], left._directory.flush_queue.archive.record["commit"])
+            self.figures["segments"] = max(
+                self.figures["segments"], left._directory.flush_queue.archive.record["commit"]
+            )
         left.close()
 
     def _count(self, told: Told, goes_back: bool) -> None:

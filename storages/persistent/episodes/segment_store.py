@@ -18,7 +18,7 @@ from storages.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.episode_manifest import GROUP, Ancestor, EpisodeManifest
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
-from storages.persistent.log.closing_note import ClosingNote, refuse_missing, remove_note, write_note
+from storages.persistent.log.closing_note import refuse_missing, remove_note
 from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.files import make_directory, read_beside_a_writer
 from storages.persistent.log.json_file import name_damage
@@ -47,7 +47,8 @@ class SegmentStore:
         self.directory, self.manifest = directory, manifest
         self._durable, self._read_only = durable, read_only
         self._columns = manifest.columns
-        self._log = segments_log(directory, durable)
+        self.log = segments_log(directory, durable)
+        """What is recorded."""
         self.segments: list[Segment] = []
         """All that hold transitions that are live, or were when a checkpoint was made; the ancestor's, too."""
         self.live = 0
@@ -82,8 +83,8 @@ class SegmentStore:
                 self.segments = [*self.segments, segment]
             self.end, self.live = record.steps, facts["needed"]
             self.next_row, self.watermarks = facts["next_row"], facts["watermarks"]
-        self._log.files.close()
-        self._log = log
+        self.log.files.close()
+        self.log = log
         if not self._read_only:
             if until is None:
                 refuse_missing(self.directory, log)
@@ -98,12 +99,12 @@ class SegmentStore:
     @property
     def _needed(self) -> int:
         """Number of the oldest transition that is live, or was at a pinned commit."""
-        return min([self.live, *(live for _, live in self._log.pinned)])
+        return min([self.live, *(live for _, live in self.log.pinned)])
 
     @property
     def record(self) -> Position:
         """The last commit."""
-        return self._log.position.copy()
+        return self.log.position.copy()
 
     def _ancestor(self) -> "SegmentStore | None":
         ancestor = self.manifest.ancestor
@@ -138,7 +139,7 @@ class SegmentStore:
         """
         checksums, nbytes = self._write_chunks(batch, segment)
         segment = replace(segment, checksums=checksums, nbytes=nbytes)
-        self._record(segment, live, segment.end, self.row_after(segment), watermarks, self._log.pinned)
+        self._record(segment, live, segment.end, self.row_after(segment), watermarks, self.log.pinned)
         return segment
 
     def planned(self, batch: EpisodeBatch, first: int, row: int) -> Segment:
@@ -170,7 +171,7 @@ class SegmentStore:
         Raises:
             OSError: it could not be written.
         """
-        pinned = self._log.with_pin(live, pin) if pin else self._log.pinned
+        pinned = self.log.with_pin(live, pin) if pin else self.log.pinned
         self._record(None, live, max(self.end, live), self.next_row, watermarks, pinned)
 
     def pin(self, position: Position, live: int, watermarks: Sequence[int]) -> None:
@@ -196,12 +197,12 @@ class SegmentStore:
         watermarks: Sequence[int],
         pinned: list[list[int]],
     ) -> None:
-        facts = self._log.next_facts(live, pinned, begins=False)
+        facts = self.log.next_facts(live, pinned, begins=False)
         facts |= {"watermarks": list(watermarks), "next_row": next_row}
-        new_file = self._log.is_full(LOG_FILE_BYTES)
+        new_file = self.log.is_full(LOG_FILE_BYTES)
         if new_file:
             facts["manifest"] = self.manifest.facts()
-        self._log.append(record_of(self.record["commit"] + 1, segment, facts, end), pinned, new_file)
+        self.log.append(record_of(self.record["commit"] + 1, segment, facts, end), pinned, new_file)
         if segment is not None:
             self.segments = [*self.segments, segment]
         self.live, self.end, self.next_row, self.watermarks = live, end, next_row, list(watermarks)
@@ -283,7 +284,7 @@ class SegmentStore:
         """
         if not position["commit"]:
             return 0
-        record = self._log.commit_at(position, lambda record: record.facts["needed"] >= self._deleted)
+        record = self.log.commit_at(position, lambda record: record.facts["needed"] >= self._deleted)
         live: int = record.facts["needed"]
         return live
 
@@ -293,7 +294,7 @@ class SegmentStore:
         Raises:
             OSError: it could not be recorded.
         """
-        self._record(None, end, end, self.next_row, watermarks, self._log.pinned)
+        self._record(None, end, end, self.next_row, watermarks, self.log.pinned)
 
     def tidy(self) -> None:
         """Delete chunks without a record, and update the zarr metadata."""
@@ -315,7 +316,7 @@ class SegmentStore:
                 self._delete(segment)
         self.segments, self._deleted = [segment for segment in self.segments if segment.end > needed], needed
         if self.manifest.ancestor is None:
-            self._log.drop_unneeded(self.live)
+            self.log.drop_unneeded(self.live)
 
     def _delete(self, segment: Segment) -> None:
         for column in self._columns:
@@ -326,28 +327,9 @@ class SegmentStore:
                     # It will be overwritten, or stays unread.
                     return
 
-    # Closing
-
-    def write_note(self, errors: int | None) -> None:
-        """Note what the directory holds when it is closed; ``errors`` is the checksum of the cold priorities."""
-        write_note(self.directory, self._log, [], self._durable, errors)
-
-    def errors_when_closed(self) -> int | None:
-        """Return the checksum of the cold priorities, if there are any and nothing changed since it was closed."""
-        closed = ClosingNote.read(self.directory)
-        return None if closed is None or closed.position != self.record else closed.errors
-
-    def remove_note(self) -> None:
-        """Remove the note, before the cold priorities change.
-
-        Raises:
-            OSError: it cannot be removed.
-        """
-        remove_note(self.directory, self._durable)
-
     def close(self) -> None:
         """Close the log."""
-        self._log.files.close()
+        self.log.files.close()
 
 
 def segments_log(directory: Path, durable: bool) -> CommitLog:

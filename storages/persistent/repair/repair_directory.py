@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
@@ -12,7 +12,6 @@ from storages.persistent.log.files import refuse_links_in
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
 from storages.persistent.log.manifest import Manifest
-from storages.persistent.log.records import StoredRecord
 from storages.persistent.repair.repair_episodes import EpisodesLeft
 from storages.persistent.repair.repair_replay import RowsLeft
 from storages.persistent.replay.ring_manifest import RingManifest
@@ -36,36 +35,6 @@ class Repair:
         if not self.dropped:
             return f"nothing is damaged; {self.steps} steps are there"
         return "\n".join((*self.dropped, f"all of this was dropped; {self.steps} steps are there"))
-
-
-class WhatIsLeft(Protocol):
-    """Rows of a ring, or episodes: what of a directory is whole."""
-
-    log: CommitLog
-    newest: StoredRecord | None
-    """The newest commit that is whole."""
-
-    def take(self) -> list[str]:
-        """Read all commits that are whole, and describe everything else."""
-
-    def take_beside(self, errors: int | None) -> list[str]:
-        """Describe what is damaged beside the log; ``errors`` is the checksum of the cold priorities, where known."""
-
-    def drop_beside(self) -> None:
-        """Drop what is damaged beside the log and would not be noticed without the closing note."""
-
-    def write(self, lost: bool, missing: bool, last_number: int) -> None:
-        """Drop what is damaged.
-
-        Args:
-            lost: whether commits were.
-            missing: whether commits were there when the directory was closed, and are not now.
-            last_number: that of the last of these; 0 where there are none.
-        """
-
-    @property
-    def steps(self) -> int:
-        """Steps that are left."""
 
 
 def repair(directory: str | Path) -> Repair:
@@ -105,7 +74,7 @@ def repair(directory: str | Path) -> Repair:
         ) from error
 
 
-def _repaired(folder: Path, left: WhatIsLeft) -> list[str]:
+def _repaired(folder: Path, left: RowsLeft | EpisodesLeft) -> list[str]:
     lost = left.take()
     if left.newest is not None:
         left.log.position = {"commit": left.newest.record.commit, "checksum": left.newest.checksum}

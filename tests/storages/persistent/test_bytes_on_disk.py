@@ -1,4 +1,4 @@
-"""What a closed storage of episodes leaves on disk: each episode once, compressed or, while it runs, in the journal."""
+"""What a closed storage of episodes leaves on disk: each episode once, compressed or, while it runs, in the log."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.support.model import Stream
 
 
 @pytest.mark.parametrize("kind", ["vector", "frames"])
-def test_when_it_is_closed_the_journal_holds_nothing_but_the_episodes_that_run(kind: str, tmp_path: Path) -> None:
+def test_when_it_is_closed_the_log_holds_nothing_but_the_episodes_that_run(kind: str, tmp_path: Path) -> None:
     model, stream = EpisodesModel(5_000), Stream(2, kind, False, np.random.default_rng(0))
     storage = buffer(tmp_path, kind, size=5_000)
     for _ in range(2):
@@ -22,12 +22,12 @@ def test_when_it_is_closed_the_journal_holds_nothing_but_the_episodes_that_run(k
         storage.close()
         running = max(map(len, model.running.values()))
         reached_back_to = max(storage.ring.stacked.values(), default=1) - 1
-        assert running <= journalled_steps(tmp_path / "wal") <= running + reached_back_to < 100
+        assert running <= logged_steps(tmp_path / "wal") <= running + reached_back_to < 100
         storage = buffer(tmp_path, kind, size=5_000)
         model.assert_holds(storage)
     storage.close()
 
 
-def journalled_steps(directory: Path) -> int:
+def logged_steps(directory: Path) -> int:
     found = (found for path in sorted(directory.glob("*.steps")) for found in read(path))
     return sum(one.record.steps - one.record.first for one in found if isinstance(one, StoredRecord))

@@ -14,7 +14,7 @@ from storages.persistent import PersistenceError
 from storages.persistent.log import log_files as segments
 from storages.persistent.log import records as blocks
 from storages.persistent.log.log_files import LogFiles
-from storages.persistent.replay import write_ahead_log as journal
+from storages.persistent.replay import write_ahead_log
 from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from tests.support.directories import Pair, files_no_longer_than, large_commits, longest_file_bytes, small_segments
 from tests.support.model import contents
@@ -71,10 +71,10 @@ def test_an_insertion_waits_for_the_disk_rather_than_break_the_promise(
     held_up.clear()
     waiting, wait = threading.Event(), WriteAheadLog._wait
 
-    def waits(journal: WriteAheadLog) -> None:
-        if journal._writing is not None:
+    def waits(wal: WriteAheadLog) -> None:
+        if wal._writing is not None:
             waiting.set()
-        wait(journal)
+        wait(wal)
 
     monkeypatch.setattr(WriteAheadLog, "_wait", waits)
     inserting = threading.Thread(target=pair.insert, args=(size,), daemon=True)
@@ -110,13 +110,13 @@ def test_a_failed_commit_is_raised_by_an_insertion_that_stores_nothing(size: str
         pair.insert(2)
         pair.kept._log.wal.wait()
         with files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-            journal = pair.kept._log.wal
-            while pair.kept.ring.steps < journal._next_commit:
+            wal = pair.kept._log.wal
+            while pair.kept.ring.steps < wal._next_commit:
                 pair.insert(1)
             if size == "large":
                 pair.insert(1)
-                assert journal._writing is not None
-                journal._writing.exception()
+                assert wal._writing is not None
+                wal._writing.exception()
             before = len(pair.kept)
             with pytest.raises(PersistenceError, match="File too large"):
                 pair.kept.insert_transition(pair._stream.step())
@@ -133,18 +133,18 @@ def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_th
     pair = Pair("plain", tmp_path, commit_every=1000, size=1000)
     pair.insert(2)
     pair.kept.flush()
-    journal = pair.kept._log.wal
-    submit = journal._executor.submit
+    wal = pair.kept._log.wal
+    submit = wal._executor.submit
 
     def submit_and_wait(write: Any, commit: Any) -> Any:
         writing = submit(write, commit)
         writing.exception()
         return writing
 
-    monkeypatch.setattr(journal._executor, "submit", submit_and_wait)
+    monkeypatch.setattr(wal._executor, "submit", submit_and_wait)
     with large_commits(), files_no_longer_than(longest_file_bytes(tmp_path) + 10):
-        before = journal._next_commit
-        while journal._next_commit == before:
+        before = wal._next_commit
+        while wal._next_commit == before:
             pair.insert(1)
         with pytest.raises(PersistenceError, match="File too large"):
             pair.kept.insert_transition(pair._stream.step())
@@ -189,7 +189,7 @@ def test_an_interrupted_wait_leaves_the_commit_to_the_thread(
     pair.insert(2)
     on_its_way = pair.kept._log.wal._writing
     with monkeypatch.context() as patched:
-        patched.setattr(journal, "wait", _interrupted)
+        patched.setattr(write_ahead_log, "wait", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             pair.kept.flush()
     assert pair.kept._log.wal._writing is on_its_way

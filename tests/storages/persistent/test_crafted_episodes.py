@@ -31,7 +31,7 @@ def filled(directory: Path, kind: str = "vector") -> None:
 
 
 def rewritten(directory: Path, change: Callable[[Record], Record]) -> Path:
-    """Change the newest record that tells of a volume."""
+    """Change the newest record that holds a segment."""
     path = max(directory.glob("*.segments"))
     found = [one.record for one in blocks.read(path) if isinstance(one, blocks.StoredRecord)]
     copies = [replace(one, arrays={name: (pieces[0].copy(),) for name, pieces in one.arrays.items()}) for one in found]
@@ -58,7 +58,7 @@ CRAFTED: dict[str, tuple[str, Callable[[Record], Record]]] = {
     "rows before the first that are not there": ("vector", with_array("leading", lambda array: array * 0 - 1)),
     "chunks that are not there": ("vector", with_array("checksums", lambda array: np.tile(array, 100))),
     "no leading rows": ("vector", with_array("leading", lambda array: array[:0])),
-    "a row between two volumes": ("vector", lambda block: replace(block, facts=block.facts | {"row": 1})),
+    "a row between two segments": ("vector", lambda block: replace(block, facts=block.facts | {"row": 1})),
     "a row that is a word": ("vector", lambda block: replace(block, facts=block.facts | {"row": "one"})),
     "no live transition": ("vector", lambda block: replace(block, facts=block.facts | {"needed": None})),
     "another way to fill up stacks": ("frames", with_array("paddings", lambda array: array * 0 + 7)),

@@ -62,7 +62,7 @@ def test_whatever_instant_it_is_killed_at_what_was_committed_is_there(tmp_path: 
     figures = json.loads(finished.stdout)
     assert figures["kills"] == KILLS
     assert figures["checkpoints"] > 0
-    assert figures["volumes"] > 3
+    assert figures["segments"] > 3
 
 
 def chunk(directory: Path, place: int = 0) -> Path:
@@ -92,7 +92,9 @@ DAMAGE: dict[str, Callable[[Path], Path]] = {
     "metadata is gone": lambda there: _done(there / "episodes" / "zarr.json", Path.unlink),
     "the manifest is damaged": lambda there: _done(there / "episodes.json", lambda path: flip(path, 0.3)),
     "errors are damaged": lambda there: _done(there / "errors", flip),
-    "the journal is damaged": lambda there: _done(min((there / "wal").glob("*.steps")), lambda path: flip(path, 0.4)),
+    "the write-ahead log is damaged": lambda there: _done(
+        min((there / "wal").glob("*.steps")), lambda path: flip(path, 0.4)
+    ),
 }
 
 
@@ -108,14 +110,14 @@ def test_damage_is_found_and_repaired_and_the_rest_is_there(what: str, tmp_path:
     storage.close()
     before = opened_and_read(tmp_path)
     path = DAMAGE[what](tmp_path)
-    named = path.parent if what == "the journal is damaged" else path
+    named = path.parent if what == "the write-ahead log is damaged" else path
     with pytest.raises(PersistenceError) as found:
         opened_and_read(tmp_path)
     assert str(named) in str(found.value)
     done = repair(tmp_path)
     assert any(str(named) in line for line in done.dropped), done
     after = opened_and_read(tmp_path)
-    keeps_all = path.name in ("episodes.json", "zarr.json", "errors") or "journal" in what
+    keeps_all = path.name in ("episodes.json", "zarr.json", "errors") or "write-ahead" in what
     assert len(after) == len(before) if keeps_all else 0 < len(after) <= len(before)
     assert keeps_all or "record" in what or len(after) < len(before)
     for episode in after:

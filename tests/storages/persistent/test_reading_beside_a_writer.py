@@ -16,7 +16,7 @@ MEMORY_BYTES = 20_000
 
 
 @pytest.mark.long
-def test_volumes_that_a_writer_drops_are_no_damage_to_those_who_read(tmp_path: Path) -> None:
+def test_segments_that_a_writer_drops_are_no_damage_to_those_who_read(tmp_path: Path) -> None:
     stream = Stream(2, "vector", False, np.random.default_rng(0))
     storage = buffer(tmp_path, size=1500, memory_bytes=MEMORY_BYTES)
     for _ in range(800):

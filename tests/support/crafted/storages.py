@@ -195,13 +195,13 @@ CASES = [
     Case(f"{name}, of episodes", _episodic(change), how, named)
     for name, change, how, named in (
         ("facts that are no JSON", _written("episodes.json", b"{"), "episodic", "episodes.json"),
-        ("volumes without rows", _episode_facts(segment_rows=0), "episodic", "episodes.json"),
+        ("segments without rows", _episode_facts(segment_rows=0), "episodic", "episodes.json"),
         ("a file of zarr outside", _episode_facts(zarr={"../../../mine/zarr.json": {}}), "episodic", "episodes.json"),
         ("a leaf outside", _facts("episodes.json", _leaf(0, ["..", "mine"])), "episodic", "episodes.json"),
         ("a layout of objects", _facts("episodes.json", _leaf(1, "|O")), "data set", "episodes.json"),
         ("an ancestor of mine", _episode_facts(ancestor=["/tmp", 1, 1]), "episodic", None),
         ("a folder of episodes that is a link", _folder_linked("episodes"), "episodic", "episodes"),
-        ("a journal that is a link", _folder_linked("wal"), "data set", "wal"),
+        ("a write-ahead log that is a link", _folder_linked("wal"), "data set", "wal"),
         ("errors that are a link", _linked("errors"), "episodic", "errors"),
         ("records without facts", _rewritten("segments", _without_facts), "data set", None),
         ("records without arrays", _rewritten("segments", _without_arrays), "episodic", None),
