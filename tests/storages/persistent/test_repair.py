@@ -165,7 +165,7 @@ def test_a_missing_file_is_a_gap_too(tmp_path: Path) -> None:
     with pytest.raises(DamageError, match="is missing"):
         made("recency", tmp_path, size=SIZE)
     (dropped,) = repair(tmp_path).dropped
-    assert "is gone" in dropped
+    assert "is missing" in dropped
     made("recency", tmp_path, size=SIZE).close()
 
 
@@ -177,7 +177,7 @@ def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
     if change == "deleted":
         manifest.unlink()
     else:
-        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 3', '"format": 9')
+        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 4', '"format": 9')
         manifest.write_text(text.replace(old, new))
     with pytest.raises(PersistenceError, match=r"storage\.json"):
         made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
