@@ -117,6 +117,7 @@ from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_metrics
 from pytorchrl.scheme import CompositionError, DeviceError, Evaluation, EvaluationStoppedError, Scheme, from_dataset
 from storages import (
+    AverageRewardBuffer,
     Component,
     CosineSchedule,
     DamageError,
@@ -129,6 +130,7 @@ from storages import (
     FunctionSchedule,
     GAEBuffer,
     HERBuffer,
+    LambdaReturnBuffer,
     LinearSchedule,
     MixedSource,
     MixedStorage,
@@ -141,6 +143,7 @@ from storages import (
     RateLimit,
     RateLimitError,
     ReplayBuffer,
+    RetraceBuffer,
     SampleError,
     Schedule,
     Sequences,
@@ -186,6 +189,7 @@ __all__ = [
     "AdamW",
     "Algorithm",
     "ApeXEpsilonGreedy",
+    "AverageRewardBuffer",
     "BehaviourCloning",
     "BitFlipping",
     "Boltzmann",
@@ -227,6 +231,7 @@ __all__ = [
     "Greedy",
     "HERBuffer",
     "InvalidEnvironmentError",
+    "LambdaReturnBuffer",
     "Learner",
     "LinearSchedule",
     "LogWeights",
@@ -260,6 +265,7 @@ __all__ = [
     "ReplayBuffer",
     "ResidualDQN",
     "Result",
+    "RetraceBuffer",
     "RoundAction",
     "Rows",
     "RunInUseError",

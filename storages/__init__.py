@@ -20,7 +20,10 @@ from storages.off_policy.nstep_buffer import NStepReplayBuffer
 from storages.off_policy.per_buffer import PERBuffer
 from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
 from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.on_policy.average_reward_buffer import AverageRewardBuffer
 from storages.on_policy.gae_buffer import GAEBuffer
+from storages.on_policy.lambda_return_buffer import LambdaReturnBuffer
+from storages.on_policy.retrace_buffer import RetraceBuffer
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.on_policy.vtrace_buffer import VTraceBuffer
 from storages.storage import EmptyStorageError, Storage
@@ -28,6 +31,7 @@ from storages.transforms import RandomShift
 from storages.windows import Episodes, Sequences
 
 __all__ = [
+    "AverageRewardBuffer",
     "Component",
     "CosineSchedule",
     "DamageError",
@@ -43,6 +47,7 @@ __all__ = [
     "FunctionSchedule",
     "GAEBuffer",
     "HERBuffer",
+    "LambdaReturnBuffer",
     "LinearSchedule",
     "MixedSource",
     "MixedStorage",
@@ -55,6 +60,7 @@ __all__ = [
     "RateLimit",
     "RateLimitError",
     "ReplayBuffer",
+    "RetraceBuffer",
     "SampleError",
     "Schedule",
     "Sequences",

@@ -68,6 +68,18 @@ class PolicyEvaluation(ValueFunction, Protocol):
         """
 
 
+class ActionValueEvaluation(ValueFunction, Protocol):
+    """What a storage of returns of action values asks of the actor, whose ``value`` is their mean under the policy."""
+
+    def evaluate_action_values(
+        self, obs: Any, rhs: Any, done: torch.Tensor, action: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Log probabilities and values of actions, and values of observations, (T, B, 1) each.
+
+        Arguments are those of :meth:`PolicyEvaluation.evaluate_actions`.
+        """
+
+
 class Loggable(Protocol):
     """What a log asks of a storage."""
 

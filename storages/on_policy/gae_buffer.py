@@ -2,13 +2,9 @@
 
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import UnitInterval
-from storages.core.kernels.returns import generalized_advantages
-from storages.on_policy.reward_stream import RewardStream
+from storages.on_policy.estimators import Estimator, GeneralizedAdvantages
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 
 
@@ -23,9 +19,6 @@ class GAEBuffer(VanillaOnPolicyBuffer):
     cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]
     gae_lambda: UnitInterval = parameter(default=0.95, kw_only=False)
 
-    def _make_returns(
-        self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]
-    ) -> None:
-        rewards, values, next_values, ends = stream.rewards, stream.values, stream.next_values, stream.ends
-        generalized_advantages(rewards, values, next_values, ends, stream.gamma, self.gae_lambda, advantages)
-        np.add(advantages, values, out=returns)
+    def make_estimator(self) -> Estimator:
+        """Make the part that says what returns and advantages are."""
+        return GeneralizedAdvantages(self.gae_lambda)

@@ -1,7 +1,7 @@
 """A rollout of the current policy: filled, used for a few epochs, emptied."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -11,12 +11,11 @@ from storages.checks import refuse_counts
 from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
-from storages.core.kernels.returns import discounted_returns
 from storages.core.ring.layout import SCALAR
 from storages.core.sampling.uniform import permuted
 from storages.core.windows.segments import in_time
-from storages.on_policy.answers import checked_answer
-from storages.on_policy.reward_stream import RewardStream
+from storages.on_policy.estimators import DiscountedReturns, Estimator, RewardStream
+from storages.on_policy.evaluation import RolloutEvaluation, begins_of
 from storages.on_policy.rollout_guard import RolloutGuard
 from storages.protocols import Curiosity, Discounting, Environments, IntrinsicValueFunction
 from storages.storage import Storage
@@ -30,7 +29,6 @@ from storages.transition import (
     IVAL,
     LOGP,
     MASK,
-    OBS2,
     RET,
     REW,
     RHS,
@@ -60,14 +58,19 @@ class VanillaOnPolicyBuffer(Storage):
     cut_episodes: Literal["bootstrap", "drop"] = "bootstrap"
 
     on_policy = True
+    needs_values: ClassVar[bool] = True
+    """Whether returns that lean on values need those that samples hold."""
     computed_fields = frozenset({RET, ADV, IRET, IADV})
     unchangeable = frozenset({"size", "sequence_length", "cut_episodes"})
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
         """Make the parts; hyper-parameters are set already."""
         super().build(device, actor, algorithm, envs)
-        needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if self.cut_episodes == "bootstrap" else ())]
+        leans_on_values = self.needs_values and self.cut_episodes == "bootstrap"
+        needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if leans_on_values else ())]
         self.observe(RolloutGuard(needed))
+        self.evaluation = RolloutEvaluation(self._ring, self.device)
+        """Asks the actor what it makes of the rollout."""
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
@@ -85,15 +88,14 @@ class VanillaOnPolicyBuffer(Storage):
             ValueError: the actor's answer is not one finite number for each observation; nothing was made.
         """
         self._refuse_if_empty()
-        ring, streams = self._ring, [self._stream()]
-        if {(IREW,), (IVAL,)} <= ring.layout.keys() and hasattr(self.algorithm, "intrinsic_gamma"):
-            streams.append(self._intrinsic_stream())
-        # Not before the actor has answered: what it raises must leave no returns behind that nobody made.
+        ring, streams = self._ring, self.streams()
+        estimator = self.make_estimator()
+        # Not before the actor has answered: where it raises an error, there are no returns.
         for stream in streams:
             for key in (stream.return_key, stream.advantage_key):
                 ring.columns.add_computed(key, SCALAR)
             returns, advantages = ring.rollout(stream.return_key), ring.rollout(stream.advantage_key)
-            self._make_returns(stream, returns[..., 0], advantages[..., 0])
+            estimator.estimate(stream, returns[..., 0], advantages[..., 0])
 
     def normalize_advantages(self) -> None:
         """Give ADV a mean of 0 and a standard deviation of 1 over all transitions that batches are made of.
@@ -107,16 +109,31 @@ class VanillaOnPolicyBuffer(Storage):
         if len(learnt) > 1:
             advantages[:] = (advantages - learnt.mean()) / (learnt.std(ddof=1) + _TINY)
 
-    def _stream(self) -> RewardStream:
-        """The environments' rewards."""
-        broken = self._ring.broken()
-        has_values = (VAL,) in self._ring.layout
-        values = self._ring.rollout(VAL)[..., 0] if has_values else np.zeros(broken.shape, np.float32)
-        terminated = self._ring.rollout(DONE2)[..., 0]
-        # No return that is learnt from leans on what followed a cut where episodes that end so are dropped.
-        worthless = terminated if self.cut_episodes == "bootstrap" else np.ones_like(terminated)
-        next_values = self._next_values(values, broken, worthless)
-        return RewardStream(RET, ADV, self._ring.rollout(REW)[..., 0], values, next_values, broken, self._gamma)
+    # Its parts
+
+    def make_estimator(self) -> Estimator:
+        """Make the part that says what returns and advantages are, with the present hyper-parameters."""
+        return DiscountedReturns()
+
+    def streams(self) -> list[RewardStream]:
+        """Return the rewards of the rollout, and intrinsic ones where there are such, with their values."""
+        streams = [self._environments_stream()]
+        has_intrinsic = IRET in self.computed_fields and {(IREW,), (IVAL,)} <= self._ring.layout.keys()
+        if has_intrinsic and hasattr(self.algorithm, "intrinsic_gamma"):
+            streams.append(self._intrinsic_stream())
+        return streams
+
+    def _environments_stream(self) -> RewardStream:
+        ring = self._ring
+        broken = ring.broken()
+        values = ring.rollout(VAL)[..., 0] if (VAL,) in ring.layout else np.zeros(broken.shape, np.float32)
+        terminated = ring.rollout(DONE2)[..., 0]
+        if self.cut_episodes == "drop":
+            # No return that is learnt from leans on what followed a cut, and an actor need not have values.
+            next_values = np.zeros(broken.shape, np.float32)
+        else:
+            next_values = self.evaluation.next_values(values, broken, terminated, self.actor.value)
+        return RewardStream(ring.rollout(REW)[..., 0], values, next_values, broken, self._gamma)
 
     def _intrinsic_stream(self) -> RewardStream:
         """Intrinsic rewards, whose returns reach beyond the ends of episodes unless the algorithm cuts them.
@@ -131,16 +148,10 @@ class VanillaOnPolicyBuffer(Storage):
         values = ring.rollout(IVAL)[..., 0]
         worthless = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
         ask = cast("IntrinsicValueFunction", self.actor).intrinsic_value
-        next_values = self._next_values(values, ends, worthless, ask)
-        rewards, gamma = ring.rollout(IREW)[..., 0], curiosity.intrinsic_gamma
-        return RewardStream(IRET, IADV, rewards, values, next_values, ends, gamma)
-
-    def _make_returns(
-        self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]
-    ) -> None:
-        """Write the returns and advantages of a stream, (T, E) each."""
-        discounted_returns(stream.rewards, stream.next_values, stream.ends, stream.gamma, returns)
-        np.subtract(returns, stream.values, out=advantages)
+        next_values = self.evaluation.next_values(values, ends, worthless, ask)
+        return RewardStream(
+            ring.rollout(IREW)[..., 0], values, next_values, ends, curiosity.intrinsic_gamma, IRET, IADV
+        )
 
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None = None, num_epochs: int = 1
@@ -215,7 +226,7 @@ class VanillaOnPolicyBuffer(Storage):
         learnt, oldest = self._learnt_from(), ring.oldest * envs
         starts = ((ring.oldest + length * np.arange(pieces))[:, None] * envs + np.arange(envs)).ravel()
         starts = starts[learnt.reshape(pieces, length, envs).any(1).ravel()]
-        begins = self._begins()
+        begins = begins_of(ring)
         for _ in range(num_epochs):
             for chosen in np.array_split(self._generator.permutation(starts), num_mini_batch):
                 self._refuse_another_rollout(rollout)
@@ -229,13 +240,6 @@ class VanillaOnPolicyBuffer(Storage):
                 if self.cut_episodes == "drop":
                     batch[MASK] = learnt.reshape(-1, 1)[transitions - oldest].astype(np.float32)
                 yield to_batch(batch | ring.gather(chosen, {RHS}), self.device)
-
-    def _begins(self) -> NDArray[np.float32]:
-        """(T * E, 1): 1 where a step of the rollout does not continue the step before it."""
-        broken = self._ring.broken()
-        begins = np.zeros(broken.shape, np.float32)
-        begins[1:] = broken[:-1]
-        return begins.reshape(-1, 1)
 
     @property
     def _rollout(self) -> tuple[int, int]:
@@ -258,40 +262,6 @@ class VanillaOnPolicyBuffer(Storage):
     def _keys_of_steps(self) -> set[str]:
         computed = {key for key in self.computed_fields if (key,) in self._ring.columns.computed}
         return {path[0] for path in self._ring.layout} - {RHS, RHS2} | computed
-
-    def _next_values(
-        self,
-        values: NDArray[np.floating],
-        ends: NDArray[np.bool_],
-        worthless: NDArray[np.bool_],
-        ask: Callable[[Any, Any, torch.Tensor], torch.Tensor] | None = None,
-    ) -> NDArray[np.float32]:
-        """(T, E): the value of what followed each transition.
-
-        Args:
-            values: (T, E), of the observations.
-            ends: (T, E), where the next row does not continue a transition.
-            worthless: (T, E), where an end has no value after it.
-            ask: for the values of observations; None asks the actor's value function.
-        """
-        next_values = np.empty(values.shape, np.float32)
-        next_values[:-1] = values[1:]
-        unknown = ends.copy()
-        unknown[-1] = True
-        next_values[unknown & worthless] = 0
-        unknown &= ~worthless
-        transitions = self._ring.oldest * self.num_envs + np.flatnonzero(unknown)
-        if len(transitions):
-            followed = to_batch(self._ring.gather(transitions, {OBS2, RHS2}), self.device)
-            # What followed continues its episode, so the memory before it is not to be reset.
-            done = torch.zeros((len(transitions), 1), device=self.device)
-            ask = ask or self.actor.value
-            with torch.no_grad():
-                estimated = ask(followed[OBS2], followed.get(RHS2), done)
-            shape, owner = (len(transitions), 1), type(self).__name__
-            question = f"actor.{ask.__name__}"
-            next_values[unknown] = checked_answer(estimated, shape, question, owner, self.allow_nonfinite)
-        return next_values
 
 
 _TINY = 1e-8

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import pytorchrl as prl
 from storages.datasets import write_dataset
 from storages.episode import Episode
-from storages.transition import ACT, REW
+from storages.transition import ACT, IRET, REW
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 from tests.support.toys import Counter
@@ -99,6 +99,8 @@ ROLLOUTS: dict[str, Any] = {
     "VanillaOnPolicyBuffer": prl.VanillaOnPolicyBuffer,
     "GAEBuffer": prl.GAEBuffer,
     "VTraceBuffer": prl.VTraceBuffer,
+    "LambdaReturnBuffer": prl.LambdaReturnBuffer,
+    "AverageRewardBuffer": prl.AverageRewardBuffer,
 }
 WINDOWS = {
     "sequences": prl.Sequences(4),
@@ -153,7 +155,8 @@ def _rollouts_for(algorithm: str) -> list[str]:
         return ["VanillaOnPolicyBuffer"]
     # V-trace compares log probabilities of actions.
     wanted = {needs.log_probs and not needs.intrinsic, needs.older_policies}
-    return [name for name, cls in ROLLOUTS.items() if cls.needs_log_probs in wanted]
+    taken = [name for name, cls in ROLLOUTS.items() if cls.needs_log_probs in wanted]
+    return [name for name in taken if not needs.intrinsic or IRET in ROLLOUTS[name].computed_fields]
 
 
 def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
