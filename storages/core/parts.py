@@ -105,6 +105,14 @@ class Request(NamedTuple):
 class Sampler(RingObserver, Protocol):
     """Chooses the rows of batches."""
 
+    progress: Any = None
+    """What a draw changes beside the generator, as JSON can keep it: saved by the storage, and restored where a batch
+    that was drawn ahead is not asked for. None for nothing."""
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Restore a storage's state, which has :attr:`progress`; see :class:`RingObserver`."""
+        self.progress = state.get("progress")
+
     def draw(self, request: Request) -> Rows:
         """Draw the rows of a batch, with no other random numbers than those of the request's generator."""
         raise NotImplementedError

@@ -33,6 +33,16 @@ class EREBuffer(PERBuffer):
     cmin: Count = parameter(default=5_000, kw_only=False)
     adapt_eta: bool = False
 
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse passes over what changes with every batch, too."""
+        super().check_hyper_parameters(hyper_parameters)
+        if hyper_parameters["draws"] == "passes" and (hyper_parameters["eta"] < 1 or hyper_parameters["adapt_eta"]):
+            raise ValueError(
+                f"{cls.__name__}: eta must be 1 and adapt_eta False with draws='passes', got "
+                f"eta={hyper_parameters['eta']:g}: what may be drawn would change within a pass"
+            )
+
     def make_sampler(self) -> Sampler:
         """Make the sampler by priority, of the newest transitions alone."""
         self.recency = Recency()

@@ -69,21 +69,29 @@ class PERBuffer(NStepReplayBuffer):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse bounds of errors that exclude each other, too."""
+        """Refuse bounds of errors that exclude each other, and priorities without replacement, too."""
         super().check_hyper_parameters(hyper_parameters)
+        draws, alpha = hyper_parameters["draws"], hyper_parameters["alpha"]
+        if draws != "with replacement" and alpha != 0:
+            raise ValueError(
+                f"{cls.__name__}: alpha must be 0 with draws={draws!r}, got {alpha}: importance weights are of rows "
+                f"that are drawn with replacement"
+            )
         low, high = hyper_parameters["error_min"], hyper_parameters["error_max"]
         if high is not None and low > high:
             raise ValueError(f"{cls.__name__}: error_min must be at most error_max={high:g}, got {low:g}")
 
     def make_sampler(self) -> Sampler:
-        """Make the sampler by priority."""
+        """Make the sampler by priority; there are none where rows are drawn without replacement."""
+        if self.draws != "with replacement":
+            return super().make_sampler()
         return PrioritizedSampler(self._ring, self._transfer, self.sequences, self._tracker)
 
     def configure(self) -> None:
         """Give the parts the present values of hyper-parameters; all priorities follow ``alpha`` and ``epsilon``."""
         super().configure()
         if not isinstance(self.sampler, PrioritizedSampler):
-            # A subclass chooses rows in another way.
+            # Without replacement, or as a subclass says.
             return
         self.sampler.configure(
             PrioritySettings(

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -68,6 +68,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     ancestor: str | Path | None = None
     prefetch: ClassVar[int] = 0  # type: ignore[misc]
     keep_on_device: ClassVar[bool] = False  # type: ignore[misc]
+    draws: ClassVar[Literal["with replacement"]] = "with replacement"  # type: ignore[misc]
 
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor"}
     knows_newest_steps = False

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
 from storages.core.sampling.uniform import UniformSampler
+from storages.core.sampling.without_replacement import DistinctSampler, PassSampler
 from storages.core.windows.n_step import NSteps, next_actions
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
@@ -31,6 +32,12 @@ from storages.storage import Storage
 from storages.transforms import SEEDS, check_transforms, transformed
 from storages.transition import INDICES, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
+
+_SAMPLERS: Mapping[str, Callable[[], Sampler]] = {
+    "with replacement": UniformSampler,
+    "without replacement": DistinctSampler,
+    "passes": PassSampler,
+}
 
 
 class Draw(NamedTuple):
@@ -47,8 +54,8 @@ class Draw(NamedTuple):
     gamma: float
     seed: int | None
     """Of the random numbers of transforms; None where there are none."""
-    generator_before: Any
-    """State of the random generator before the draw; None where the draw is not undone."""
+    before: Any
+    """State of the random generator and progress of the sampler before the draw; None where it is not undone."""
 
 
 @with_hyper_parameters
@@ -58,6 +65,8 @@ class ReplayBuffer(Storage):
     Args:
         size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
+        draws: how rows are drawn uniformly: "with replacement", "without replacement" within a batch, or in "passes",
+            in each of which every row is drawn once, in random order.
         transforms: what becomes of fields of a batch on the device, as augmentation: see :mod:`storages.transforms`.
         prefetch: batches of an update phase that a thread makes ahead of the learner; they are the same ones.
         keep_on_device: keep observations and hidden states on ``device`` too, and make batches of them there.
@@ -69,6 +78,7 @@ class ReplayBuffer(Storage):
     """
 
     sequences: Sequences | Episodes | None = None
+    draws: Literal["with replacement", "without replacement", "passes"] = "with replacement"
     transforms: Mapping[str, Any] | None = None
     prefetch: CountOrZero = 0
     keep_on_device: bool = False
@@ -81,7 +91,7 @@ class ReplayBuffer(Storage):
     knows_next_actions = True
     knows_newest_steps = True
     unchangeable = frozenset(
-        {"size", "sequences", "keep_on_device", "directory", "commit_every", "durable", "rate_limit"}
+        {"size", "sequences", "draws", "keep_on_device", "directory", "commit_every", "durable", "rate_limit"}
     )
     state_names = (*Storage.state_names, "inserted", "sampled")
     follows_episodes: ClassVar[bool] = False
@@ -101,7 +111,7 @@ class ReplayBuffer(Storage):
         if self.keep_on_device:
             on_host = frozenset() if self.relabeler is None else self.relabeler.changed
             self._cache = DeviceCache(ring, self._transfer, on_host)
-        self._prefetcher: Prefetcher[Draw, Sent] = Prefetcher(self._restore_generator)
+        self._prefetcher: Prefetcher[Draw, Sent] = Prefetcher(self._undo)
         self.sampler = self.make_sampler()
         self.rate_limiter = None if self.rate_limit is None else RateLimiter(self.rate_limit)
         parts = (self.rate_limiter, self._prefetcher, self.relabeler, self._cache, self._tracker, self.recency)
@@ -117,7 +127,7 @@ class ReplayBuffer(Storage):
 
     def make_sampler(self) -> Sampler:
         """Make the part that chooses rows."""
-        return UniformSampler()
+        return _SAMPLERS[self.draws]()
 
     def make_steps(self) -> Window:
         """Make the part that says which fields a step becomes."""
@@ -172,7 +182,7 @@ class ReplayBuffer(Storage):
     def generate_batches(
         self, num_mini_batch: int, mini_batch_size: int | None, num_epochs: int = 1
     ) -> Iterator[Batch]:
-        """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn with replacement.
+        """``num_epochs * num_mini_batch`` batches of ``mini_batch_size`` transitions, drawn as ``draws`` says.
 
         Each is drawn when it is asked for, or ``prefetch`` batches before. Where something is stored or changed before
         all were asked for, the others are drawn anew from what is stored then. Beside what was inserted, a batch holds
@@ -280,8 +290,8 @@ class ReplayBuffer(Storage):
             return
 
         def draw_ahead(update: int) -> Draw:
-            before = self._generator.bit_generator.state
-            return self._draw(batch_size, update, updates)._replace(generator_before=before)
+            before = self._generator.bit_generator.state, self.sampler.progress
+            return self._draw(batch_size, update, updates)._replace(before=before)
 
         for draw, sent in self._prefetcher.batches(draw_ahead, self._make_batch, updates, ahead):
             self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
@@ -314,8 +324,8 @@ class ReplayBuffer(Storage):
         seed = int(self._generator.integers(SEEDS)) if self.transforms else None
         return Draw(rows, window, steps, transitions, relabeled, gamma, seed, None)
 
-    def _restore_generator(self, draw: Draw) -> None:
-        self._generator.bit_generator.state = draw.generator_before
+    def _undo(self, draw: Draw) -> None:
+        self._generator.bit_generator.state, self.sampler.progress = draw.before
 
     def _make_batch(self, draw: Draw) -> Sent:
         """Make a batch, on another thread where there is a ``prefetch``: changes of what is read here cancel it."""
@@ -350,9 +360,12 @@ class ReplayBuffer(Storage):
         state = (
             {"episodes_begun": None} | super().extra_state() | {"inserted": self._inserted, "sampled": self._sampled}
         )
-        if self._prefetcher.oldest is not None:
+        progress, oldest = self.sampler.progress, self._prefetcher.oldest
+        if oldest is not None:
             # Batches that were begun and not asked for are drawn anew.
-            state["generator"] = self._prefetcher.oldest.generator_before
+            state["generator"], progress = oldest.before
+        if progress is not None:
+            state["progress"] = progress
         return state
 
     def load_extra_state(self, state: Mapping[str, Any]) -> None:

@@ -40,9 +40,14 @@ WITHOUT_PRIORITIES: dict[str, Callable[..., Any]] = {
     "n-step": lambda **kwargs: NStepReplayBuffer.create_factory(SIZE, n_step=3, **kwargs),
     "recency": lambda **kwargs: EREBuffer.create_factory(SIZE, n_step=2, **RECENCY, **kwargs),
     "hindsight": lambda **kwargs: HERBuffer.create_factory(SIZE, scaled, n_step=2, **RECENCY, **kwargs),
+    "distinct": lambda **kwargs: EREBuffer.create_factory(SIZE, draws="without replacement", **RECENCY, **kwargs),
+    "passes": lambda **kwargs: HERBuffer.create_factory(SIZE, scaled, n_step=2, draws="passes", **kwargs),
 }
 BY_PRIORITY: dict[str, Callable[..., Any]] = {
     "priority": lambda **kwargs: PERBuffer.create_factory(SIZE, n_step=2, **PRIORITIES, **kwargs),
+    "ranks": lambda **kwargs: PERBuffer.create_factory(
+        SIZE, prioritization="rank", uniform_share=0.3, **PRIORITIES, **kwargs
+    ),
     "all": lambda **kwargs: HERBuffer.create_factory(SIZE, scaled, n_step=2, **PRIORITIES, **RECENCY, **kwargs),
 }
 WAYS = WITHOUT_PRIORITIES | BY_PRIORITY

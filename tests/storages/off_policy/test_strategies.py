@@ -44,6 +44,10 @@ WAYS: dict[str, Any] = {
     "priority": lambda n_step, **kwargs: PERBuffer.create_factory(n_step=n_step, **PRIORITIES, **kwargs),
     "recency": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **RECENCY, **kwargs),
     "both": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **PRIORITIES, **RECENCY, **kwargs),
+    "distinct": lambda n_step, **kwargs: EREBuffer.create_factory(
+        n_step=n_step, draws="without replacement", **RECENCY, **kwargs
+    ),
+    "passes": lambda n_step, **kwargs: NStepReplayBuffer.create_factory(n_step=n_step, draws="passes", **kwargs),
     "ranks": lambda n_step, **kwargs: EREBuffer.create_factory(n_step=n_step, **RANKS, **kwargs),
 } | {
     # Relabelled as what they were, so that every row must be what was inserted all the same.

@@ -1,0 +1,93 @@
+"""Uniform draws without replacement: within a batch, or within a pass over all that is stored."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.parts import Request, Rows, Sampler
+from storages.core.ring.ring import Ring
+from storages.errors import DamageError
+
+
+class DistinctSampler(Sampler):
+    """Draws the rows of each batch uniformly without replacement.
+
+    A batch that is larger than what may be drawn holds every row as often as any other, up to one.
+    """
+
+    def draw(self, request: Request) -> Rows:
+        """Draw the rows of a batch."""
+        generator, ring, window, batch_size, first, _, _ = request
+        candidates = window.candidates(ring, first)
+        times, rest = divmod(batch_size, candidates.count)
+        positions = generator.choice(candidates.count, rest, replace=False)
+        if times:
+            everything = np.repeat(np.arange(candidates.count), times)
+            positions = generator.permutation(np.concatenate([everything, positions]))
+        return Rows(candidates.at(positions), np.ones((batch_size, 1), np.float32))
+
+
+class PassSampler(Sampler):
+    """Draws every row once in each pass, in random order.
+
+    A pass is over the transitions that may be drawn when it begins: those that come later wait for the next one, and
+    those that are overwritten are left out. A batch in which a pass ends is filled up from the next one.
+    """
+
+    def __init__(self) -> None:
+        self.progress: Any = None
+        """Seed of the present pass, number of its first transition and after its last, and how many it is past."""
+        self._order = np.empty(0, np.uint32)
+        self._order_of: tuple[int, int] | None = None
+
+    def draw(self, request: Request) -> Rows:
+        """Draw the rows of a batch."""
+        generator, ring, window, missing, first, _, _ = request
+        candidates = window.candidates(ring, first)
+        drawn: list[NDArray[np.int64]] = []
+        while missing:
+            seed, begin, end, position = self.progress or (0, 0, 0, 0)
+            if position == end - begin:
+                seed, begin, end, position = int(generator.integers(2**63)), candidates.first, candidates.end, 0
+            # As many as probably have enough that may be drawn.
+            looked_at = missing * -(-(end - begin) // candidates.count)
+            numbers = begin + self._permutation(seed, end - begin)[position : position + looked_at].astype(np.int64)
+            places = np.flatnonzero(candidates.among(numbers))[:missing]
+            drawn.append(numbers[places])
+            missing -= len(places)
+            position += len(numbers) if missing else int(places[-1]) + 1
+            self.progress = [seed, begin, end, position]
+        return Rows(np.concatenate(drawn), np.ones((request.batch_size, 1), np.float32))
+
+    def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
+        """Restore the progress of a pass.
+
+        Raises:
+            DamageError: it is that of no pass over what the ring holds or held.
+        """
+        super().load_state_dict(ring, state)
+        match self.progress:
+            case None:
+                return
+            case [int(seed), int(begin), int(end), int(position)]:
+                fits = 0 <= begin < end <= ring.end and end - begin <= ring.size * ring.envs
+                if fits and seed >= 0 and 0 <= position <= end - begin:
+                    return
+        raise DamageError(
+            f"{ring.owner}: progress={self.progress!r} of the state is not that of a pass over what is stored"
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory: 4 for each transition of a pass."""
+        return self._order.nbytes
+
+    def _permutation(self, seed: int, count: int) -> NDArray[np.unsignedinteger]:
+        """(count,): the order of a pass, which is kept as its seed."""
+        if self._order_of != (seed, count):
+            self._order = np.arange(count, dtype=np.uint32 if count <= 2**32 else np.uint64)
+            np.random.default_rng(seed).shuffle(self._order)
+            self._order_of = seed, count
+        return self._order
