@@ -9,10 +9,14 @@ same batch. Log files are deleted once neither the ring nor a *pinned* commit, t
 :class:`storages.off_policy.persistent_episodic_buffer.PersistentEpisodicBuffer` keeps whole episodes, more than memory
 holds, as a log-structured merge tree without compaction does. Steps of unfinished episodes are in a *memtable*, which
 has another write-ahead log. Finished episodes wait in the *flush queue*, and are written as immutable, compressed
-*segments* of a zarr group; a *manifest* log records each segment with the checksums of its chunks. A *segment cache*
+*segments* of a zarr group; a log of commits records each segment with the checksums of its chunks. A *segment cache*
 holds in memory what batches are drawn from, *cold priorities* the errors of all other transitions, and the *live range*
-says which episodes count. A *rollback marker* makes a rollback of the write-ahead log and the manifest one operation.
-Several processes may read what one writes, and a directory may go on from another one, its ancestor.
+says which episodes count. A *rollback marker* makes a rollback of both logs one operation.
+
+Steps and segments are kept in the same kind of log, :class:`storages.persistent.log.commit_log.CommitLog`: each record
+is a commit that names the one before it. So recovery, repair, positions, pins, the deletion of files and the note of a
+closed directory (``closed.json``) are the same for both; what differs is only what a commit holds. Several processes
+may read what one writes, and a directory may go on from another one, its ancestor.
 
 What is promised:
 

@@ -1,4 +1,4 @@
-"""Segments on disk: immutable groups of whole episodes, and the manifest log that records them.
+"""Segments on disk: immutable groups of whole episodes, and the log that records them.
 
 A directory holds ``episodes.json`` (the manifest), ``episodes`` (a zarr group, an array for each leaf) and a log, each
 commit of which names a segment: its rows of the arrays, its episodes, and the checksum of each chunk. A segment begins
@@ -73,14 +73,14 @@ class SegmentStore:
     def _read_log(self, until: int | None = None) -> None:
         log = segments_log(self.directory, self._durable)
         older = self._ancestor()
-        self.segments, self.live, self.end = ([], 0, 0) if older is None else (older.segments, older.live, older.end)
+        segments, self.live, self.end = ([], 0, 0) if older is None else (older.segments, older.live, older.end)
         self.next_row, self.watermarks = 0, []
         for record in log.replay(lambda record: flaw_of_record(record, self.manifest), until):
             facts = record.facts
             if facts["begins"]:
-                self.segments = []
+                segments = []
             if (segment := segment_of(record, self.directory / GROUP)) is not None:
-                self.segments = [*self.segments, segment]
+                segments.append(segment)
             self.end, self.live = record.steps, facts["needed"]
             self.next_row, self.watermarks = facts["next_row"], facts["watermarks"]
         self.log.files.close()
@@ -90,7 +90,7 @@ class SegmentStore:
                 refuse_missing(self.directory, log)
             log.cut()
         self._deleted = self._needed
-        self.segments = [segment for segment in self.segments if segment.end > self._deleted]
+        self.segments = [segment for segment in segments if segment.end > self._deleted]
         first = self.segments[0].first if self.segments else self.end
         if first > self.live:
             oldest = log.files.path(min(log.files.numbers(), default=0))
