@@ -40,7 +40,7 @@ class EpisodeManifest(Manifest):
         stacked: how many frames each leaf is a stack of, of those that are stacks.
         segment_rows: rows that segments begin at multiples of.
         ancestor: what comes before its own segments.
-        zarr: what zarr is told, by names of files.
+        zarr: metadata of zarr, by names of files.
     """
 
     name = "episodes.json"
@@ -80,7 +80,7 @@ class EpisodeManifest(Manifest):
         ancestor = Ancestor(*facts["ancestor"]) if facts["ancestor"] else None
         return cls(layout_of(facts), stacks_of(facts), count_of(facts, "segment_rows"), ancestor, zarr)
 
-    # What zarr is told
+    # Metadata of zarr
 
     def tell_zarr(self, directory: Path, rows: int, durable: bool) -> None:
         """Write the zarr metadata of so many rows, where it differs.

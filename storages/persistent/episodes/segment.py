@@ -77,7 +77,7 @@ def flaw_of_record(record: Record, manifest: EpisodeManifest) -> str | None:
     facts = record.facts
     watermarks = facts.get("watermarks")
     if not is_number(facts.get("next_row")) or not isinstance(watermarks, list) or not all(map(is_number, watermarks)):
-        return "nothing that says what stands beside its episodes"
+        return "no watermarks, or no row at which the next segment begins"
     try:
         segment = segment_of(record, Path())
         return None if segment is None else _flaw_of_segment(segment, manifest)

@@ -1,4 +1,4 @@
-"""Files of a folder that may come from somebody else: no symbolic link in it is followed."""
+"""Files of a folder that may come from another person: no symbolic link in it is followed."""
 
 import errno
 import os

@@ -98,7 +98,7 @@ def _locked(file: int, path: Path, *, of_folder: bool) -> bool:
     """Lock a file, or a folder; returns False for a folder where the file system locks files alone.
 
     Raises:
-        InUseError: somebody else holds it.
+        InUseError: another lock holds it.
         NoLocksError: there are no locks.
     """
     try:

@@ -278,5 +278,5 @@ def refuse_damage(
 
 
 def _open_to_append(path: Path, flags: int = 0) -> int:
-    # No link is followed: the directory may be from somebody else.
+    # No link is followed: the directory may come from another person.
     return open_file(path, os.O_WRONLY | os.O_APPEND | flags)

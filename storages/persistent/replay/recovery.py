@@ -83,7 +83,7 @@ class ErrorRows:
 
         Args:
             record: of the log of errors.
-            numbers: of the transitions that it tells about, -1 for those that are gone; its own where None.
+            numbers: of its transitions, -1 for those that were dropped; those of the record where None.
         """
         flat = self._errors.reshape(-1)
         told = numbers_in(record) if numbers is None else numbers
@@ -99,7 +99,7 @@ class ErrorRows:
 
 
 def numbers_in(record: Record) -> NDArray[np.int64]:
-    """(changed,): the numbers of the transitions that a record of the log of errors tells about."""
+    """(changed,): the numbers of the transitions that a record of the log of errors has errors of."""
     start: int = record.facts["start"]
     if ArrayKey(OFFSETS) in record.arrays:
         offsets: NDArray[np.int64] = record.arrays[ArrayKey(OFFSETS)][0].astype(np.int64)
@@ -126,7 +126,7 @@ class _ErrorReader:
         while self._next is not None and self._next[0].record.commit <= commit:
             candidate, end = self._next
             if not self._begun and ArrayKey(OFFSETS) in candidate.record.arrays:
-                # It tells only what has changed since one that is not there.
+                # It holds only the changes since a record that is not there.
                 break
             self._begun = True
             if (candidate.record.commit, candidate.checksum) == (commit, checksum):

@@ -57,7 +57,7 @@ class RingLog(StorageLog):
             self.wal.close()
             raise DamageError(
                 f"{self.wal.directory} is damaged, or was not written by this package: its last commit says of "
-                f"what stands beside the steps what no {self._owner} does: {error!r}"
+                f"the state beside the steps what no {self._owner} does: {error!r}"
             ) from error
         except BaseException:
             self.wal.close()

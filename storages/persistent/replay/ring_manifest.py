@@ -92,7 +92,7 @@ class RingManifest(Manifest):
             raise PersistenceError(f"{directory} holds other observations: {error}") from None
         if stacked != self.stacked:
             raise PersistenceError(
-                f"{directory} holds stacked frames {_named(self.stacked)}, this storage is told of {_named(stacked)}; "
+                f"{directory} holds stacked frames {_named(self.stacked)}, this storage has {_named(stacked)}; "
                 f"make it for the same environments, or name another directory"
             )
 

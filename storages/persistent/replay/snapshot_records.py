@@ -73,7 +73,7 @@ def flaw_of_errors(record: Record, num_envs: int) -> str | None:
 def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
     facts, since = record.facts, record.facts.get("since")
     if not isinstance(facts.get("state"), dict):
-        return "nothing that says what stands beside its steps"
+        return "no state of the storage beside its steps"
     if not is_number(since) or not since <= record.first <= record.steps or record.steps * ring.envs >= LARGEST_NUMBER:
         return f"steps {record.first} to {record.steps} after step {since!r}"
     if record.steps - record.first >= ring.rows:

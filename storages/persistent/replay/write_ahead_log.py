@@ -286,7 +286,7 @@ class WriteAheadLog:
         """Release the directory, without a commit.
 
         Raises:
-            PersistenceError: a file could not be closed; the directory is let go all the same.
+            PersistenceError: a file could not be closed; the directory is released all the same.
         """
         try:
             self._executor.shutdown()
@@ -450,7 +450,7 @@ class WriteAheadLog:
 
     def _wait(self) -> None:
         if self._writing is not None:
-            # Whoever interrupts this, by Ctrl-C, finds it still being written.
+            # After an interruption, by Ctrl-C, the commit is still being written.
             wait([self._writing])
             writing, self._writing = self._writing, None
             writing.result()

@@ -259,7 +259,7 @@ def test_frames_that_are_no_stacks_are_refused_where_stacks_are(tmp_path: Path) 
     pair = Pair("plain", tmp_path, "frames")
     pair.insert(3)
     pair.kept.close()
-    with pytest.raises(PersistenceError, match=r"holds stacked frames {'Observation': 3}, this storage is told of {}"):
+    with pytest.raises(PersistenceError, match=r"holds stacked frames {'Observation': 3}, this storage has {}"):
         made("plain", tmp_path)
 
 

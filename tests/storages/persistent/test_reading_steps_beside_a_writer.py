@@ -1,4 +1,4 @@
-"""Who reads a directory that another storage writes sees a commit, and is told of no damage."""
+"""A reader of a directory that another storage writes sees a commit, and no damage."""
 
 import os
 import threading
