@@ -132,11 +132,20 @@ class PersistentEpisodicBuffer(PERBuffer):
 
         Raises:
             SampleError: the sample does not fit; nothing of it was stored.
+            RateLimitError: ``rate_limit`` allows no insertion now.
             PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
                 one was stored.
         """
+        if self.rate_limiter is not None:
+            self.rate_limiter.before_insert(self._ring, sample)
         self._prioritized.settle()
-        self._inserted += self._directory.insert(sample, self.extra_state)
+        self._count(self._directory.insert(sample, self.extra_state))
+
+    def _count(self, inserted: int) -> None:
+        self._inserted += inserted
+        if self.rate_limiter is not None:
+            # The ring is of one environment.
+            self.rate_limiter.after_insert(self._ring, inserted)
 
     def end_episode(self, envs: Sequence[int] | None = None) -> None:
         """End the running episodes of environments, as a limit does; they can be drawn from then on.
@@ -155,13 +164,15 @@ class PersistentEpisodicBuffer(PERBuffer):
     def add_episode(self, episode: Episode) -> None:
         """Store a whole episode; it is on disk with the next :meth:`flush`, or with a segment full of such.
 
+        A ``rate_limit`` counts it, and does not refuse it.
+
         Raises:
             SampleError: it does not fit what is stored.
             PersistenceError: earlier ones could not be written, or the buffer is read only, or the episode is too long.
         """
         self._prioritized.settle()
         self._directory.add_episode(episode, self.extra_state)
-        self._inserted += len(episode)
+        self._count(len(episode))
 
     def reset(self) -> None:
         """Drop all episodes, also on disk, and keep the memory."""

@@ -11,10 +11,10 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storages import Episodes, PersistentEpisodicBuffer, SampleError, Sequences
+from storages import Episodes, PersistentEpisodicBuffer, RateLimit, RateLimitError, SampleError, Sequences
 from storages.persistent import PersistenceError
 from tests.support.episodic import EpisodesModel, Twins, buffer, updated
-from tests.support.model import KINDS, Stream, equal, through_a_file
+from tests.support.model import KINDS, Stream, contents, equal, through_a_file
 from tests.support.profiles import examples
 
 PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": "largest"}
@@ -311,4 +311,34 @@ def test_a_buffer_without_a_step_is_at_the_position_of_an_empty_directory(tmp_pa
     assert len(storage)
     storage.roll_back(position)
     assert len(storage) == 0
+    storage.close()
+
+
+def test_a_rate_limit_counts_steps_and_added_episodes(tmp_path: Path) -> None:
+    limit = RateLimit(samples_per_insert=1.0, min_size=10, tolerance=20.0)
+    storage, stream = buffer(tmp_path, rate_limit=limit), Stream(2, "vector", False, np.random.default_rng(0))
+    while storage.rate_limiter.may_insert():
+        storage.insert_transition(stream.step())
+    with pytest.raises(RateLimitError, match="allows no insertion"):
+        storage.insert_transition(stream.step())
+    assert storage.rate_limiter.inserted == 32
+    storage.add_episode(next(storage.episodes()))
+    assert storage.rate_limiter.inserted > 32
+    assert len(list(storage.generate_batches(2, 12))) == 2
+    storage.insert_transition(stream.step())
+    counted = storage.rate_limiter.state_dict()
+    storage.close()
+    again = buffer(tmp_path, rate_limit=limit)
+    assert again.rate_limiter.state_dict() == counted
+    again.close()
+
+
+def test_stored_transitions_cannot_be_replaced(tmp_path: Path) -> None:
+    storage, stream = buffer(tmp_path), Stream(2, "vector", False, np.random.default_rng(0))
+    for _ in range(30):
+        storage.insert_transition(stream.step())
+    before = contents(storage)
+    with pytest.raises(ValueError, match="stored transitions cannot be replaced"):
+        storage.insert_single_tensor_slice("Reward", np.ones((1, 1, 1), np.float32))
+    assert contents(storage) == before
     storage.close()
