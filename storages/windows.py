@@ -41,7 +41,7 @@ class Sequences(Setting):
 
 @dataclass(frozen=True)
 class Episodes(Setting):
-    """How batches of whole episodes are made: the sequential updates of Hausknecht and Stone (arXiv 1507.06527).
+    """How batches of episodes are made: Hausknecht and Stone, "Deep Recurrent Q-Learning" (arXiv 1507.06527).
 
     Each episode is as likely as any other, or its priority says how likely. It is whole where its first step is stored
     (it has DONE) and an end of either kind; one that broke off, without an end, is not.
@@ -54,12 +54,29 @@ class Episodes(Setting):
         whole: draw whole episodes alone; as long as there is none, what is stored of the running ones. False also draws
             what is stored of episodes that are running, broke off, or were overwritten in part.
         eta: an episode's priority is that of ``eta`` times its largest error and ``1 - eta`` times its mean error.
+        max_steps: of an episode that has more steps, take a random piece of so many consecutive ones, each as likely as
+            any other: the paper's random updates. Padded batches then have so many steps. INDICES name the episode,
+            whose priority follows the errors of the piece. None takes all steps.
 
     Raises:
-        ValueError: a value is of a wrong type or outside its range.
+        ValueError: a value is of a wrong type or outside its range, or there are both ``longest`` and ``max_steps``.
     """
 
     longest: Count | None = None
     packed: bool = False
     whole: bool = True
     eta: UnitInterval = 0.9
+    max_steps: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.longest is not None and self.max_steps is not None:
+            raise ValueError(
+                f"Episodes: give either longest, which cuts episodes into pieces, or max_steps, which takes a random "
+                f"piece of each; got longest={self.longest} and max_steps={self.max_steps}"
+            )
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether a row may be a part of an episode whose steps go on after it."""
+        return self.longest is not None or self.max_steps is not None

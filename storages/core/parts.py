@@ -177,6 +177,10 @@ class Window(Protocol):
         candidates = self.candidates(ring, first)
         return candidates.at(uniform_integers(generator, 0, candidates.count, batch_size))
 
+    def starts(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): transitions with which the selected steps begin, of rows that a sampler has drawn."""
+        return transitions
+
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`Steps` of rows that begin with transitions (B,)."""
         return None

@@ -29,10 +29,10 @@ class NStepReplayBuffer(ReplayBuffer):
         """Refuse windows that reach beyond what a batch holds, too."""
         super().check_hyper_parameters(hyper_parameters)
         n_step, sequences = hyper_parameters["n_step"], hyper_parameters["sequences"]
-        if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.longest is not None:
+        if n_step != 1 and isinstance(sequences, Episodes) and sequences.packed and sequences.in_pieces:
             raise ValueError(
                 f"{cls.__name__}: with {sequences} n_step must be 1, got {n_step}: windows reach beyond a piece, and "
-                f"packed batches hold no steps that lead there; give packed=False or longest=None"
+                f"packed batches hold no steps that lead there; give packed=False, or neither longest nor max_steps"
             )
 
     def make_steps(self) -> Window:

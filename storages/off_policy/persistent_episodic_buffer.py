@@ -12,7 +12,7 @@ from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring
-from storages.core.windows.segments import SequenceWindow
+from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.episode import Episode
 from storages.off_policy.per_buffer import PERBuffer
 from storages.persistent.episodes.episode_log import EpisodeLog
@@ -192,10 +192,9 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def _steps_of(self, rows: Rows) -> int:
         """How many transitions a batch is made of."""
-        if isinstance(self.sequences, Episodes):
-            assert self._tracker is not None
-            return int(self._tracker.starts.lengths(rows.transitions).sum())
-        each = 1 if self.sequences is None else self.sequences.length
+        if isinstance(self.window, EpisodeWindow):
+            return int(self.window.lengths(rows.transitions).sum())
+        each = self.sequences.length if isinstance(self.sequences, Sequences) else 1
         return each * len(rows.transitions)
 
     # Whole episodes

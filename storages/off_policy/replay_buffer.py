@@ -314,7 +314,7 @@ class ReplayBuffer(Storage):
         rows = self.draw_rows(batch_size, update, updates)
         transitions, steps, segments, relabeled = rows.transitions, None, None, None
         if window.selects_steps:
-            steps = window.select(ring, transitions)
+            steps = window.select(ring, window.starts(self._generator, ring, transitions))
             transitions, segments = steps.transitions.ravel(), steps.segments
         if self.relabeler is not None:
             relabeled = self.relabeler.choose(self._generator, ring, transitions, segments)

@@ -186,35 +186,62 @@ def assert_sequences(model: Model, batch: Any, num_envs: int, sequences: Sequenc
                 assert same(row(batch[BURN_IN][RHS], b), model.steps[expected.steps[0]][RHS][env])
 
 
-def assert_padded_episodes(episodic: Episodic, batch: Any, episodes: Episodes, n_step: int) -> None:
-    model, drawn = episodic.model, episodic.drawn(episodes)
+def pieces(episodic: Episodic, batch: Any, episodes: Episodes, n_step: int) -> list[list[int]]:
+    """The steps of each row; of an episode with more than ``max_steps``, some of which they may be."""
+    drawn, most = episodic.drawn(episodes), episodes.max_steps
     numbers = batch[INDICES][:, 0].tolist()
     assert set(numbers) <= set(drawn)
-    length = episodes.longest or max(len(drawn[number]) for number in numbers)
-    lead_out = 0 if episodes.longest is None else min(n_step, model.size) - 1
+    found = []
+    for b, number in enumerate(numbers):
+        steps = drawn[number]
+        count = min(len(steps), most or len(steps))
+        places: list[tuple[int, ...]] = [(t, b) for t in range(count)]
+        if EPISODE in batch:
+            places = [(place,) for place in (batch[EPISODE][:, 0] == b).nonzero()[:, 0].tolist()]
+        candidates = [steps[begin : begin + count] for begin in range(len(steps) - count + 1)]
+        env = number % episodic.num_envs
+        found.append(next(one for one in candidates if _are_at(episodic, batch, places, one, env, n_step)))
+    return found
+
+
+def _are_at(
+    episodic: Episodic, batch: Any, places: list[tuple[int, ...]], steps: list[int], env: int, n_step: int
+) -> bool:
+    try:
+        for place, step in zip(places, steps, strict=True):
+            assert_step(episodic.model, batch, place, step, env, n_step)
+    except AssertionError:
+        return False
+    return True
+
+
+def assert_padded_episodes(episodic: Episodic, batch: Any, episodes: Episodes, n_step: int) -> None:
+    model, rows = episodic.model, pieces(episodic, batch, episodes, n_step)
+    numbers = batch[INDICES][:, 0].tolist()
+    length = episodes.longest or episodes.max_steps or max(map(len, rows))
+    lead_out = min(n_step, model.size) - 1 if episodes.longest or episodes.max_steps else 0
     assert batch[MASK].shape == (length, len(numbers), 1)
     assert (LEAD_OUT in batch) == (lead_out > 0)
     for b, number in enumerate(numbers):
         env = number % episodic.num_envs
-        assert batch[MASK][:, b, 0].tolist() == [t < len(drawn[number]) for t in range(length)]
-        expected = Expected(model, drawn[number][0], env, Sequences(length), lead_out)
-        assert expected.steps[: len(drawn[number])] == drawn[number]
+        assert batch[MASK][:, b, 0].tolist() == [t < len(rows[b]) for t in range(length)]
+        expected = Expected(model, rows[b][0], env, Sequences(length), lead_out)
+        assert expected.steps[: len(rows[b])] == rows[b]
         for t, step in enumerate(expected.steps):
             part, position = (batch, t) if t < length else (batch[LEAD_OUT], t - length)
             assert same(row(part[OBS], position, b), row(model.steps[step][OBS], env))
             assert same(row(part[DONE], position, b), model.steps[step][DONE][env].astype(np.float32))
-            if t < len(drawn[number]):
+            if t < len(rows[b]):
                 assert_step(model, batch, (t, b), step, env, n_step)
-        if RHS in model.steps[drawn[number][0]]:
-            assert same(row(batch[RHS], b), model.steps[drawn[number][0]][RHS][env])
+        if RHS in model.steps[rows[b][0]]:
+            assert same(row(batch[RHS], b), model.steps[rows[b][0]][RHS][env])
 
 
 def assert_packed_episodes(episodic: Episodic, batch: Any, episodes: Episodes, n_step: int) -> None:
-    model, drawn = episodic.model, episodic.drawn(episodes)
+    model, steps_of = episodic.model, pieces(episodic, batch, episodes, n_step)
     numbers = batch[INDICES][:, 0].tolist()
-    assert set(numbers) <= set(drawn)
     order = batch[SORTED_INDICES].tolist()
-    lengths = [len(drawn[numbers[b]]) for b in order]
+    lengths = [len(steps_of[b]) for b in order]
     assert lengths == sorted(lengths, reverse=True)
     assert [order[place] for place in batch[UNSORTED_INDICES].tolist()] == list(range(len(numbers)))
     sizes = [sum(length > t for length in lengths) for t in range(lengths[0])]
@@ -223,12 +250,12 @@ def assert_packed_episodes(episodic: Episodic, batch: Any, episodes: Episodes, n
     rows = [(t, order[place]) for t, size in enumerate(sizes) for place in range(size)]
     assert batch[REW].shape == (len(rows), 1)
     for position, (t, b) in enumerate(rows):
-        step, env = drawn[numbers[b]][t], numbers[b] % episodic.num_envs
+        step, env = steps_of[b][t], numbers[b] % episodic.num_envs
         assert batch[EPISODE][position].tolist() == [b]
         assert same(row(batch[DONE], position), model.steps[step][DONE][env].astype(np.float32))
         assert_step(model, batch, (position,), step, env, n_step)
     for b, number in enumerate(numbers):
-        first = model.steps[drawn[number][0]]
+        first = model.steps[steps_of[b][0]]
         if RHS in first:
             assert same(row(batch[RHS], b), first[RHS][number % episodic.num_envs])
 

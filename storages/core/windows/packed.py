@@ -23,7 +23,7 @@ class PackedWindow(EpisodeWindow):
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`Packing` of episodes that begin with transitions (B,)."""
-        return pack_episodes(ring, first, self.tracker.starts.lengths(first))
+        return pack_episodes(ring, first, self.lengths(first))
 
     def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
         """Arrange the fields of steps as those of a ``PackedSequence``."""

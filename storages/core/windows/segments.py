@@ -83,7 +83,7 @@ class EpisodeWindow(SequenceWindow):
     def __init__(self, episodes: Episodes, steps: Window, tracker: EpisodeTracker) -> None:
         self.episodes, self.steps, self.tracker = episodes, steps, tracker
         # n-step windows reach beyond a piece of an episode, never beyond an episode.
-        self._reach = 0 if episodes.longest is None else None
+        self._reach = None if episodes.in_pieces else 0
 
     def begins(self, ring: Ring, first: int) -> tuple[int, int]:
         """Return the range of transitions within which episodes begin."""
@@ -93,11 +93,23 @@ class EpisodeWindow(SequenceWindow):
         """Return the transitions with which episodes begin."""
         return TransitionList(self.tracker.starts.since(first))
 
+    def lengths(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): steps of the rows that begin with some transitions."""
+        lengths, most = self.tracker.starts.lengths(first), self.episodes.max_steps
+        return lengths if most is None else np.minimum(lengths, most)
+
+    def starts(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(B,): transitions with which the rows begin, of the episodes that begin with some transitions."""
+        most = self.episodes.max_steps
+        if most is None:
+            return transitions
+        spare = np.maximum(self.tracker.starts.lengths(transitions) - most, 0)
+        starts: NDArray[np.int64] = transitions + generator.integers(0, spare, endpoint=True) * ring.envs
+        return starts
+
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of episodes that begin with transitions (B,)."""
-        return layout_episodes(
-            ring, first, self.tracker.starts.lengths(first), self.episodes, self._bootstrap_steps(ring)
-        )
+        return layout_episodes(ring, first, self.lengths(first), self.episodes, self._bootstrap_steps(ring))
 
 
 class SequenceLayout(NamedTuple):
@@ -131,7 +143,7 @@ def layout_episodes(
 
     What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
     """
-    length = int(lengths.max()) if episodes.longest is None else episodes.longest
+    length = episodes.longest or episodes.max_steps or int(lengths.max())
     steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
     steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
     segments = Segments(first, first + (lengths - 1) * ring.envs)

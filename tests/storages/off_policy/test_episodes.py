@@ -74,6 +74,7 @@ def made(way: str, episodes: Episodes, size: int = 40, n_step: int = 1, seed: in
     longest=st.none() | st.integers(1, 6),
     packed=st.booleans(),
     whole=st.booleans(),
+    random_pieces=st.booleans(),
     reset_at=st.none() | st.integers(1, 40),
     seed=st.integers(0, 2**32 - 1),
 )
@@ -88,11 +89,12 @@ def test_every_step_of_every_episode_is_what_went_in(
     longest: int | None,
     packed: bool,
     whole: bool,
+    random_pieces: bool,
     reset_at: int | None,
     seed: int,
 ) -> None:
     longest = None if longest is None else min(longest, size)
-    episodes = Episodes(longest, packed, whole)
+    episodes = Episodes(None, packed, whole, max_steps=longest) if random_pieces else Episodes(longest, packed, whole)
     if packed and longest is not None:
         n_step = 1
     envs = environments(kind, num_envs)
@@ -253,6 +255,57 @@ def test_an_episode_is_drawn_by_its_largest_and_its_mean_error(whole: bool, pack
     assert info["storage/mean_priority"] == pytest.approx(weights.mean())
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("way", ["uniform", "priority"])
+def test_every_piece_of_an_episode_is_as_likely_as_any_other(way: str, packed: bool) -> None:
+    storage = made(way, Episodes(packed=packed, max_steps=4), size=40)
+    stored(storage, 6, 11, 2)
+    counts = np.zeros((19, 19))
+    for batch in storage.generate_batches(60, 100):
+        for b, number in enumerate(batch[INDICES][:, 0].tolist()):
+            of = batch[EPISODE][:, 0] == b if packed else (batch[MASK][:, b, 0] > 0, b)
+            steps = batch[OBS][of][:, 0].long().tolist()
+            assert steps == list(range(steps[0], steps[0] + min(4, {0: 6, 6: 11, 17: 2}[number])))
+            counts[number, steps[0]] += 1
+    assert counts[0].nonzero()[0].tolist() == [0, 1, 2]
+    assert counts[6].nonzero()[0].tolist() == list(range(6, 14))
+    assert counts[17].nonzero()[0].tolist() == [17]
+    for number, pieces in ((0, 3), (6, 8), (17, 1)):
+        of_episode = counts[number][counts[number] > 0]
+        assert of_episode.sum() == pytest.approx(2000, rel=0.1)
+        np.testing.assert_allclose(of_episode / of_episode.sum(), 1 / pieces, rtol=0.25)
+
+
+def test_the_errors_of_a_piece_give_its_episode_a_priority() -> None:
+    storage: Any = made("priority", Episodes(max_steps=3, eta=1.0), size=30)
+    storage.update_storage_parameter("epsilon", 0.0)
+    storage.update_storage_parameter("alpha", 1.0)
+    stored(storage, 10, 8)
+    (batch,) = storage.generate_batches(1, 50)
+    errors = torch.where(batch[INDICES].T[..., None] == 0, 3.0, 1.0).expand_as(batch[REW])
+    storage.after_gradients(batch, {ERRORS: errors})
+    draws = torch.cat([b[INDICES] for b in storage.generate_batches(100, 100)])[:, 0]
+    assert set(draws.tolist()) == {0, 10}
+    assert (draws == 0).double().mean().item() == pytest.approx(0.75, abs=0.02)
+
+
+def test_a_state_brings_back_the_same_pieces() -> None:
+    one, two = (made("priority", Episodes(max_steps=3), size=30, seed=seed) for seed in (1, 2))
+    stored(one, 10, 8, 2)
+    two.load_state_dict(through_a_file(one.state_dict()))
+    for first, second in zip(one.generate_batches(3, 8), two.generate_batches(3, 8), strict=True):
+        assert equal(first, second)
+
+
+def test_pieces_bootstrap_from_the_steps_that_follow_them() -> None:
+    storage = made("uniform", Episodes(max_steps=4), n_step=3)
+    stored(storage, 10, 12)
+    (batch,) = storage.generate_batches(1, 20)
+    assert batch[LEAD_OUT][OBS].shape == (2, 20, 1)
+    with pytest.raises(ValueError, match="n_step must be 1"):
+        made("uniform", Episodes(max_steps=4, packed=True), n_step=3)
+
+
 def test_what_is_left_of_an_episode_keeps_its_priority() -> None:
     storage: Any = made("priority", Episodes(whole=False), size=10)
     storage.update_storage_parameter("epsilon", 0.0)
@@ -404,6 +457,8 @@ def test_a_run_draws_the_same_episodes_after_it_was_loaded() -> None:
         ({"packed": 1}, "Episodes: packed must be a bool, got 1"),
         ({"whole": None}, "Episodes: whole must be a bool, got None"),
         ({"eta": 2.0}, r"Episodes: eta must lie in \[0, 1\], got 2.0"),
+        ({"max_steps": 0}, "Episodes: max_steps must be at least 1, got 0"),
+        ({"longest": 4, "max_steps": 3}, "Episodes: give either longest, .* got longest=4 and max_steps=3"),
     ],
 )
 def test_episodes_that_cannot_be_are_refused(arguments: Any, message: str) -> None:

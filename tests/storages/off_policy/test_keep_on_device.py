@@ -30,6 +30,7 @@ WINDOWS = [
     Episodes(),
     Episodes(longest=4, whole=False),
     Episodes(packed=True),
+    Episodes(max_steps=4, whole=False),
 ]
 WAYS: dict[str, Callable[..., Any]] = {
     "plain": lambda **kwargs: ReplayBuffer.create_factory(**kwargs),

@@ -49,6 +49,7 @@ WINDOWS: dict[str, Any] = {
     "episodes": Episodes(),
     "packed episodes": Episodes(packed=True),
     "pieces of episodes": Episodes(longest=3, whole=False),
+    "random pieces of episodes": Episodes(max_steps=3),
 }
 SHARES = {"demonstrations": 0.3, "main": 0.7}
 OF_ROWS = {RHS, WEIGHTS, INDICES}

@@ -27,6 +27,7 @@ WINDOWS = [
     Episodes(),
     Episodes(longest=4, whole=False),
     Episodes(packed=True),
+    Episodes(max_steps=4),
 ]
 
 

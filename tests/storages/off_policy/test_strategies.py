@@ -85,6 +85,7 @@ WINDOWS: dict[str, Sequences | Episodes | None] = {
     "episodes": Episodes(),
     "packed episodes": Episodes(packed=True),
     "pieces of episodes": Episodes(longest=3, whole=False),
+    "random pieces of episodes": Episodes(max_steps=3),
 }
 KINDS = ("vector", "frames", "dict")
 OTHER_KINDS = ("image", "dict of frames")

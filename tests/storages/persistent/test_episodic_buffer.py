@@ -27,6 +27,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "episodes": {"sequences": Episodes(), **PRIORITIES},
     "packed episodes": {"sequences": Episodes(packed=True)},
     "pieces": {"sequences": Episodes(longest=3, whole=False), "n_step": 2, **PRIORITIES},
+    "random pieces": {"sequences": Episodes(max_steps=3), "n_step": 2, **PRIORITIES},
     "unbounded": {"size": None, "memory_bytes": 1_000_000},
 }
 

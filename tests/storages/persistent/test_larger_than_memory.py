@@ -83,8 +83,9 @@ def test_which_rows_a_batch_holds_follows_from_the_seed(tmp_path: Path) -> None:
         {"sequences": Sequences(4, burn_in=2), **PRIORITIES},
         {"sequences": Episodes(), **PRIORITIES},
         {"sequences": Episodes(longest=2, packed=True, whole=False)},
+        {"sequences": Episodes(max_steps=2, packed=True)},
     ],
-    ids=["plain", "priority", "memory", "episodes", "pieces"],
+    ids=["plain", "priority", "memory", "episodes", "pieces", "random pieces"],
 )
 def test_a_state_brings_back_what_was_in_memory(given: dict[str, Any], tmp_path: Path) -> None:
     twins = Twins(tmp_path, "frames", size=None, memory_bytes=20_000, commit_every=50, **given)
