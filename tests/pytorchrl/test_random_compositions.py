@@ -106,6 +106,7 @@ WINDOWS = {
     "sequences": prl.Sequences(4),
     "burn-in": prl.Sequences(4, burn_in=2, overlap=2),
     "across": prl.Sequences(5, across_episodes=True),
+    "random pieces": prl.Episodes(max_steps=4),
     "episodes": prl.Episodes(whole=False),
     "packed": prl.Episodes(packed=True, whole=False),
 }

@@ -17,6 +17,9 @@ STORAGES = {
         size=150, alpha=0.6, epsilon=0.01, eta=0.99, cmin=50, sequences=prl.Sequences(6, overlap=3)
     ),
     "episodes": prl.NStepReplayBuffer.create_factory(size=150, n_step=3, sequences=prl.Episodes()),
+    "random pieces": prl.PERBuffer.create_factory(
+        size=150, n_step=2, alpha=0.6, epsilon=0.01, sequences=prl.Episodes(max_steps=6)
+    ),
     "packed episodes": prl.NStepReplayBuffer.create_factory(size=150, n_step=3, sequences=prl.Episodes(packed=True)),
     "pieces by priority": prl.PERBuffer.create_factory(
         size=150, n_step=2, alpha=0.6, epsilon=0.01, sequences=prl.Episodes(longest=15, whole=False)
