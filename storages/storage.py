@@ -1,5 +1,6 @@
 """The storage contract: what collectors, learners and checkpoints may ask of any storage."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
@@ -40,7 +41,7 @@ class Storage(Component, ABC):
     actor: Any = parameter(kw_only=False)
     algorithm: Discounting = parameter(kw_only=False)
     envs: Environments | None = parameter(kw_only=False)
-    size: Count = parameter(kw_only=False)
+    size: Count | None = parameter(kw_only=False)
     allow_nonfinite: bool = False
 
     context = ("device", "actor", "algorithm", "envs")
@@ -331,7 +332,7 @@ class Storage(Component, ABC):
             if block is not None:
                 for before_insert in self._before_insert:
                     before_insert(self._ring, sample)
-                most = min([self.size, *(observer.steps_at_once(self._ring) for observer in self._observers)])
+                most = min([self._ring.size, *(observer.steps_at_once(self._ring) for observer in self._observers)])
                 stored = self._ring.insert_slice(block, step, most)
                 if stored:
                     self._inserted += stored * self._ring.envs
@@ -454,8 +455,11 @@ class Storage(Component, ABC):
 
     @property
     def capacity(self) -> int:
-        """Transitions that fit; known once the number of environments is, 0 before."""
-        return self.size * self.num_envs
+        """Transitions that fit; 0 before it is known, and ``sys.maxsize`` where storing more makes room for more."""
+        ring = self._ring
+        if ring.grows:
+            return sys.maxsize
+        return 0 if ring.max_bytes is not None and not ring.layout else ring.size * ring.envs
 
     @property
     def num_envs(self) -> int:
@@ -468,7 +472,8 @@ class Storage(Component, ABC):
         return self._ring.columns.nbytes + sum(observer.nbytes for observer in self._observers)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} of {self.capacity} transitions, {self.num_envs} environments)"
+        bound = "any number of" if self._ring.grows else self.capacity
+        return f"{type(self).__name__}({len(self)} of {bound} transitions, {self.num_envs} environments)"
 
     @property
     def ring(self) -> Ring:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -57,7 +58,7 @@ class DatasetFactory(Factory[Storage]):
                     f"Name another directory, or delete this one to fill it anew"
                 )
             return
-        capacity = storage.capacity or storage.size * (envs.num_envs or 1)
+        capacity = storage.capacity or (storage.size or sys.maxsize) * (envs.num_envs or 1)
         if expected > capacity:
             raise DatasetError(
                 f"{self.name}: {self.path} has {expected:,} transitions, the storage holds {capacity:,}; make it larger"

@@ -59,6 +59,10 @@ class RingObserver(Protocol):
         """Called after rows of the ring were replaced, dropped or loaded."""
         return
 
+    def after_resize(self, ring: Ring) -> None:
+        """Called after the ring was given room for another number of steps; its rows lie elsewhere then."""
+        return
+
     def state_dict(self) -> dict[str, Any]:
         """Entries of the storage's state, as JSON can keep them; their names are the observer's alone."""
         return {}
@@ -70,6 +74,11 @@ class RingObserver(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
+        return 0
+
+    @property
+    def bytes_of_a_transition(self) -> int:
+        """Bytes of memory that it takes for each transition that fits into the ring, about."""
         return 0
 
 

@@ -60,7 +60,7 @@ class PersistentEpisodicBuffer(PERBuffer):
             and not changed; episodes that are added there later are not seen here.
     """
 
-    size: Count | None = parameter(kw_only=False)  # type: ignore[assignment]
+    size: Count | None = parameter(kw_only=False)
     directory: str | Path = parameter(kw_only=False, after="size")
     size_bytes: Count | None = None
     memory_bytes: Count | None = None
@@ -69,6 +69,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     prefetch: ClassVar[int] = 0  # type: ignore[misc]
     keep_on_device: ClassVar[bool] = False  # type: ignore[misc]
     draws: ClassVar[Literal["with replacement"]] = "with replacement"  # type: ignore[misc]
+    max_bytes: ClassVar[None] = None  # type: ignore[misc]
 
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor"}
     knows_newest_steps = False

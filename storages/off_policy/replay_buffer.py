@@ -18,6 +18,7 @@ from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
 from storages.core.parts import Gather, Relabeler, Request, Rows, Sampler, Window
+from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
@@ -26,6 +27,7 @@ from storages.core.sampling.without_replacement import DistinctSampler, PassSamp
 from storages.core.windows.n_step import NSteps, next_actions
 from storages.core.windows.packed import PackedWindow
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
+from storages.off_policy.ring_growth import RingGrowth
 from storages.persistent.replay.ring_log import RingLog, check_directory
 from storages.protocols import Discounting, Environments, StorageLog
 from storages.storage import Storage
@@ -63,7 +65,10 @@ class ReplayBuffer(Storage):
     """Uniform experience replay, after Lin, "Self-Improving Reactive Agents" (Machine Learning 8, 1992).
 
     Args:
-        size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay.
+        size: capacity along the time axis; ``size * num_envs`` transitions fit, the newest stay. None for as many as
+            ``max_bytes`` holds or, without it, for all that are inserted: room is doubled when it is full.
+        max_bytes: memory that the stored steps, and what samplers keep of each, may take; final observations of
+            episodes come on top. With ``size``, the smaller of the two counts. None for no bound.
         sequences: make batches of sequences of steps, or of whole episodes, instead of single transitions.
         draws: how rows are drawn uniformly: "with replacement", "without replacement" within a batch, or in "passes",
             in each of which every row is drawn once, in random order.
@@ -77,6 +82,7 @@ class ReplayBuffer(Storage):
             scheme has update phases when they are due by it. None draws as many as are asked for.
     """
 
+    max_bytes: Count | None = None
     sequences: Sequences | Episodes | None = None
     draws: Literal["with replacement", "without replacement", "passes"] = "with replacement"
     transforms: Mapping[str, Any] | None = None
@@ -91,7 +97,17 @@ class ReplayBuffer(Storage):
     knows_next_actions = True
     knows_newest_steps = True
     unchangeable = frozenset(
-        {"size", "sequences", "draws", "keep_on_device", "directory", "commit_every", "durable", "rate_limit"}
+        {
+            "size",
+            "max_bytes",
+            "sequences",
+            "draws",
+            "keep_on_device",
+            "directory",
+            "commit_every",
+            "durable",
+            "rate_limit",
+        }
     )
     state_names = (*Storage.state_names, "inserted", "sampled")
     follows_episodes: ClassVar[bool] = False
@@ -115,13 +131,38 @@ class ReplayBuffer(Storage):
         self.sampler = self.make_sampler()
         self.rate_limiter = None if self.rate_limit is None else RateLimiter(self.rate_limit)
         parts = (self.rate_limiter, self._prefetcher, self.relabeler, self._cache, self._tracker, self.recency)
-        for part in (*parts, self.sampler):
+        growth = RingGrowth(self) if ring.grows and self.max_bytes is None else None
+        for part in (growth, *parts, self.sampler):
             if part is not None:
                 self.observe(part)
         self.configure()
+        if self.max_bytes is not None:
+            beside = sum(part.bytes_of_a_transition for part in self._observers)
+            ring.limit_memory(self.max_bytes, beside, _least_size(self.sequences))
         log = self.make_log(envs)
         if log is not None:
             self.attach(log)
+
+    def resize(self, size: Count) -> None:
+        """Give the ring room for ``size`` steps, no fewer than are stored; called where it grows, when it is full.
+
+        Raises:
+            MemoryError: there is not so much memory; nothing was changed.
+            DeviceMemoryError: what is kept on the device would not fit there; nothing was changed.
+        """
+        ring, before = self._ring, self._ring.size
+        self._tell_of_change(rows=True)
+        try:
+            self._resize(ring, size)
+        except BaseException:
+            self._resize(ring, before)
+            raise
+
+    def _resize(self, ring: Ring, size: int) -> None:
+        if ring.size != size:
+            ring.resize(size)
+        for observer in self._observers:
+            observer.after_resize(ring)
 
     # Its parts
 
@@ -162,17 +203,11 @@ class ReplayBuffer(Storage):
         super().check_hyper_parameters(hyper_parameters)
         check_directory(cls.__name__, hyper_parameters)
         check_transforms(hyper_parameters["transforms"], cls.__name__)
-        size, sequences = hyper_parameters.get("size", sys.maxsize), hyper_parameters["sequences"]
-        if isinstance(sequences, Episodes) and sequences.longest is not None and size < sequences.longest:
-            raise ValueError(
-                f"{cls.__name__}: size must be at least {sequences.longest} to hold whole {sequences}, got {size}"
-            )
-        if isinstance(sequences, Sequences) and size < (needed := sequences.length + sequences.stride - 1):
-            raise ValueError(
-                f"{cls.__name__}: size must be at least {needed} for {sequences} to begin anywhere, got {size}"
-            )
-        if isinstance(sequences, Sequences) and size < sequences.burn_in:
-            raise ValueError(f"{cls.__name__}: size must be at least burn_in={sequences.burn_in}, got {size}")
+        size, sequences = hyper_parameters.get("size") or sys.maxsize, hyper_parameters["sequences"]
+        if size < (least := _least_size(sequences)):
+            whole = isinstance(sequences, Episodes)
+            why = f"to hold whole {sequences}" if whole else f"for {sequences} to begin anywhere"
+            raise ValueError(f"{cls.__name__}: size must be at least {least} {why}, got {size}")
 
     def include_next_actions(self) -> None:
         """Let batches hold ACT2 and TAKEN2 from here on."""
@@ -376,3 +411,10 @@ class ReplayBuffer(Storage):
     def __getstate__(self) -> dict[str, Any]:
         self._prefetcher.cancel()
         return self.__dict__
+
+
+def _least_size(sequences: Sequences | Episodes | None) -> int:
+    """Steps that must fit for rows to begin anywhere."""
+    if isinstance(sequences, Sequences):
+        return max(sequences.length + sequences.stride - 1, sequences.burn_in)
+    return 1 if sequences is None else sequences.longest or 1

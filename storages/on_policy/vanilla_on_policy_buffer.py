@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.checks import refuse_counts
-from storages.component.generated_init import with_hyper_parameters
+from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
 from storages.core.ring.layout import SCALAR
@@ -54,6 +54,7 @@ class VanillaOnPolicyBuffer(Storage):
             VAL. Episodes that a limit cut, or that still run, are lost, which favours short ones.
     """
 
+    size: Count = parameter(kw_only=False)
     sequence_length: Count | None = None
     cut_episodes: Literal["bootstrap", "drop"] = "bootstrap"
 

@@ -82,6 +82,10 @@ class DeviceCache(RingObserver):
                 ring.forget_columns()
             raise
 
+    def after_resize(self, ring: Ring) -> None:
+        """Allocate the tables anew, for as many rows as there are now."""
+        self.load_state_dict(ring, {})
+
     def load_state_dict(self, ring: Ring, state: Mapping[str, Any]) -> None:
         """Allocate the tables anew."""
         self._is_built, self._tables = False, {}

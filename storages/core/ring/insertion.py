@@ -64,6 +64,10 @@ class RingWriter:
         """Stores a step or, of layouts with stacks, reads its arrays."""
         self._left_to_python = COMPILED_AFTER_STEPS
 
+    def take_over(self, other: "RingWriter") -> None:
+        """Use the compiled fast path of another writer of the same layout."""
+        self._pick, self._compiled, self._left_to_python = other._pick, other._compiled, other._left_to_python
+
     def append(self, sample: Sample, step: int, check: bool) -> bool:
         """Append one step if its fields match the layout and it continues the previous step.
 

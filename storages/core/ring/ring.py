@@ -10,6 +10,7 @@ Rows are numbered by a counter that only grows; row ``t`` lies in slot ``t % row
 environment ``e`` did in row ``t``. The number tells a transition from the one that overwrote it.
 """
 
+import sys
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -36,12 +37,15 @@ from storages.core.ring.snapshot import ENDED, ArrayKey, RowSpan
 from storages.core.ring.validation import check_finite, check_frame_stack, check_replacement_is_finite, depths_of
 from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, TRUNC2, Array, Sample
 
+_FIRST_SIZE = 64
+"""Steps that a ring which grows has room for at first."""
+
 
 class Ring:
     """Columns of transitions for ``size`` steps of any number of environments.
 
     Args:
-        size: live steps that fit.
+        size: live steps that fit; None for a ring that grows: its owner calls :meth:`resize` when it is full.
         owner: the storage's name, for errors.
         num_envs: environments in a step; the first sample says so where None.
         allow_nonfinite: accept NaN and infinity.
@@ -53,7 +57,7 @@ class Ring:
 
     def __init__(
         self,
-        size: int,
+        size: int | None,
         owner: str,
         num_envs: int | None = None,
         allow_nonfinite: bool = False,
@@ -61,10 +65,15 @@ class Ring:
         stacked_frames: int | Mapping[str, int] = 0,
         computed: frozenset[str] = frozenset(),
     ) -> None:
-        self.size, self.num_envs = size, num_envs
+        self.size, self.num_envs = _FIRST_SIZE if size is None else size, num_envs
+        self.grows = size is None
+        """Whether the owner makes room before a step would be overwritten."""
+        self.max_bytes: int | None = None
+        """Memory that decides with the layout how many steps fit; None where they are given."""
+        self._bytes_beside, self._least_size = 0, 1
         self.envs = num_envs or 0
         """Environments in a step, 0 until they are known."""
-        self.rows = size + 1
+        self.rows = self.size + 1
         """Rows of the columns, live or not."""
         self.first = 0
         """Number of the oldest row since the last reset; rows before it are gone."""
@@ -80,6 +89,17 @@ class Ring:
         self.columns = _no_columns()
         """The memory, for reading; another one when the layout is fixed."""
         self._set_rows()
+
+    def limit_memory(self, max_bytes: int, bytes_beside: int, least_size: int) -> None:
+        """Let no more steps fit than memory holds; known with the layout.
+
+        Args:
+            max_bytes: memory that they may take.
+            bytes_beside: bytes that others keep of each transition, which count too.
+            least_size: steps that must fit.
+        """
+        self._most, self.grows = sys.maxsize if self.grows else self.size, False
+        self.max_bytes, self._bytes_beside, self._least_size = max_bytes, bytes_beside, least_size
 
     # Which rows are live
 
@@ -314,17 +334,18 @@ class Ring:
         """
         if self.num_envs is not None and state["num_envs"] not in (None, self.num_envs):
             raise ValueError(f"{self.owner}: made for {self.num_envs} environments, saved with {state['num_envs']}")
-        if state["size"] != self.size:
-            raise ValueError(f"{self.owner}: made with size {self.size}, saved with {state['size']}")
-        if not state["leaves"]:
+        layout = saved_layout(state)
+        size = state["size"] if self.grows else self._size_for(layout, state["num_envs"])
+        if state["size"] != size and (layout or self.max_bytes is None):
+            raise ValueError(f"{self.owner}: made with size {size}, saved with {state['size']}")
+        if not layout:
             self.layout, self.columns = {}, _no_columns()
             self.steps, self.first = state["steps"], state["first"]
             return
-        layout = saved_layout(state)
         saved_depths = {tuple(leaf["path"]): leaf["depth"] for leaf in state["leaves"] if leaf["depth"] > 1}
         if saved_depths != (depths := depths_of(layout, self._stacked_frames, self.owner)):
             raise ValueError(f"{self.owner}: made for stacked frames {depths}, saved with {saved_depths}")
-        self.steps, self.first = state["steps"], state["first"]
+        self.size, self.steps, self.first = size, state["steps"], state["first"]
         self._make_columns(layout, state["num_envs"])
         live = np.arange(self.oldest, self.steps) % self.rows
         self.columns.ended[...] = state["ended"].numpy()
@@ -364,6 +385,22 @@ class Ring:
         arrays = self.columns.snapshot(first, self.steps, from_row)
         arrays[ArrayKey(ENDED)] = (self.columns.ended.copy(),)
         return RowSpan(first, self.steps, first == self.needed, self.first, arrays)
+
+    def resize(self, size: int) -> None:
+        """Make room for another number of steps, no fewer than are stored; what is stored is copied.
+
+        Raises:
+            MemoryError: there is not so much memory; nothing was changed.
+        """
+        assert size >= self.live_steps
+        if self.layout:
+            stored, before, rows = self.snapshot(self.needed), self.columns, self._rows_of(size)
+            self.columns = Columns(self.layout, rows, self.envs, self._in_records, frozenset(self.stacked))
+            self.columns.append_span(stored)
+            self.columns.ended[...] = before.ended
+            self.columns.writer.take_over(before.writer)
+        self.size = size
+        self._set_rows()
 
     def prepare(self, layout: Layout, num_envs: int, size: int | None = None) -> None:
         """Make columns of a layout; nothing may be stored.
@@ -414,10 +451,29 @@ class Ring:
         self.columns.writer.store(arrays, self.steps, starts)
 
     def _set_rows(self) -> None:
+        self.rows = self._rows_of(self.size)
+
+    def _rows_of(self, size: int) -> int:
         depths = self._stacked_frames
         deepest = max(depths.values(), default=0) if isinstance(depths, Mapping) else depths
         # What the newest step led to takes one; the oldest live stacks reach back by more.
-        self.rows = self.size + max(1, deepest)
+        return size + max(1, deepest)
+
+    def _size_for(self, layout: Layout, num_envs: int) -> int:
+        """Return how many steps of a layout fit."""
+        if self.max_bytes is None or not layout:
+            return self.size
+        stacked = frozenset(depths_of(layout, self._stacked_frames, self.owner))
+        one, two = (Columns(layout, rows, num_envs, self._in_records, stacked).nbytes for rows in (1, 2))
+        of_a_step = two - one + self._bytes_beside * num_envs
+        without_steps = one - (two - one) + self._rows_of(0) * of_a_step
+        size = min(self._most, (self.max_bytes - without_steps) // of_a_step)
+        if size < self._least_size:
+            raise SampleError(
+                f"{self.owner}: max_bytes must be at least {without_steps + self._least_size * of_a_step:,} to hold "
+                f"{self._least_size} steps of {num_envs} environments, got {self.max_bytes:,}"
+            )
+        return size
 
     def _rows_that_matter(self, column: Column) -> NDArray[np.int64]:
         """Where the live rows lie, and what stacks reach back to, and what the newest step led to."""
@@ -432,6 +488,8 @@ class Ring:
 
     def _make_columns(self, layout: Layout, num_envs: int) -> None:
         stacked = frozenset(depths_of(layout, self._stacked_frames, self.owner))
+        self.size = self._size_for(layout, num_envs)
+        self._set_rows()
         self.layout, self.num_envs, self.envs = layout, num_envs, num_envs
         self.columns = Columns(layout, self.rows, num_envs, self._in_records, stacked)
 

@@ -47,7 +47,7 @@ class EpisodeIndex:
     @property
     def begun(self) -> NDArray[np.int64]:
         """(E,): the steps in which the episodes that hold the oldest live step began."""
-        begun: NDArray[np.int64] = self.first[self._ring.oldest % self._ring.rows].copy()
+        begun: NDArray[np.int64] = self.first[self._ring.oldest % len(self.first)].copy()
         return begun
 
     @property

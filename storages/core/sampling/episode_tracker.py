@@ -63,6 +63,11 @@ class EpisodeTracker(RingObserver):
         if self._starts is not None:
             self._starts.ended(envs)
 
+    def after_resize(self, ring: Ring) -> None:
+        """Index what is stored anew."""
+        if self._index is not None:
+            self.build(self._index.begun)
+
     def steps_at_once(self, ring: Ring) -> int:
         """Which episodes may be drawn is known step by step; else any number of steps."""
         return ring.size if self._episodes is None else 1
@@ -84,6 +89,11 @@ class EpisodeTracker(RingObserver):
         if self._ring.layout:
             begun = state.get("episodes_begun")
             self.build(None if begun is None else np.array(begun, np.int64))
+
+    @property
+    def bytes_of_a_transition(self) -> int:
+        """Bytes of the index for each transition."""
+        return 2 * np.dtype(np.int64).itemsize
 
     @property
     def nbytes(self) -> int:

@@ -20,6 +20,8 @@ _LARGEST_BEFORE_ANY = 1.0
 _FIRST = 1_000_000.0
 _MOST_WAITING = 1_000
 _NONE = np.empty(0, np.int64)
+BYTES_OF_A_TRANSITION = 16
+"""Of a transition's error, its leaf in the sum tree, and its share of the nodes above."""
 
 
 class Chosen(NamedTuple):
@@ -56,13 +58,8 @@ class Priorities:
         self._ring = ring
         self._stride = stride
         self._starts = starts
-        # One row more than is live: the next step comes in before the oldest is gone.
-        self._leaves = (ring.size + 1) * ring.envs
         self.settings = settings
-        self._tree = tree_of(self._leaves, settings)
-        self._errors = np.zeros(self._leaves, np.float32)
-        self._waiting, self._most_waiting = 0, min(_MOST_WAITING, max(1, ring.size // 2))
-        """How many of the newest steps the tree has not learnt of."""
+        self._make_room()
         self.largest_error = _LARGEST_BEFORE_ANY
         """The largest error that any update gave, 1 before the first that is not 0."""
         self.knows_errors = False
@@ -94,6 +91,32 @@ class Priorities:
         """Give the episodes that were ended after their newest steps the initial error."""
         if self._starts is not None:
             self._add(self._starts, _NONE)
+
+    def resized(self, starts: EpisodeStarts | None) -> None:
+        """Follow a ring with room for another number of steps, which holds the same ones.
+
+        Args:
+            starts: of its episodes, where only these have a priority.
+        """
+        self._catch_up()
+        live = np.arange(self._ring.start, self._ring.end)
+        errors, changed = self._errors[live % self._leaves], self._changed
+        changed = None if changed is None else changed[live % self._leaves]
+        self._starts = starts
+        self._make_room()
+        self._errors[live % self._leaves] = errors
+        if changed is not None:
+            self._changed = np.zeros(self._leaves, np.bool_)
+            self._changed[live % self._leaves] = changed
+        self.rescale(self.settings)
+
+    def _make_room(self) -> None:
+        # One row more than is live: the next step comes in before the oldest is gone.
+        self._leaves = (self._ring.size + 1) * self._ring.envs
+        self._tree = tree_of(self._leaves, self.settings)
+        self._errors = np.zeros(self._leaves, np.float32)
+        self._waiting, self._most_waiting = 0, min(_MOST_WAITING, max(1, self._ring.size // 2))
+        """How many of the newest steps the tree has not learnt of."""
 
     def _catch_up(self) -> None:
         """Let the tree learn of the steps that it has not learnt of."""

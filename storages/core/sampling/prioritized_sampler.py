@@ -13,8 +13,8 @@ from storages.core.parts import Request, Rows, Sampler
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.late_errors import LateErrors, LateUpdate
-from storages.core.sampling.prioritized import Chosen, Priorities, importance_weights
-from storages.core.sampling.priority_trees import PrioritySettings
+from storages.core.sampling.prioritized import BYTES_OF_A_TRANSITION, Chosen, Priorities, importance_weights
+from storages.core.sampling.priority_trees import BYTES_OF_A_RANK, PrioritySettings
 from storages.core.sampling.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
@@ -156,6 +156,11 @@ class PrioritizedSampler(Sampler):
         if self.priorities is not None:
             self.priorities.ended()
 
+    def after_resize(self, ring: Ring) -> None:
+        """Keep the errors and priorities of what is stored."""
+        if self.priorities is not None:
+            self.priorities.resized(None if self._tracker is None else self._tracker.starts)
+
     def steps_at_once(self, ring: Ring) -> int:
         """Half of the ring at most, so that what follows them finds the step before them."""
         return ring.size // 2
@@ -194,6 +199,14 @@ class PrioritizedSampler(Sampler):
             if self._follows_schedule:
                 # Priorities were made with an earlier value of the schedule.
                 self.priorities.rescale(self._settings._replace(alpha=saved["alpha"]))
+
+    @property
+    def bytes_of_a_transition(self) -> int:
+        """Bytes of its error and its priority, where there are any."""
+        settings = self._settings
+        if settings.alpha == 0 and not self._follows_schedule:
+            return 0
+        return BYTES_OF_A_TRANSITION + (BYTES_OF_A_RANK if settings.by_rank else 0)
 
     @property
     def nbytes(self) -> int:

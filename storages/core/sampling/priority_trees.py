@@ -10,6 +10,8 @@ from storages.core.kernels.priority_updates import BUCKETS, BUCKETS_OF_AN_OCTAVE
 from storages.core.kernels.sum_tree import SumTree
 
 _LARGEST_INT32 = 2**31 - 1
+BYTES_OF_A_RANK = 12
+"""What ranks take of each leaf, beside its sums."""
 
 
 class PrioritySettings(NamedTuple):

@@ -158,12 +158,8 @@ class Memtable:
 
     def make_room(self, size: int) -> None:
         """Have room for so many steps, which must be no fewer than there are."""
-        resized = Ring(size, *self._arguments)
-        resized.prepare(self.ring.layout, self.ring.envs)
-        resized.allow_nonfinite = self.ring.allow_nonfinite
-        if self.ring.steps:
-            resized.append_span(self.ring.snapshot(self.ring.needed))
-        self.ring, self._put_aside = resized, _UNKNOWN
+        self.ring.resize(size)
+        self._put_aside = _UNKNOWN
 
     def _finish(self, which: NDArray[np.bool_], end: int) -> list[EpisodeSpan]:
         if not which.any():

@@ -64,9 +64,9 @@ class RingManifest(Manifest):
         self._refuse_large_steps(log_bytes)
         names = {path[-1]: depth for path, depth in self.stacked.items()}
         whole = next((depth for path, depth in self.stacked.items() if len(path) == 1), 0)
-        # Each step in the log takes there what it takes in the ring, at least.
-        most = min(self.size, log_bytes // self._bytes_of_a_step + 1)
-        ring = Ring(most, owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names)
+        ring = Ring(
+            self._steps_within(log_bytes), owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names
+        )
         ring.prepare(self.layout, self.num_envs)
         ring.size = self.size
         return ring
@@ -78,18 +78,17 @@ class RingManifest(Manifest):
             PersistenceError: it was made for something else.
             ValueError: a step would take more than all files of steps, which have ``log_bytes``.
         """
-        for name, there, here in (("size", self.size, ring.size), ("num_envs", self.num_envs, ring.num_envs)):
-            if here not in (None, there):
-                raise PersistenceError(
-                    f"{directory} holds a storage with {name} {there}, this one has {here}; make it with {there}, or "
-                    f"name another directory"
-                )
+        self._refuse_another("num_envs", self.num_envs, ring.num_envs, directory)
         self._refuse_large_steps(log_bytes)
+        if not ring.grows and ring.max_bytes is None:
+            self._refuse_another("size", self.size, ring.size, directory)
         try:
-            ring.prepare(self.layout, self.num_envs)
+            ring.prepare(self.layout, self.num_envs, self._steps_within(log_bytes) if ring.grows else None)
             stacked = ring.stacked
         except ValueError as error:
             raise PersistenceError(f"{directory} holds other observations: {error}") from None
+        if not ring.grows:
+            self._refuse_another("size", self.size, ring.size, directory)
         if stacked != self.stacked:
             raise PersistenceError(
                 f"{directory} holds stacked frames {_named(self.stacked)}, this storage has {_named(stacked)}; "
@@ -97,6 +96,18 @@ class RingManifest(Manifest):
             )
 
     # Inside
+
+    def _steps_within(self, log_bytes: int) -> int:
+        """Return how many steps the ring can have held, if the files of steps have ``log_bytes``."""
+        # Each step in the log takes there what it takes in the ring, at least.
+        return min(self.size, log_bytes // self._bytes_of_a_step + 1)
+
+    def _refuse_another(self, name: str, there: int, here: int | None, directory: Path) -> None:
+        if here not in (None, there):
+            raise PersistenceError(
+                f"{directory} holds a storage with {name} {there}, this one has {here}; make it with {there}, or "
+                f"name another directory"
+            )
 
     @property
     def _bytes_of_a_step(self) -> int:

@@ -105,7 +105,7 @@ class WriteAheadLog:
         """Whether nothing on disk is newer than what the storage is as of."""
         self._errors_on_their_way = False
         """Whether errors were taken from the priorities that are not on disk."""
-        self._at_most = min(commit_every, ring.size)
+        self._commit_every = commit_every
         self.cut_bytes = 0
         """Bytes of a torn commit that recovery dropped."""
         self.due = 0
@@ -218,14 +218,15 @@ class WriteAheadLog:
         if not ring.layout:
             return
         # As many are missing then as may be: where an interruption has kept a commit from being begun, it has to wait.
-        latest = self.written + self._at_most
+        most = min(self._commit_every, ring.size)
+        latest = self.written + most
         if ring.steps < min(self._next_commit, latest):
             self.due = min(self._next_commit, latest)
             return
         commit = self._snapshot(ring, state(), priorities, self._steps.pinned, everything=False)
         # The more steps in a commit, the less each costs; the fewer, the longer the disk may take until it is waited
         # for, which is when as many are not there as may be missing.
-        most, largest = self._at_most, _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
+        largest = _LARGEST_COMMIT_BYTES // max(1, ring.bytes_of_a_step)
         steps = max(1, min(most * 2 // 3, largest))
         # Before the thread begins: where it fails at once, it says that the next commit is due now.
         self._next_commit = ring.steps + steps
@@ -327,7 +328,9 @@ class WriteAheadLog:
         """Snapshot what is not on disk, or all that is needed; no commit may be being written."""
         number, needed, manifest = self._steps.position["commit"] + 1, ring.needed, RingManifest.of(ring)
         part = ring.snapshot(needed if everything else max(self.written, needed))
-        new_file = everything or self._steps.is_full(self._log_file_bytes or LOG_FILE_BYTES)
+        # A file says of which size the ring is whose steps it holds.
+        has_changed = manifest != self._manifest
+        new_file = everything or has_changed or self._steps.is_full(self._log_file_bytes or LOG_FILE_BYTES)
         facts = self._steps.next_facts(needed, pinned, part.begins)
         facts |= {"state": state, "since": part.since, "errors": None}
         if new_file:

@@ -86,6 +86,7 @@ def test_the_configuration_is_plain_complete_and_enough_to_make_it_again() -> No
                 "name": "ReplayBuffer",
                 "hyper_parameters": {
                     "size": 5,
+                    "max_bytes": None,
                     "sequences": None,
                     "draws": "with replacement",
                     "transforms": None,
@@ -161,7 +162,7 @@ def test_values_that_exclude_each_other_are_refused_by_the_class_that_knows() ->
             ReplayBuffer,
             {},
             TypeError,
-            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, sequences=None, draws=",
+            r"ReplayBuffer: missing .*'size'; it takes ReplayBuffer\(size, max_bytes=None, seq",
         ),
         (ReplayBuffer, {"size": 0}, ValueError, "ReplayBuffer: size must be at least 1, got 0"),
         (ReplayBuffer, {"size": 1e5}, ValueError, "ReplayBuffer: size must be an int, got 100000.0"),
