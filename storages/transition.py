@@ -37,6 +37,9 @@ TRUNC2 = "NextTruncated"
 ACTPROBS = "ActionProbs"
 """(E, n): probabilities (or log probability) under the acting policy."""
 
+INFO = "Info"
+"""A dict of (E, 1) or (E, *info): what the environment reported of the step; those that a storage asks for."""
+
 VAL = "Value"
 """(E, 1): the critic's value of OBS when acting."""
 LOGP = "LogProbability"

@@ -1,6 +1,6 @@
 """Who collects: acts in the environments and gives the storage what came of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,6 +12,7 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
+from pytorchrl.scheme.kept_infos import kept_infos
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.shaped_returns import ShapedReturns
 from storages.storage import Storage
@@ -60,6 +61,7 @@ class Collector:
         """Environment transitions so far."""
         self.episodes = 0
         """Episodes that ended so far, as the storage has them: wrappers may end an environment's own earlier."""
+        self._info_keys: Sequence[str] = getattr(storage, "info_keys", ())
         self._rewards = rewards
         self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
         """None where the storage gets the environments' own rewards."""
@@ -115,6 +117,7 @@ class Collector:
                 OBS2: step.next_observation,
                 DONE2: step.terminated,
                 TRUNC2: step.truncated,
+                **kept_infos(step, self._info_keys),
                 **choice.fields,
             }
         )

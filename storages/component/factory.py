@@ -195,7 +195,7 @@ def _conform_named(cls: type[Component], name: str, value: Any, parameter: inspe
 
 def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:
     hint = hint_for(name, declared, cls.other_names)
-    near = difflib.get_close_matches(name, declared, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, declared, n=1, cutoff=0.6)
     if near and not hint:
         hint = f"did you mean {near[0]!r}? "
     return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}There are {', '.join(declared)}"

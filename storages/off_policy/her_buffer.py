@@ -1,16 +1,15 @@
 """Hindsight: what was reached is taken for what was meant, so that failures teach too."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from storages.component.generated_init import parameter, with_hyper_parameters
-from storages.component.hyper_parameters import (
-    UnitInterval,
-)
+from storages.component.hyper_parameters import UnitInterval
 from storages.core.parts import Relabeler
-from storages.core.windows.hindsight import GoalReward, HerFunction, Hindsight, Strategy
+from storages.core.windows.hindsight import Hindsight, Strategy
+from storages.core.windows.relabeling import GoalFunction, HerFunction
 from storages.off_policy.ere_buffer import EREBuffer
 from storages.protocols import Discounting, Environments
 
@@ -21,18 +20,24 @@ class HERBuffer(EREBuffer):
 
     A part of each batch is given another goal, one that its episode reached. Goals come from dict observations
     ("achieved_goal", "desired_goal", as gymnasium-robotics has them) and rewards from the environments' vectorised
-    ``compute_reward(achieved_goal, desired_goal, info)``, ``info`` being empty, or all of it from ``her_function``.
-    What is stored stays as it is; all rewards of an n-step window follow from the new goal. Whether the environment
-    terminated is kept too, and not asked anew of the new goal. With ``prefetch``, functions that relabel are called by
-    another thread, also for batches that are not asked for in the end.
+    ``compute_reward(achieved_goal, desired_goal, info)``, or all of it from ``her_function``. What is stored stays as
+    it is; all rewards of an n-step window follow from the new goal. Where the environment terminated is kept, unless a
+    function judges it anew: then DONE2 and DISCOUNT follow, a window ends with the first step that terminates, and an
+    episode that would not have terminated counts as cut by a limit. With ``prefetch``, functions that relabel are
+    called by another thread, also for batches that are not asked for in the end.
 
     Args:
         her_function: ``(obs, rhs, obs2, rhs2, rew, initial_state, final_state) -> (obs, rhs, obs2, rhs2, rew)``, called
             with whole batches (N, ...), rhs and rhs2 None without a memory; what it returns has the shapes of what it
-            is given, or is None to change nothing but rewards. None relabels goals of dict observations.
+            is given, or is None to change nothing but rewards. It may return a sixth value, terminated (N, 1), and is
+            given ``info=`` where there are ``info_keys``. None relabels goals of dict observations.
         her_ratio: part of a batch that is relabelled; the paper's ``k`` goals beside the original are ``k / (k + 1)``.
         strategy: where a goal comes from: "future" (later in the episode), "final" (its end, or its newest step while
             it runs), "episode" (anywhere in it), "random" (anywhere).
+        her_terminated: ``(achieved_goal, desired_goal, info) -> (N,)``, whether the environment terminates where a goal
+            is achieved while another is desired, called with whole batches. None keeps the terminations that were.
+        info_keys: which of the environments' infos are stored with each step, as INFO of samples, and given to these
+            functions: a dict of (N, 1) or (N, *info). They must not depend on the goal.
 
     Raises:
         ValueError: there is no ``her_function``, and the environments have no ``compute_reward``.
@@ -41,12 +46,15 @@ class HERBuffer(EREBuffer):
     her_function: HerFunction | None = parameter(default=None, kw_only=False, after="size")
     her_ratio: UnitInterval = 0.8
     strategy: Strategy = "future"
+    her_terminated: Callable[..., Any] | None = None
+    info_keys: Sequence[str] = ()
 
+    unchangeable = EREBuffer.unchangeable | {"her_function", "info_keys"}
     follows_episodes = True
 
     def build(self, device: torch.device | str, actor: Any, algorithm: Discounting, envs: Environments | None) -> None:
         """Make the parts; hyper-parameters are set already."""
-        self._reward: GoalReward | None = getattr(envs, "compute_reward", None)
+        self._reward: GoalFunction | None = getattr(envs, "compute_reward", None)
         if self.her_function is None and self._reward is None:
             raise ValueError(
                 f"{type(self).__name__}: the environments have no compute_reward(achieved_goal, desired_goal, info); "
@@ -58,6 +66,16 @@ class HERBuffer(EREBuffer):
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse what cannot be relabelled where it is, too."""
         super().check_hyper_parameters(hyper_parameters)
+        if hyper_parameters["her_terminated"] is not None and hyper_parameters["her_function"] is not None:
+            raise ValueError(
+                f"{cls.__name__}: her_terminated judges the goals of dict observations; let her_function return "
+                f"terminations, as its sixth value"
+            )
+        if hyper_parameters["keep_on_device"] and hyper_parameters["her_terminated"] is not None:
+            raise ValueError(
+                f"{cls.__name__}: keep_on_device must be False with her_terminated, which cuts windows and so changes "
+                f"what follows them as arrays"
+            )
         if hyper_parameters["keep_on_device"] and hyper_parameters["her_function"] is not None:
             raise ValueError(
                 f"{cls.__name__}: keep_on_device must be False with a her_function, which changes observations as "
@@ -67,13 +85,14 @@ class HERBuffer(EREBuffer):
     def make_relabeler(self) -> Relabeler:
         """Make the part that gives rows other goals."""
         assert self._tracker is not None
-        return Hindsight(self._tracker, self.her_function, self._reward)
+        return Hindsight(self._tracker, self.her_function, self._reward, self.info_keys)
 
     def configure(self) -> None:
         """Give the parts the present values of hyper-parameters."""
         super().configure()
         assert isinstance(self.relabeler, Hindsight)
         self.relabeler.ratio, self.relabeler.strategy = self.her_ratio, self.strategy
+        self.relabeler.termination = self.her_terminated
 
     def handle_end_of_episode(self) -> None:
         """Say that the memtable episodes are over although no step said so; what comes next does not continue them."""

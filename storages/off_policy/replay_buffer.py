@@ -371,10 +371,10 @@ class ReplayBuffer(Storage):
             cache.synchronize()
             gather = cache.gather
         fields = window.step_fields(ring, gather, transitions, gamma)
-        if relabeled is not None and self.relabeler is not None:
-            self.relabeler.relabel(ring, window, fields, transitions, relabeled, gamma)
         if self._with_next_actions:
             fields |= next_actions(ring, window.spans(ring, transitions, gamma).last)
+        if relabeled is not None and self.relabeler is not None:
+            self.relabeler.relabel(ring, window, fields, transitions, relabeled, gamma)
         if steps is not None:
             fields = window.arrange(ring, gather, steps, fields, gamma)
         fields[WEIGHTS] = rows.weights

@@ -19,7 +19,7 @@ from storages import (
     VanillaOnPolicyBuffer,
     VTraceBuffer,
 )
-from storages.core.windows.hindsight import ACHIEVED, DESIRED
+from storages.core.windows.relabeling import ACHIEVED, DESIRED
 from storages.transition import ACT, DONE2, ERRORS, FLAGS, LOGP, OBS, OBS2, REW, TRUNC2, VAL
 from tests.support.directories import WAYS, made
 from tests.support.episodic import buffer as episodic_buffer

@@ -27,7 +27,7 @@ class PackedWindow(EpisodeWindow):
 
     def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
         """Arrange the fields of steps as those of a ``PackedSequence``."""
-        return assemble_packed(ring, gather, steps, fields, self.spans(ring, steps.transitions, gamma).lengths)
+        return assemble_packed(ring, gather, steps, fields, self.window_lengths(ring, steps, fields, gamma))
 
 
 class Packing(NamedTuple):

@@ -67,8 +67,15 @@ class SequenceWindow(Window):
 
     def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
         """Arrange the fields of steps as those of sequences, time first."""
-        lengths = self.spans(ring, steps.transitions.ravel(), gamma).lengths
-        return assemble(ring, gather, steps, fields, lengths)
+        return assemble(ring, gather, steps, fields, self.window_lengths(ring, steps, fields, gamma))
+
+    def window_lengths(self, ring: Ring, steps: Any, fields: dict[str, Any], gamma: float) -> NDArray[np.int64]:
+        """(N,): steps in the n-step window of each step, which a relabeler may have cut."""
+        if WINDOW in fields:
+            lengths: NDArray[np.int64] = fields[WINDOW][:, 0]
+            return lengths
+        found: NDArray[np.int64] = self.spans(ring, steps.transitions.ravel(), gamma).lengths
+        return found
 
 
 class EpisodeWindow(SequenceWindow):

@@ -1,0 +1,260 @@
+"""Rows of a batch as if other goals had been meant: their observations, rewards, and where their episodes terminate."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.core.ring.layout import SampleError, leaves, text
+from storages.core.ring.ring import Ring
+from storages.core.windows.n_step import Spans
+from storages.transition import (
+    DISCOUNT,
+    DONE2,
+    INFO,
+    IREW,
+    OBS,
+    OBS2,
+    REW,
+    RHS,
+    RHS2,
+    TAKEN2,
+    TRUNC2,
+    Array,
+)
+
+HerFunction: TypeAlias = Callable[..., tuple[Any, ...]]
+"""``(obs, rhs, obs2, rhs2, rew, initial_state, final_state) -> (obs, rhs, obs2, rhs2, rew)``, each (N, ...).
+
+With ``info_keys`` it is also given ``info=``, and it may return a sixth value, (N, 1): where the environment would have
+terminated."""
+
+ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
+
+
+class GoalFunction(Protocol):
+    """What follows from an achieved goal where another was desired; both (N, *goal), the result (N,).
+
+    As a reward it says what the environment pays, as a termination whether it ends the episode. ``info`` has what the
+    environments reported of each step, (N, ...), under the names of ``info_keys``.
+    """
+
+    def __call__(self, achieved_goal: Array, desired_goal: Array, info: Mapping[str, Any]) -> Array:
+        """Rewards, or terminations, of ``N`` pairs of goals."""
+
+
+class SpanSteps(NamedTuple):
+    """All the steps of some windows, one window after the other."""
+
+    transitions: NDArray[np.int64]
+    """(N,): their numbers."""
+    window: NDArray[np.int64]
+    """(N,): which window each belongs to."""
+    position: NDArray[np.int64]
+    """(N,): which step of it each is, from 0."""
+    starts: NDArray[np.int64]
+    """(windows,): where the first step of each window lies among these."""
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """(windows,): where the last step of each window lies among these."""
+        return np.append(self.starts[1:], len(self.window)) - 1
+
+
+class RelabeledRows(NamedTuple):
+    """Rows of a batch that are given other goals."""
+
+    ring: Ring
+    """Holds the transitions."""
+    fields: dict[str, Any]
+    """The batch, written; its arrays must be the caller's alone."""
+    rows: NDArray[np.int64]
+    """(R,): which rows of it."""
+    steps: SpanSteps
+    """Of the rows' windows; all their rewards follow from the new goal."""
+    goals: NDArray[np.int64]
+    """(R,): transitions whose OBS2 shows the new goals."""
+    gamma: float
+    """Discount factor of one step."""
+
+    def info(self) -> dict[str, Array]:
+        """What the environments reported of each step of the windows."""
+        columns, transitions = self.ring.columns, self.steps.transitions
+        keys = [path for path in self.ring.layout if path[0] == INFO]
+        return {path[1]: columns.gather_leaf(path, transitions) for path in keys}
+
+    def write_outcomes(self, rewards: Array, terminated: Array | None) -> NDArray[np.int64]:
+        """Write rewards, and what follows from terminations, by those of each step (N,).
+
+        Where an episode terminates within a window, the window ends there. Where the environment had terminated and
+        would not have with the new goal, the episode counts as cut by a limit, since its continuation is not known.
+
+        Returns:
+            (R,): where among the steps each window ends now.
+        """
+        fields, rows, steps = self.fields, self.rows, self.steps
+        ends = steps.ends
+        if terminated is None:
+            fields[REW][rows, 0] = self._discounted(rewards)
+            return ends
+        number = np.arange(len(steps.window))
+        first = np.minimum.reduceat(np.where(terminated, number, len(number)), steps.starts)
+        is_over, cut = first <= ends, np.minimum(first, ends)
+        is_counted = number <= cut[steps.window]
+        fields[REW][rows, 0] = self._discounted(np.where(is_counted, rewards, 0))
+        if IREW in fields:
+            intrinsic = self.ring.columns.gather_leaf((IREW,), steps.transitions)[:, 0]
+            fields[IREW][rows, 0] = self._discounted(np.where(is_counted, intrinsic, 0))
+        loses_its_end = (fields[DONE2][rows, 0] != 0) & ~is_over
+        fields[TRUNC2][rows, 0] = np.where(cut < ends, 0, np.maximum(fields[TRUNC2][rows, 0], loses_its_end))
+        fields[DONE2][rows, 0] = is_over
+        fields[DISCOUNT][rows, 0] = np.where(is_over, 0, np.power(self.gamma, cut - steps.starts + 1))
+        if TAKEN2 in fields:
+            fields[TAKEN2][rows, 0] *= ~is_over
+        return cut
+
+    def _discounted(self, rewards: Array) -> Array:
+        """(R,): the discounted sum of each window's rewards."""
+        steps = self.steps
+        if len(steps.starts) == len(steps.window):
+            return rewards
+        weighed = rewards.astype(np.float64) * np.power(self.gamma, steps.position)
+        discounted: Array = np.add.reduceat(weighed, steps.starts)
+        return discounted
+
+
+def steps_of(spans: Spans, num_envs: int) -> SpanSteps:
+    """The steps of windows, in their order."""
+    starts = np.cumsum(spans.lengths) - spans.lengths
+    window = np.repeat(np.arange(len(spans.lengths)), spans.lengths)
+    position = np.arange(len(window)) - starts[window]
+    return SpanSteps(spans.first[window] + position * num_envs, window, position, starts)
+
+
+def relabel_goals(batch: RelabeledRows, reward: GoalFunction, termination: GoalFunction | None) -> NDArray[np.int64]:
+    """Put what was achieved in the place of what was desired.
+
+    Args:
+        batch: the rows.
+        reward: what an achieved goal is worth.
+        termination: whether it ends an episode; None leaves ends as they were.
+
+    Returns:
+        (R,): where among the steps each window ends now.
+    """
+    ring, fields, rows, steps = batch.ring, batch.fields, batch.rows, batch.steps
+    new = ring.columns.gather_leaf((OBS2, ACHIEVED), batch.goals)
+    achieved = ring.columns.gather_leaf((OBS2, ACHIEVED), steps.transitions)
+    arguments = (achieved, new[steps.window], batch.info())
+    rewards = _asked("compute_reward", reward, arguments, ring.owner)
+    judged = None
+    if termination is not None:
+        judged = _asked("her_terminated", termination, arguments, ring.owner).astype(np.bool_)
+    ends = batch.write_outcomes(rewards, judged)
+    if judged is not None and (shortened := np.flatnonzero(ends < steps.ends)).size:
+        followed = ring.gather(steps.transitions[ends[shortened]], {OBS2, RHS2})
+        for key, value in followed.items():
+            _write(fields[key], rows[shortened], value, np.arange(len(shortened)))
+    fields[OBS][DESIRED][rows] = new
+    fields[OBS2][DESIRED][rows] = new
+    return ends
+
+
+def relabel_by_function(
+    batch: RelabeledRows, her_function: HerFunction, initial: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """As :func:`relabel_goals`, by a function of the user's that is called once with all steps of all windows.
+
+    Args:
+        batch: the rows; their goals' OBS2 is the ``final_state``.
+        her_function: see :data:`HerFunction`.
+        initial: (R,), transitions whose OBS is the ``initial_state``.
+    """
+    ring, fields, rows, steps = batch.ring, batch.fields, batch.rows, batch.steps
+    original = ring.gather(steps.transitions)
+    initial_state = _rows_of(ring.gather(initial, {OBS})[OBS], steps.window)
+    final_state = _rows_of(ring.gather(batch.goals, {OBS2})[OBS2], steps.window)
+    info = {"info": original[INFO]} if INFO in original else {}
+    relabelled = her_function(
+        *(original.get(key) for key in (OBS, RHS, OBS2, RHS2)), original[REW], initial_state, final_state, **info
+    )
+    _refuse_unlike(relabelled, original, ring.owner)
+    judged = None if len(relabelled) == 5 or relabelled[5] is None else np.asarray(relabelled[5])[:, 0] != 0
+    ends = batch.write_outcomes(np.asarray(relabelled[4])[:, 0], judged)
+    for key, value, where in zip(
+        (OBS, RHS, OBS2, RHS2), relabelled[:4], (steps.starts, steps.starts, ends, ends), strict=True
+    ):
+        if value is None and judged is not None and where is ends:
+            # What follows a window that ends earlier is another observation all the same.
+            value = original.get(key)
+        if value is not None and key in fields:
+            _write(fields[key], rows, value, where)
+    return ends
+
+
+def check_goals(ring: Ring) -> None:
+    """Refuse observations without goals.
+
+    Raises:
+        SampleError: an achieved and a desired goal are not in the observation, or differ in shape.
+    """
+    goals = [ring.layout.get((OBS, name)) for name in (ACHIEVED, DESIRED)]
+    if None in goals or goals[0] != goals[1]:
+        names = [path[1] for path in ring.layout if path[0] == OBS and len(path) > 1]
+        raise SampleError(
+            f"{ring.owner}: observations must be dicts with {ACHIEVED!r} and {DESIRED!r} of one shape, got "
+            f"{names or 'no dict'}; for others, give a her_function"
+        )
+
+
+def _asked(name: str, function: GoalFunction, arguments: tuple[Array, Array, dict[str, Array]], owner: str) -> Array:
+    """(N,): the answer of a function of goals, checked."""
+    pairs, info = len(arguments[0]), arguments[2]
+    try:
+        answer = np.asarray(function(*arguments))
+    except KeyError as error:
+        raise ValueError(
+            f"{owner}: {name} reads {error} of its info, which has {', '.join(info) or 'nothing'}: let info_keys name "
+            f"it where the environments report it and it does not depend on the goal; give a her_function otherwise"
+        ) from error
+    if answer.size != pairs:
+        kind = "termination" if name == "her_terminated" else "reward"
+        raise ValueError(
+            f"{owner}: {name} must return a {kind} for each of {pairs} pairs of goals, got shape {answer.shape}; it "
+            f"must take whole batches"
+        )
+    return answer.reshape(-1)
+
+
+def _refuse_unlike(relabelled: object, original: Mapping[str, Any], owner: str) -> None:
+    """Refuse an answer of a user's function that is not of the shapes of its arguments."""
+    keys = (OBS, RHS, OBS2, RHS2, REW)
+    if not isinstance(relabelled, tuple | list) or len(relabelled) not in (len(keys), len(keys) + 1):
+        got = f"{len(relabelled)} values" if isinstance(relabelled, tuple | list) else type(relabelled).__name__
+        raise ValueError(
+            f"{owner}: her_function must return five values, or a sixth for terminations: (obs, rhs, obs2, rhs2, rew), "
+            f"got {got}"
+        )
+    expected_of = {**original, "terminated": original[REW]}
+    for key, value in zip((*keys, "terminated"), relabelled, strict=False):
+        if key in expected_of and (value is not None or key == REW):
+            expected = {text(path): np.shape(leaf) for path, leaf in leaves({key: expected_of[key]})}
+            found = {text(path): np.shape(leaf) for path, leaf in leaves({key: value})}
+            if found != expected:
+                raise ValueError(
+                    f"{owner}: her_function must return what it is given for each of {len(original[REW])} steps, of "
+                    f"shape {expected}, got {found}"
+                )
+
+
+def _rows_of(value: Any, rows: NDArray[np.int64]) -> Any:
+    return {name: leaf[rows] for name, leaf in value.items()} if isinstance(value, Mapping) else value[rows]
+
+
+def _write(target: Any, rows: NDArray[np.int64], value: Any, where: NDArray[np.int64]) -> None:
+    if isinstance(target, Mapping):
+        for name, leaf in target.items():
+            leaf[rows] = value[name][where]
+    else:
+        target[rows] = value[where]

@@ -1,0 +1,91 @@
+"""What environments report of a step reaches the storage that asks for it, and hindsight."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from storages.transition import ACT, DONE2, INFO, OBS2, TRUNC2
+from tests.support.comparison import assert_equal
+from tests.support.training import saved_and_loaded, train
+
+
+class Walk(gym.Env[Any, Any]):
+    """Walks on a line to a goal, at a cost that only the info tells."""
+
+    def __init__(self, reports: bool = True) -> None:
+        box = gym.spaces.Box(-50, 50, (1,), np.float32)
+        self.observation_space = gym.spaces.Dict(dict.fromkeys(("observation", "achieved_goal", "desired_goal"), box))
+        self.action_space = gym.spaces.Discrete(2)
+        self.reports = reports
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.at, self.goal, self.steps = 0, int(self.np_random.integers(2, 6)), 0
+        # Of a reset, which must not take the place of the last step's.
+        return self._seen(), {"cost": -1.0, "position": np.full(2, -1.0)} if self.reports else {}
+
+    def step(self, action: Any) -> Any:
+        self.at += 1 if action else -1
+        self.steps += 1
+        info = {"cost": float(action) / 4, "position": np.array([self.at, self.steps], np.float64)}
+        reward = self.compute_reward(
+            *(np.array([[x]]) for x in (self.at, self.goal)), {"cost": np.array([[info["cost"]]])}
+        )
+        return self._seen(), float(reward[0]), self.at == self.goal, self.steps >= 9, info if self.reports else {}
+
+    def compute_reward(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return (achieved == desired)[:, 0] - info["cost"][:, 0]
+
+    def _seen(self) -> Any:
+        numbers = {"observation": self.at, "achieved_goal": self.at, "desired_goal": self.goal}
+        return {name: np.array([number], np.float32) for name, number in numbers.items()}
+
+
+def reached(achieved: Any, desired: Any, info: Any) -> Any:
+    return (achieved == desired)[:, 0]
+
+
+def walking(mode: str = "sync", reports: bool = True) -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=20, update_every=4, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.HERBuffer.create_factory(
+            size=100, n_step=2, her_ratio=1.0, her_terminated=reached, info_keys=["cost", "position"]
+        ),
+        prl.VecEnv.create_factory(Walk, num_envs=2, mode=mode, env_kwargs={"reports": reports}),
+    )
+
+
+@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.long)])
+def test_each_step_has_the_infos_of_its_own_step(mode: str) -> None:
+    scheme = train(walking(mode), 100)
+    data = scheme.storage.get_all_buffer_data()
+    info = data[INFO]
+    assert info["cost"].shape == (50, 2, 1)
+    assert_equal(info["cost"], data[ACT].double() / 4)
+    assert_equal(info["position"][..., :1].float(), data[OBS2]["achieved_goal"])
+    assert data[DONE2].any() or data[TRUNC2].any()
+    scheme.close()
+
+
+def test_a_run_with_infos_that_is_resumed_is_the_run_that_was_not_stopped() -> None:
+    whole, first, second = walking(), walking(), walking()
+    train(whole, 80)
+    train(first, 40)
+    second.load_state_dict(saved_and_loaded(first.state_dict()))
+    train(second, 80)
+    assert_equal(second.state_dict(), whole.state_dict())
+    batch = next(whole.storage.generate_batches(1, 64))
+    assert_equal(batch[DONE2], (batch[OBS2]["achieved_goal"] == batch[OBS2]["desired_goal"]).float())
+    for scheme in (whole, first, second):
+        scheme.close()
+
+
+def test_an_info_that_no_environment_reports_is_refused_by_name() -> None:
+    scheme = walking(reports=False)
+    with pytest.raises(ValueError, match=r"info_keys names 'cost', but not every environment reported it .* none"):
+        train(scheme, 10)
+    scheme.close()
