@@ -1,8 +1,10 @@
-"""``python -m pytorchrl``: continue a run, draw learning curves, look into a run's storage and into data sets."""
+"""``python -m pytorchrl``: train, continue and compare runs, look into what they learn from and into data sets."""
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,8 @@ import tyro
 from rich.console import Console
 
 from pytorchrl import data_commands
+from pytorchrl.commands import runs
+from pytorchrl.commands import train as train_command
 from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
@@ -68,14 +72,40 @@ def inspect(
         print(f"Histograms: {plot_storage(inspection, output or inspection.path.parent / 'storage.png')}")
 
 
+def train(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
+    """Compose a run of classes by their names, and train it with some seeds; see `train --help`.
+
+    Args:
+        arguments: such as --algorithm sac --env Pendulum-v1 --storage per --storage.alpha 0.6 --seeds 1 2 3.
+    """
+    train_command.train(arguments)
+
+
 def main() -> None:
     """Run the command that the command line names; an error that says what to do needs no traceback."""
     data = tyro.conf.subcommand("data", description="Collect, list, show, convert, merge and prune data sets.")
+    functions: Mapping[str, Callable[..., None]] = {
+        "train": train,
+        "resume": resume,
+        "evaluate": runs.evaluate,
+        "record": runs.record,
+        "export": runs.export,
+        "ls": runs.ls,
+        "plot": plot,
+        "inspect": inspect,
+    }
     commands = [
-        *_commands({"resume": resume, "plot": plot, "inspect": inspect}),
+        *_commands(functions),
         Annotated[_choice_of(_commands(data_commands.COMMANDS)), data],
     ]
     try:
+        if sys.argv[1:2] == ["--version"]:
+            print(f"pytorchrl {metadata.version('pytorchrl')}")
+            return
+        if sys.argv[1:2] == ["train"]:
+            # Its options follow from the classes that are named.
+            train_command.train(sys.argv[2:])
+            return
         tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
     except (OSError, RuntimeError, ValueError) as error:
         # What was noted at it says how to continue.

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytorchrl.agent.envs.making import make_env
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.callbacks.callback import Callback, is_due
-from pytorchrl.experiments.trained_policy import TrainedPolicy
+from pytorchrl.experiments.filming import film
 from pytorchrl.experiments.video import refuse_missing_encoder, write_video
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
 from storages.component.factory import Factory
@@ -139,7 +138,12 @@ class RecordVideos(Callback):
         self._evaluations += 1
         if (self._evaluations - 1) % self.every == 0:
             path = learner.log_dir / "videos" / f"steps-{learner.scheme.steps:09}{self.suffix}"
-            frames, frames_per_second = self._film(learner)
+            scheme = learner.scheme
+            assert scheme.test_envs_factory is not None  # there was an evaluation
+            seed = np.random.SeedSequence(scheme.run_seed, spawn_key=(_VIDEO, scheme.steps))
+            frames, frames_per_second = film(
+                scheme.algorithm, scheme.test_envs_factory, self.episodes, self.longest, seed
+            )
             write_video(path, frames, self.frames_per_second or frames_per_second)
 
     def state_dict(self) -> dict[str, Any]:
@@ -149,25 +153,3 @@ class RecordVideos(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self._evaluations = state["evaluations"]
-
-    def _film(self, learner: "Learner") -> tuple[list[Any], int]:
-        scheme = learner.scheme
-        assert scheme.test_envs_factory is not None  # there was an evaluation
-        hyper_parameters = scheme.test_envs_factory.hyper_parameters
-        kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": "rgb_array"}
-        env, _ = make_env(hyper_parameters["env"], kwargs, hyper_parameters["wrappers"])
-        policy, frames = TrainedPolicy(scheme.algorithm), list[Any]()
-        seeds = np.random.SeedSequence(scheme.run_seed, spawn_key=(_VIDEO, scheme.steps)).generate_state(self.episodes)
-        try:
-            for seed in seeds.tolist():
-                policy.reset()
-                observation, _ = env.reset(seed=seed)
-                frames.append(env.render())
-                for _ in range(self.longest):
-                    observation, _, terminated, truncated, _ = env.step(policy(observation))
-                    frames.append(env.render())
-                    if terminated or truncated:
-                        break
-            return frames, int(env.metadata.get("render_fps", 30))
-        finally:
-            env.close()

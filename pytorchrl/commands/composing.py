@@ -1,0 +1,173 @@
+"""A run described by names and values: of presets, of a configuration file, of the command line."""
+
+import collections.abc
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pytorchrl.agent.actors import Actor
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.envs import VecEnv
+from pytorchrl.commands.parts import actor_for, part_named, storage_for
+from pytorchrl.commands.values import value_of
+from pytorchrl.scheme import Scheme
+from pytorchrl.scheme.fitting import CompositionError
+from storages import Storage
+from storages.component.declared import hyper_parameters_of
+from storages.component.factory import Component, Factory
+
+KINDS: Mapping[str, type[Component]] = {"algorithm": Algorithm, "actor": Actor, "storage": Storage, "env": VecEnv}
+"""Parts of a run, by the names that options and files have for them."""
+_SETTINGS = ("steps",)
+_ANY_ENVIRONMENT = "*"
+_REPLAYED_TRANSITIONS, _ROLLOUT_TRANSITIONS = 100_000, 2_048
+_STEPS = 100_000
+
+
+@dataclass(frozen=True)
+class Composed:
+    """What a description comes to."""
+
+    algorithm: Factory[Algorithm]
+    actor: Factory[Actor]
+    storage: Factory[Storage]
+    envs: Factory[VecEnv]
+    steps: int
+
+    def scheme(self, seed: int, device: str) -> Scheme:
+        """A scheme of all."""
+        return Scheme(self.algorithm, self.actor, self.storage, self.envs, device=device, seed=seed)
+
+    def __str__(self) -> str:
+        return "\n".join(map(_told, (self.algorithm, self.actor, self.storage, self.envs)))
+
+
+def preset_of(algorithm: str, env: str) -> tuple[dict[str, Any], str | None]:
+    """The preset for an algorithm in an environment, and its name; none where there is none."""
+    presets = read_yaml(Path(str(resources.files("pytorchrl.commands") / "presets.yaml")))
+    of_algorithm = presets.get(algorithm, {})
+    for name in (env, _ANY_ENVIRONMENT):
+        if name in of_algorithm:
+            return of_algorithm[name], f"{algorithm}, {'any environment' if name == _ANY_ENVIRONMENT else name}"
+    return {}, None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """What a YAML file says; it can make plain data alone.
+
+    Raises:
+        CompositionError: it is no mapping, or no YAML.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise CompositionError(f"{path} is no YAML file: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise CompositionError(f"{path} must hold names with values, got {type(content).__name__}")
+    return content
+
+
+def checked(description: Mapping[str, Any], path: Path, further: tuple[str, ...]) -> dict[str, Any]:
+    """The description that a configuration file holds, each part as a mapping.
+
+    Args:
+        description: of the file.
+        path: of it, for errors.
+        further: names of other settings that it may have.
+
+    Raises:
+        CompositionError: it says something else.
+    """
+    known = (*KINDS, *_SETTINGS, *further)
+    for name in description:
+        if name not in known:
+            raise CompositionError(f"{path} has {name!r}; it may have {', '.join(known)}")
+    parts = {}
+    for kind in KINDS:
+        part = description.get(kind, {})
+        parts[kind] = {"name": part} if isinstance(part, str) else part
+        if not isinstance(parts[kind], dict):
+            raise CompositionError(f"{path}: {kind} must be a name, or a mapping of hyper-parameters, got {part!r}")
+    return {**description, **parts}
+
+
+def merged(*descriptions: Mapping[str, Any]) -> dict[str, Any]:
+    """One description of several, of which later ones take the place of earlier ones, hyper-parameter by parameter.
+
+    A part of another class has none of the hyper-parameters that an earlier description gives it.
+    """
+    whole: dict[str, Any] = {kind: {} for kind in KINDS}
+    for description in descriptions:
+        for name, value in description.items():
+            if name not in KINDS:
+                whole[name] = value
+            elif value.get("name") not in (None, whole[name].get("name")) and whole[name].get("name") is not None:
+                whole[name] = dict(value)
+            else:
+                whole[name] |= value
+    return whole
+
+
+def composed(description: Mapping[str, Any]) -> Composed:
+    """Make the factories that a description says.
+
+    Raises:
+        CompositionError: it names a class that is not there, no algorithm or no environment.
+        ValueError: a hyper-parameter does not fit.
+    """
+    for kind in ("algorithm", "env"):
+        if not description[kind].get("name"):
+            raise CompositionError(f"no {kind} is given; name one by --{kind}")
+    algorithm: type[Algorithm] = part_named(Algorithm, description["algorithm"]["name"])
+    storage = storage_class(description, algorithm)
+    name = description["actor"].get("name")
+    actor = actor_for(storage) if name is None else part_named(Actor, name)
+    envs = {"env": description["env"]["name"]} | _without_name(description["env"])
+    envs_factory = _factory(VecEnv, envs)
+    num_envs = envs_factory.hyper_parameters["num_envs"]
+    of_storage = _without_name(description["storage"])
+    if "size" not in of_storage and "size" in hyper_parameters_of(storage):
+        transitions = _ROLLOUT_TRANSITIONS if storage.on_policy else _REPLAYED_TRANSITIONS
+        of_storage = {"size": max(1, transitions // num_envs)} | of_storage
+    return Composed(
+        _factory(algorithm, _without_name(description["algorithm"])),
+        _factory(actor, _without_name(description["actor"])),
+        _factory(storage, of_storage),
+        envs_factory,
+        description.get("steps", _STEPS),
+    )
+
+
+def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) -> type[Storage]:
+    """The storage that a description names, or the one for an algorithm where it names none."""
+    name = description["storage"].get("name")
+    chosen: type[Storage] = storage_for(algorithm) if name is None else part_named(Storage, name)
+    return chosen
+
+
+def _told(factory: Factory[Any]) -> str:
+    """A factory with the hyper-parameters that are not the defaults of its class."""
+    defaults = {name: parameter.default for name, parameter in hyper_parameters_of(factory.cls).items()}
+    changed = [f"{k}={v!r}" for k, v in factory.hyper_parameters.items() if k not in defaults or v != defaults[k]]
+    return f"{factory.name}({', '.join(changed)})"
+
+
+def _without_name(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("-", "_"): value for name, value in part.items() if name != "name"}
+
+
+def _factory(cls: type[Any], given: Mapping[str, Any]) -> Factory[Any]:
+    """A factory with values that may be texts; where several are wanted, one is taken for one of them."""
+    parameters = hyper_parameters_of(cls)
+    values = {name: value_of(value) for name, value in given.items()}
+    for name, value in values.items():
+        wanted = parameters[name].annotation if name in parameters else Any
+        if typing.get_origin(wanted) is collections.abc.Sequence and not isinstance(value, list):
+            values[name] = [value]
+    factory: Factory[Any] = cls.create_factory(**values)
+    return factory

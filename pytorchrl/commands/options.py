@@ -1,0 +1,103 @@
+"""Options of the command line that follow from hyper-parameters: their names, values and meanings."""
+
+import argparse
+import difflib
+import inspect
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from storages.component.declared import hyper_parameters_of
+from storages.component.schedule import Schedule
+from storages.component.setting import Setting
+
+
+def add_options(parser: argparse.ArgumentParser, prefix: str, cls: type[Any], but: Sequence[str] = ()) -> None:
+    """Add an option ``--PREFIX.NAME`` for each hyper-parameter of a class.
+
+    Args:
+        parser: to which they are added, as a group of their own.
+        prefix: of their names.
+        cls: whose hyper-parameters they are.
+        but: hyper-parameters without an option.
+    """
+    group = parser.add_argument_group(f"{cls.__name__} (--{prefix}.NAME)")
+    meanings = _meanings(cls)
+    for name, parameter in hyper_parameters_of(cls).items():
+        if name in but:
+            continue
+        default = "" if parameter.default is parameter.empty else f" (default: {parameter.default!r})"
+        group.add_argument(
+            dashed(f"--{prefix}.{name}"),
+            dest=f"{prefix}.{name}",
+            default=argparse.SUPPRESS,
+            metavar=_kind(parameter.annotation),
+            help=(meanings.get(name, "").rstrip(".") + default).replace("%", "%%"),
+        )
+
+
+def given_options(arguments: argparse.Namespace, prefix: str) -> Mapping[str, str]:
+    """The hyper-parameters that were given by such options."""
+    begin = f"{prefix}."
+    return {name.removeprefix(begin): value for name, value in vars(arguments).items() if name.startswith(begin)}
+
+
+def dashed(argument: str) -> str:
+    """An argument with dashes for underscores in an option's name, and unchanged where it is no option."""
+    name, equals, value = argument.partition("=")
+    return f"{name.replace('_', '-')}{equals}{value}" if argument.startswith("--") else argument
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """What arguments say; an unknown option ends the program with a line that names the nearest one."""
+    given, unknown = parser.parse_known_args([dashed(argument) for argument in arguments])
+    if unknown:
+        name = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(name, parser._option_string_actions, n=1)
+        parser.error(f"there is no option {name}{f'; did you mean {near[0]}?' if near else ''}")
+    return given
+
+
+def _meanings(cls: type[Any]) -> dict[str, str]:
+    """What the docstrings of a class and of those that it extends say of hyper-parameters."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        docstring = inspect.cleandoc(vars(base).get("__doc__") or "")
+        section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
+        entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
+        found |= {name: _plain_text(text) for name, text in entries}
+    return found
+
+
+def _plain_text(text: str) -> str:
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", " ".join(text.split())).replace("``", "")
+
+
+def _kind(annotation: Any) -> str:
+    """What values an option takes, in a word or two."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return "|".join(dict.fromkeys(_kind(option) for option in arguments))
+    if origin is Literal:
+        return "|".join(map(str, arguments))
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence):
+        return f"{_kind(arguments[0])},..." if arguments else "LIST"
+    words = {
+        bool: "true|false",
+        int: "INT",
+        float: "NUMBER",
+        str: "TEXT",
+        Path: "TEXT",
+        type(None): "none",
+        Schedule: "SCHEDULE",
+    }
+    if annotation in words:
+        return words[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Setting):
+        return f"{annotation.__name__}(...)"
+    return "VALUE"

@@ -1,0 +1,71 @@
+"""The classes that a run is composed of, by the names that people type."""
+
+import difflib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytorchrl as prl
+from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.experiments.composition import is_ours
+from pytorchrl.scheme.fitting import CompositionError
+from storages import GAEBuffer, ReplayBuffer, Storage, VanillaOnPolicyBuffer, VTraceBuffer
+from storages.component.factory import Component
+
+
+def part_named(kind: type[Any], name: str) -> type[Any]:
+    """The class of a kind that a name means: "per" and "per-buffer" mean PERBuffer, "off-policy" OffPolicyActor.
+
+    Raises:
+        CompositionError: there is none.
+    """
+    found: dict[str, type[Any]] = {}
+    for cls in _concrete(kind):
+        key = _key(cls.__name__)
+        for name_of_kind in ("actor", "buffer", "replaybuffer"):
+            found.setdefault(key.removesuffix(name_of_kind) or key, cls)
+    # A whole name comes before a shortened one.
+    found |= {_key(cls.__name__): cls for cls in _concrete(kind)}
+    if _key(name) in found:
+        return found[_key(name)]
+    near = difflib.get_close_matches(_key(name), found, n=1)
+    hint = f"did you mean {found[near[0]].__name__}? " if near else ""
+    names = ", ".join(names_of(kind))
+    raise CompositionError(f"there is no {kind.__name__.lower()} {name!r}; {hint}There are {names}")
+
+
+def names_of(kind: type[Component]) -> list[str]:
+    """Names of all classes of a kind."""
+    return sorted({cls.__name__ for cls in _concrete(kind)})
+
+
+def storage_for(algorithm: type[Algorithm]) -> type[Storage]:
+    """The storage that an algorithm learns from where nothing else is asked for."""
+    if algorithm.sources["main"].older_policies:
+        return VTraceBuffer
+    if algorithm.sources["main"].kind == "rollout":
+        return GAEBuffer if algorithm.sources["main"].values else VanillaOnPolicyBuffer
+    return ReplayBuffer
+
+
+def actor_for(storage: type[Storage]) -> type[Actor]:
+    """The actor that acts beside a storage where nothing else is asked for."""
+    return OnPolicyActor if storage.on_policy else OffPolicyActor
+
+
+def _concrete(kind: type[Any]) -> Iterator[type[Any]]:
+    """What the toolkit exports, and what others define."""
+    for cls in _subclasses(kind):
+        if not inspect.isabstract(cls) and (cls.__name__ in prl.__all__ or not is_ours(cls)):
+            yield cls
+
+
+def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

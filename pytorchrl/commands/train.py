@@ -1,0 +1,174 @@
+"""``python -m pytorchrl train``: compose a run of classes by their names, and train it with some seeds."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from pytorchrl.agent.actors import Actor
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.envs import VecEnv
+from pytorchrl.commands.composing import Composed, checked, composed, merged, preset_of, read_yaml, storage_class
+from pytorchrl.commands.options import add_options, dashed, given_options, parse
+from pytorchrl.commands.parts import actor_for, names_of, part_named
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.learner import Learner
+from pytorchrl.logging import plot_runs, read_metrics
+from storages import Storage
+
+_PROGRAM = "python -m pytorchrl train"
+_OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every")
+_LAST = 10
+"""Evaluations over which a mean is shown."""
+_EPILOG = (
+    "Values are Python's: numbers, words, lists such as 64,64, and settings such as 'LinearSchedule(1e-3, 0)', "
+    "'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. Where a preset is there for the algorithm and the environment, "
+    "options change it. The same command continues runs that were stopped."
+)
+
+
+def train(arguments: Sequence[str]) -> None:
+    """Train what the arguments of the command line describe."""
+    first = _parser(add_help=False)
+    chosen, _ = first.parse_known_args([dashed(argument) for argument in arguments])
+    for module in chosen.imports:
+        _import(module)
+    file = {} if chosen.config is None else checked(read_yaml(chosen.config), chosen.config, _OF_FILES)
+    description, preset = _described(chosen, file)
+    parser = _parser(add_help=True)
+    _add_options_of_parts(parser, description)
+    given = parse(parser, arguments)
+    by_option = {kind: dict(given_options(given, kind)) for kind in ("algorithm", "actor", "storage", "env")}
+    if given.num_envs is not None:
+        by_option["env"]["num_envs"] = given.num_envs
+    if given.steps is not None:
+        by_option["steps"] = given.steps
+    whole = merged(description, by_option)
+    parts = composed(whole)
+    if preset is not None:
+        print(f"Preset: {preset}; --no-preset leaves it out.")
+    print(parts)
+    settings = {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
+    _train_all(parts, {name: file[name] for name in _OF_FILES if name in file} | settings)
+
+
+def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """What preset, file and the choice of classes say, and the preset's name."""
+    names: dict[str, Any] = {
+        kind: {} if getattr(chosen, kind) is None else {"name": getattr(chosen, kind)}
+        for kind in ("algorithm", "actor", "storage", "env")
+    }
+    whole = merged(file, names)
+    algorithm, env = whole["algorithm"].get("name"), whole["env"].get("name")
+    if algorithm is None or env is None or chosen.no_preset:
+        return whole, None
+    preset, preset_name = preset_of(part_named(Algorithm, algorithm).__name__, env)
+    return merged(preset, file, names), preset_name
+
+
+def _parser(add_help: bool) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        _PROGRAM,
+        usage="%(prog)s --algorithm NAME --env ID [options]; with a NAME, --help shows its options",
+        description="Compose a run of classes by their names, and train it with some seeds.",
+        epilog=_EPILOG,
+        add_help=add_help,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--algorithm", metavar="NAME", help=", ".join(names_of(Algorithm)))
+    parser.add_argument("--env", metavar="ID", help="a gymnasium id")
+    parser.add_argument("--storage", metavar="NAME", help=f"{', '.join(names_of(Storage))}; else what fits")
+    parser.add_argument("--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))}; else what fits")
+    parser.add_argument("--steps", type=int, metavar="INT", help="environment steps to train for")
+    parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="a run for each (default: 1)")
+    parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
+    parser.add_argument("--log-dir", type=Path, metavar="FOLDER", help="of the runs (default: runs/ALGORITHM-ENV)")
+    parser.add_argument("--log-to", nargs="*", metavar="PLACE", help="wandb, tensorboard")
+    parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a YAML file that says the same; options change it")
+    parser.add_argument("--no-preset", action="store_true", help="begin with the classes' defaults")
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module of yours, which defines classes or registers environments",
+    )
+    return parser
+
+
+def _add_options_of_parts(parser: argparse.ArgumentParser, description: Mapping[str, Any]) -> None:
+    """Add the options of the classes that were chosen; without an algorithm, of none."""
+    if description["algorithm"].get("name") is None:
+        return
+    algorithm = part_named(Algorithm, description["algorithm"]["name"])
+    storage, actor = storage_class(description, algorithm), description["actor"].get("name")
+    add_options(parser, "algorithm", algorithm)
+    add_options(parser, "actor", actor_for(storage) if actor is None else part_named(Actor, actor))
+    add_options(parser, "storage", storage)
+    add_options(parser, "env", VecEnv, but=("env",))
+
+
+def _import(module: str) -> None:
+    if "" not in sys.path:
+        # As for `python -m` of the module itself.
+        sys.path.insert(0, "")
+    importlib.import_module(module)
+
+
+def _train_all(parts: Composed, settings: Mapping[str, Any]) -> None:
+    env = str(parts.envs.hyper_parameters["env"]).replace("/", "-")
+    log_dir = Path(settings.get("log_dir") or Path("runs") / f"{parts.algorithm.name}-{env}")
+    seeds = settings.get("seeds") or [1]
+    folders = {seed: log_dir / f"seed-{seed}" for seed in seeds}
+    for seed, folder in folders.items():
+        learner = _learner(parts, seed, folder, settings)
+        try:
+            print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} steps")
+            # Any run can be resumed, also where nobody said how often to save.
+            every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
+            if not learner.done() and not learner.run(checkpoint_every=every):
+                return
+        finally:
+            learner.close()
+    Console().print(_table(folders))
+    picture = plot_runs(list(folders.values()), log_dir / "learning_curve.png")
+    print(f"Learning curve: {picture}")
+
+
+def _learner(parts: Composed, seed: int, folder: Path, settings: Mapping[str, Any]) -> Learner:
+    """A learner that begins in a folder, or goes on there."""
+    scheme = parts.scheme(seed, settings.get("device") or "cpu")
+    try:
+        if RunFolder(folder).checkpoint_file.exists():
+            return Learner.resume(folder, scheme=scheme, target_steps=parts.steps, log_to=settings.get("log_to"))
+        return Learner(scheme, parts.steps, folder, log_to=settings.get("log_to") or ())
+    except BaseException:
+        scheme.close()
+        raise
+
+
+def _table(folders: Mapping[int, Path]) -> Table:
+    """What evaluations say of each seed: the last, the mean of the last ones, and the best."""
+    table = Table(title="Mean returns of evaluations")
+    for column in ("seed", "final", f"mean of last {_LAST}", "best"):
+        table.add_column(column, justify="right")
+    finals = []
+    for seed, folder in folders.items():
+        records = read_metrics(folder / "metrics.jsonl")
+        returns = [record["test/return"] for record in records if "test/return" in record]
+        if returns:
+            finals.append(returns[-1])
+            numbers = (returns[-1], float(np.mean(returns[-_LAST:])), max(returns))
+            table.add_row(str(seed), *(f"{number:.1f}" for number in numbers))
+    if len(finals) > 1:
+        table.add_row("mean", f"{np.mean(finals):.1f}", "", "", style="bold")
+    return table

@@ -1,0 +1,297 @@
+"""``python -m pytorchrl train`` and what is done with runs: composing, training, resuming and listing by commands."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.commands.composing import composed, merged, preset_of, read_yaml
+from pytorchrl.commands.parts import part_named, storage_for
+from pytorchrl.commands.values import TextError, value_of
+from pytorchrl.experiments.run_folder import RunFolder
+from storages import Storage
+
+SMALL = ("--actor.hidden-sizes", "8", "--algorithm.start-steps", "40", "--algorithm.test-every", "100")
+PRESETS = Path(prl.__file__).parent / "commands" / "presets.yaml"
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *map(str, arguments)])
+    main()
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-1e-3", -1e-3),
+        ("relu", "relu"),
+        ("64,64", [64, 64]),
+        ("[]", []),
+        ("none", None),
+        ("true", True),
+        ("False", False),
+        ("'a text'", "a text"),
+        ("runs/buffer", "runs/buffer"),
+        ("ALE/Pong-v5", "ALE/Pong-v5"),
+        ("two words", "two words"),
+        ("{'max_episode_steps': 5}", {"max_episode_steps": 5}),
+        ("LinearSchedule(1e-3, 0)", prl.LinearSchedule(1e-3, 0.0)),
+        ("Sequences(20, burn_in=5)", prl.Sequences(20, burn_in=5)),
+        (
+            "UniformUntil(10, EpsilonGreedy(LinearSchedule(1.0, 0.1)))",
+            prl.UniformUntil(10, prl.EpsilonGreedy(prl.LinearSchedule(1.0, 0.1))),
+        ),
+        (0.5, 0.5),
+        (["1", {"a": "none"}], [1, {"a": None}]),
+    ],
+)
+def test_a_text_is_the_value_that_it_looks_like(text: object, value: object) -> None:
+    assert value_of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("LinearSchedule(1e-3", "cannot be read"),
+        ("LinearSchedule(1)", "final"),
+        ("LinearSchedule(1, 0, fraction=3)", r"fraction must lie in \(0, 1\]"),
+        ("open('/etc/passwd')", "there is no setting 'open'"),
+        ("__import__('os')", "there is no setting '__import__'"),
+        ("ReplayBuffer(5)", "there is no setting 'ReplayBuffer'"),
+        ("os.system('ls')", "is no setting with its arguments"),
+        ("Adam(**{'eps': 1})", "is no setting with its arguments"),
+    ],
+)
+def test_a_text_calls_nothing_but_settings(text: str, match: str) -> None:
+    with pytest.raises(TextError, match=match):
+        value_of(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "cls"),
+    [
+        (Algorithm, "sac", prl.SAC),
+        (Algorithm, "munchausen-dqn", prl.MunchausenDQN),
+        (Storage, "per", prl.PERBuffer),
+        (Storage, "PERBuffer", prl.PERBuffer),
+        (Storage, "nstep", prl.NStepReplayBuffer),
+        (Storage, "replay", prl.ReplayBuffer),
+        (Storage, "persistent_episodic", prl.PersistentEpisodicBuffer),
+        (prl.Actor, "on-policy", prl.OnPolicyActor),
+    ],
+)
+def test_a_part_is_found_by_a_shorter_name(kind: type, name: str, cls: type) -> None:
+    assert part_named(kind, name) is cls
+
+
+def test_every_algorithm_that_acts_is_composed_by_its_name_alone() -> None:
+    for name in prl.__all__:
+        cls = getattr(prl, name)
+        if not (isinstance(cls, type) and issubclass(cls, Algorithm)) or cls.__module__.endswith("_and_value"):
+            continue
+        storage = storage_for(cls)
+        needs = cls.sources["main"]
+        assert storage.on_policy == (needs.kind == "rollout"), name
+
+
+def test_every_preset_can_be_composed() -> None:
+    presets = read_yaml(PRESETS)
+    assert len(presets) >= 15
+    for algorithm, of_envs in presets.items():
+        for env, preset in of_envs.items():
+            assert set(preset) <= {"algorithm", "actor", "storage", "env", "steps"}
+            whole = merged(preset, {"algorithm": {"name": algorithm}, "env": {"name": env}})
+            parts = composed(whole)
+            assert parts.algorithm.cls.__name__ == algorithm
+            assert preset_of(algorithm, env)[1] == f"{algorithm}, {env}"
+
+
+def test_a_command_trains_some_seeds_and_goes_on_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", "--storage", "per", "--storage.alpha", "0.6"]
+    arguments += [*SMALL, "--seeds", "1", "2"]
+    command(monkeypatch, *arguments, "--steps", "200")
+    said = told(capsys)
+    assert "Preset: DQN, CartPole-v1; --no-preset leaves it out." in said
+    assert "PERBuffer(size=100000, alpha=0.6)" in said
+    assert "runs/DQN-CartPole-v1/seed-2: seed 2, 0 of 200 steps" in said
+    assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in said
+    config = RunFolder("runs/DQN-CartPole-v1/seed-2").read_config()
+    assert config["seed"] == 2
+    assert config["storage"] == prl.PERBuffer.create_factory(size=100_000, alpha=0.6).config
+    assert config["algorithm"]["hyper_parameters"]["mini_batch_size"] == 64
+    assert config["actor"]["hyper_parameters"]["hidden_sizes"] == [8]
+    command(monkeypatch, *arguments, "--steps", "300")
+    assert "seed-2: seed 2, 200 of 300 steps" in told(capsys)
+    returns = [record.get("test/return") for record in prl.read_metrics("runs/DQN-CartPole-v1/seed-2/metrics.jsonl")]
+    assert len([value for value in returns if value is not None]) == 3
+
+
+def test_a_configuration_file_says_the_same_and_options_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ppo.yaml"
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "algorithm": {"name": "PPO", "lr": "LinearSchedule(1e-3, 0)", "test_every": 0},
+                "actor": {"hidden_sizes": [8, 8]},
+                "storage": {"size": 16},
+                "env": {"name": "CartPole-v1", "num_envs": 2, "env_kwargs": {"max_episode_steps": 20}},
+                "steps": 64,
+                "seeds": [3],
+                "log_dir": str(tmp_path / "runs"),
+            }
+        )
+    )
+    command(monkeypatch, "train", "--config", file, "--algorithm.gamma=0.9", "--no-preset")
+    assert "Preset" not in told(capsys)
+    config = RunFolder(tmp_path / "runs" / "seed-3").read_config()
+    expected = prl.PPO.create_factory(lr=prl.LinearSchedule(1e-3, 0), test_every=0, gamma=0.9)
+    assert config["algorithm"] == expected.config
+    assert config["storage"] == prl.GAEBuffer.create_factory(size=16).config
+    assert config["train_envs"]["hyper_parameters"]["env_kwargs"] == {"max_episode_steps": 20}
+    assert config["target_steps"] == 64
+
+
+def test_a_module_of_ones_own_brings_classes_and_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_parts_of_a_command.py").write_text(
+        "import gymnasium as gym\n"
+        "import pytorchrl as prl\n"
+        "gym.register('MyCartPole-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv', max_episode_steps=9)\n"
+        "class MyDoubleDQN(prl.DQN):\n"
+        "    gamma = 0.5\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    arguments = ["--algorithm", "my-double-dqn", "--env", "MyCartPole-v0", *SMALL, "--steps", "100"]
+    command(monkeypatch, "train", "--import", "my_parts_of_a_command", *arguments)
+    config = RunFolder("runs/MyDoubleDQN-MyCartPole-v0/seed-1").read_config()
+    assert config["algorithm"]["name"] == "MyDoubleDQN"
+    assert config["algorithm"]["hyper_parameters"]["gamma"] == 0.5
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--env", "CartPole-v1"), "error: no algorithm is given; name one by --algorithm"),
+        (("--algorithm", "dqn"), "error: no env is given; name one by --env"),
+        (("--algorithm", "dqm", "--env", "CartPole-v1"), "error: there is no algorithm 'dqm'; did you mean DQN?"),
+        (
+            ("--algorithm", "dqn", "--env", "CartPole-v1", "--storage", "per", "--storage.alpha", "2"),
+            "error: PERBuffer: alpha must lie in [0, 1], got 2",
+        ),
+        (("--config", "nowhere.yaml"), "error: [Errno 2] No such file or directory: 'nowhere.yaml'"),
+    ],
+)
+def test_what_cannot_be_composed_is_told_in_a_line(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        command(monkeypatch, "train", *arguments)
+    assert str(stopped.value).startswith(message)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_unknown_option_is_answered_with_the_nearest_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "train", "--algorithm", "dqn", "--env", "CartPole-v1", "--algorithm.test_evry", "3")
+    assert "there is no option --algorithm.test-evry; did you mean --algorithm.test-every?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1, 2]", "must hold names with values, got list"),
+        ("a: [1", "is no YAML file"),
+        ("!!python/object/apply:os.system ['ls']", "is no YAML file"),
+        ("algorthm: dqn", "has 'algorthm'; it may have algorithm, actor, storage, env"),
+        ("storage: [1]", "storage must be a name, or a mapping"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(
+    content: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(content)
+    with pytest.raises(SystemExit, match=message):
+        command(monkeypatch, "train", "--config", file)
+
+
+def test_help_tells_the_options_of_the_classes_that_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "train", "--algorithm", "sac", "--storage", "per", "--help")
+    said = told(capsys)
+    for expected in ("--algorithm.lr-q", "--storage.alpha", "--actor.hidden-sizes", "--env.num-envs"):
+        assert expected in said
+    assert "discount factor of one step (default: 0.99)" in said
+
+
+def test_runs_are_listed_and_evaluated_without_a_change_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command(monkeypatch, "ls")
+    assert told(capsys) == "There is no run in runs."
+    arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "100", "--seeds", "7"]
+    command(monkeypatch, "train", *arguments)
+    before = {file: file.read_bytes() for file in (tmp_path / "runs").glob("**/*") if file.is_file()}
+    capsys.readouterr()
+    command(monkeypatch, "ls")
+    said = told(capsys)
+    assert "DQN" in said
+    assert " 7 " in said
+    command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "3")
+    assert "3 episodes: mean return" in told(capsys)
+    command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "3", "--explore")
+    assert "3 episodes: mean return" in told(capsys)
+    assert {file: file.read_bytes() for file in (tmp_path / "runs").glob("**/*") if file.is_file()} == before
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_a_policy_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command(monkeypatch, "train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "50")
+    capsys.readouterr()
+    command(monkeypatch, "export", "runs/DQN-CartPole-v1/seed-1", "-o", "policy.pt2")
+    assert told(capsys) == "policy.pt2"
+    assert (tmp_path / "policy.pt2").stat().st_size > 0
+
+
+def test_a_run_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("imageio")
+    pytest.importorskip("pygame", reason="CartPole renders by pygame")
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "100"]
+    command(monkeypatch, "train", *arguments)
+    capsys.readouterr()
+    command(monkeypatch, "record", "runs/DQN-CartPole-v1/seed-1", "-o", "policy.gif", "--longest", "3")
+    assert told(capsys) == "policy.gif"
+    assert (tmp_path / "policy.gif").read_bytes().startswith(b"GIF")
+
+
+def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command(monkeypatch, "--version")
+    assert told(capsys).startswith("pytorchrl ")
