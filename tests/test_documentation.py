@@ -57,6 +57,12 @@ def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[
         for _ in range(2 if modules else 1):
             run([sys.executable, "-W", "error", "-c", code], tmp_path)
         return
+    if language == "yaml":
+        # A configuration of a run, of which the beginning is trained.
+        (tmp_path / "run.yaml").write_text(code, encoding="utf-8")
+        train = ["-m", "pytorchrl", "train", "--config", "run.yaml", "--steps", "50", "--seeds", "1"]
+        run([sys.executable, *train], tmp_path)
+        return
     assert language == "bash", f"a block in {language or 'no language'} is run by no test"
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for line in code.splitlines():
