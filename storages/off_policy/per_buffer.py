@@ -93,6 +93,8 @@ class PERBuffer(NStepReplayBuffer):
         if not isinstance(self.sampler, PrioritizedSampler):
             # Without replacement, or as a subclass says.
             return
+        self.sampler.beta, self.sampler.stratified = self._current(self.beta), self.stratified
+        self.sampler.over_batch, self.sampler.uniform_share = self.weights_over == "batch", self.uniform_share
         self.sampler.configure(
             PrioritySettings(
                 self.epsilon,
@@ -102,11 +104,7 @@ class PERBuffer(NStepReplayBuffer):
                 math.inf if self.error_max is None else self.error_max,
                 _SMALLEST_PRIORITY if self.uniform_share else 0.0,
             ),
-            self._current(self.beta),
             self.default_error,
-            self.weights_over,
-            self.stratified,
-            self.uniform_share,
             _SMALLEST_CHANGE_OF_ALPHA if isinstance(self.alpha, Schedule) else None,
         )
 

@@ -81,7 +81,7 @@ class Priorities:
         """
         if self._starts is not None:
             assert steps == 1
-            self._insert_among(self._starts, np.float32(self._initial_error))
+            self._insert_among(self._starts)
         else:
             self._waiting += steps
             if self._waiting >= self._most_waiting:
@@ -124,13 +124,14 @@ class Priorities:
         if not waiting:
             return
         end, envs, stride = self._ring.steps, self._ring.envs, self._stride
-        at_once = waiting if stride == 1 else 1
-        for step in range(end - waiting, end, at_once):
-            first, count = step * envs % self._leaves, at_once * envs
-            self._errors[first : first + count] = self._initial_error
-            if first + count > self._leaves:
-                self._errors[: first + count - self._leaves] = self._initial_error
-            self._tree.insert(first, count, step % stride == 0 or stride == 1, envs)
+        first, count = (end - waiting) * envs % self._leaves, waiting * envs
+        self._errors[first : first + count] = self._initial_error
+        if first + count > self._leaves:
+            self._errors[: first + count - self._leaves] = self._initial_error
+        self._tree.insert(first, count, envs)
+        if stride > 1:
+            transitions = np.arange((end - waiting) * envs, end * envs)
+            self._tree.drop(transitions[transitions // envs % stride != 0] % self._leaves)
 
     def replace(self, gone: tuple[int, int], first: int, errors: NDArray[np.float32]) -> None:
         """Follow a ring that dropped the transitions [``gone``) and took up others from ``first`` on, with errors."""
@@ -218,7 +219,8 @@ class Priorities:
         self._catch_up()
         if settings.by_rank != self.settings.by_rank:
             self._tree = tree_of(self._leaves, settings)
-        self.settings = self._tree.settings = settings
+        self.settings = settings
+        self._tree.follow(settings)
         self._set_initial_error()
         live = self.drawn % self._leaves
         self._tree.fill_errors(live, np.abs(self._errors[live]).astype(np.float64))
@@ -316,10 +318,8 @@ class Priorities:
 
     def errors(self, first: int) -> NDArray[np.float32]:
         """(steps, E): the errors of all transitions from step ``first`` on."""
-        self._catch_up()
         envs = self._ring.envs
-        live = np.arange(first * envs, self._ring.end) % self._leaves
-        return self._errors[live].reshape(-1, envs)
+        return self.errors_of(first * envs, self._ring.end).reshape(-1, envs)
 
     def changes(self, everything: bool) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32]]:
         """What updates have changed since the last call.
@@ -364,11 +364,11 @@ class Priorities:
             self._initial_error = min(float(default), self.largest_error) if self.knows_errors else float(default)
         self._tree.set_initial(np.float32(self._initial_error))
 
-    def _insert_among(self, starts: EpisodeStarts, error: np.float32) -> None:
+    def _insert_among(self, starts: EpisodeStarts) -> None:
         """As :meth:`inserted`, where only starts of episodes have a priority: of its rows there are none at first."""
         envs = self._ring.envs
         rows = (np.arange(2 * envs) + (self._ring.steps - 1) * envs) % self._leaves
-        self._errors[rows[:envs]] = error
+        self._errors[rows[:envs]] = self._initial_error
         # What is left of an episode whose first step is gone keeps its error.
         self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
         self._add(starts, rows)

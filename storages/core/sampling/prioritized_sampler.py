@@ -1,7 +1,7 @@
 """Sampling by priority, which follows the errors of updates."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,36 +46,23 @@ class PrioritizedSampler(Sampler):
         self._eta = 1.0 if sequences is None else sequences.eta
         self.late = LateErrors()
         """Of updates on a device that the host does not wait for."""
-        self._settings, self._beta = PrioritySettings(alpha=0.0), 1.0
+        self._settings = PrioritySettings(alpha=0.0)
         self._default_error: InitialError = "largest"
-        self._over_batch, self._stratified, self._uniform_share = False, True, 0.0
         self._follows_schedule = False
+        self.beta, self.over_batch, self.stratified, self.uniform_share = 1.0, False, True, 0.0
+        """Hyper-parameters, see :class:`storages.PERBuffer`; whether ``weights_over`` is the batch."""
 
-    def configure(
-        self,
-        settings: PrioritySettings,
-        beta: float,
-        default_error: InitialError,
-        weights_over: Literal["stored", "batch"],
-        stratified: bool,
-        uniform_share: float,
-        smallest_change: float | None,
-    ) -> None:
-        """Set hyper-parameters to their present values; see :class:`storages.PERBuffer`.
+    def configure(self, settings: PrioritySettings, default_error: InitialError, smallest_change: float | None) -> None:
+        """Set how priorities follow from errors.
 
         Args:
-            settings: how priorities follow from errors.
-            beta: exponent of importance weights.
+            settings: of the priorities.
             default_error: of transitions that no update has met.
-            weights_over: what the largest weight is 1 of.
-            stratified: whether each row is drawn from its own part of the whole priority.
-            uniform_share: of each batch, drawn uniformly.
             smallest_change: of ``alpha``, by less than which priorities stay as they are, because a schedule moves
                 ``alpha`` in small steps; None where no schedule does.
         """
-        self._settings, self._beta = settings, beta
-        self._over_batch, self._stratified, self._uniform_share = weights_over == "batch", stratified, uniform_share
-        self._default_error, self._follows_schedule = default_error, smallest_change is not None
+        self._settings, self._default_error = settings, default_error
+        self._follows_schedule = smallest_change is not None
         priorities = self.priorities
         if priorities is None:
             return
@@ -97,49 +84,55 @@ class PrioritizedSampler(Sampler):
             priorities.fill()
         generator, ring, window, batch_size, first, _, _ = request
         count = batch_size
-        if self._uniform_share:
+        if self.uniform_share:
             # The mean number of uniform rows is exactly the share.
-            count -= int(self._uniform_share * batch_size + generator.random())
-        chosen = priorities.choose(generator, *window.begins(ring, first), count, stratified=self._stratified)
+            count -= int(self.uniform_share * batch_size + generator.random())
+        chosen = priorities.choose(generator, *window.begins(ring, first), count, stratified=self.stratified)
         if chosen is None:
             return request.uniform()
-        if self._uniform_share:
+        if self.uniform_share:
             return self._mixed(priorities, chosen, request)
-        smallest = chosen.priorities.min() if self._over_batch else priorities.smallest
-        return Rows(chosen.transitions, importance_weights(chosen.priorities, self._beta, smallest))
+        smallest = chosen.priorities.min() if self.over_batch else priorities.smallest
+        return Rows(chosen.transitions, importance_weights(chosen.priorities, self.beta, smallest))
 
     def _mixed(self, priorities: Priorities, chosen: Chosen, request: Request) -> Rows:
         """Fill the batch up with uniform rows; weights are of the probability by which either way draws a row."""
         generator, ring, window, batch_size, first, _, _ = request
-        share, uniform_rows = self._uniform_share, batch_size - len(chosen.transitions)
+        share, uniform_rows = self.uniform_share, batch_size - len(chosen.transitions)
         scale = window.candidates(ring, first).count / chosen.total
         uniform = window.uniform(generator, ring, first, uniform_rows)
         transitions = np.concatenate([chosen.transitions, uniform])
         masses = np.concatenate([chosen.priorities, priorities.of(uniform)])
         # How many times as probable each is as if all rows were drawn uniformly.
         probabilities = share + (1 - share) * scale * masses
-        smallest = probabilities.min() if self._over_batch else share + (1 - share) * scale * priorities.smallest
-        return Rows(transitions, importance_weights(probabilities, self._beta, smallest))
+        smallest = probabilities.min() if self.over_batch else share + (1 - share) * scale * priorities.smallest
+        return Rows(transitions, importance_weights(probabilities, self.beta, smallest))
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Let priorities follow the errors in ``info``, and return what is to be logged of them."""
         priorities = self.priorities
         if priorities is None:
             return {}
+        indices, weights, owner = batch[INDICES], batch[WEIGHTS], self._ring.owner
+        steps = () if self._sequences is None else (batch[EPISODE if EPISODE in batch else MASK],)
+        shape = tuple((steps[0] if steps else indices).shape)
+        sample_size: Any
         if self._transfer.is_asynchronous:
-            return self._update_later(priorities, batch, info)
-        indices, owner = batch[INDICES].numpy(force=True), self._ring.owner
-        if self._sequences is None:
-            errors = errors_of_update(info, indices.shape, owner)
+            # Nothing is waited for, so that the metric is a tensor.
+            fetched = self._transfer.fetch(indices, tensor_of_errors(info, shape, owner), *steps)
+            self.late.add(LateUpdate(fetched, self._eta))
+            weights = weights.double()
+            sample_size = weights.sum() ** 2 / (weights.square().sum() * len(weights))
         else:
-            steps = batch[EPISODE if EPISODE in batch else MASK].numpy(force=True)
-            errors = errors_of_update(info, steps.shape, owner)
-            errors = errors_of_sequences(errors, steps, len(indices), self._eta)
-        priorities.update(indices[:, 0], errors)
+            errors = errors_of_update(info, shape, owner)
+            if steps:
+                errors = errors_of_sequences(errors, steps[0].numpy(force=True), len(indices), self._eta)
+            priorities.update(indices.numpy(force=True)[:, 0], errors)
+            sample_size = effective_sample_size(weights.numpy(force=True))
         return {
             "storage/mean_priority": priorities.mean,
             "storage/largest_priority": priorities.largest,
-            "storage/effective_sample_size": effective_sample_size(batch[WEIGHTS].numpy(force=True)),
+            "storage/effective_sample_size": sample_size,
         }
 
     # As an observer
@@ -218,15 +211,3 @@ class PrioritizedSampler(Sampler):
     def _new_priorities(self) -> Priorities:
         starts = None if self._tracker is None else self._tracker.starts
         return Priorities(self._ring, self._settings, self._stride, starts, self._default_error)
-
-    def _update_later(self, priorities: Priorities, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Begin to copy an update's errors to the host; metrics are tensors, which are not waited for."""
-        indices, weights = batch[INDICES], batch[WEIGHTS].double()
-        rows = [indices] if self._sequences is None else [indices, batch[EPISODE if EPISODE in batch else MASK]]
-        errors = tensor_of_errors(info, tuple(rows[-1].shape), self._ring.owner)
-        self.late.add(LateUpdate(self._transfer.fetch(indices, errors, *rows[1:]), self._eta))
-        return {
-            "storage/mean_priority": priorities.mean,
-            "storage/largest_priority": priorities.largest,
-            "storage/effective_sample_size": weights.sum() ** 2 / (weights.square().sum() * len(weights)),
-        }

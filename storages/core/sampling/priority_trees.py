@@ -30,12 +30,6 @@ class PrioritySettings(NamedTuple):
     smallest: float = 0.0
     """Smallest priority in proportion to an error."""
 
-    def clipped(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Magnitudes of errors within the bounds, in place."""
-        if self.error_min > 0 or self.error_max < math.inf:
-            np.clip(magnitudes, self.error_min, self.error_max, out=magnitudes)
-        return magnitudes
-
 
 def tree_of(size: int, settings: PrioritySettings) -> "ProportionalTree":
     """Make the tree of some settings, without any leaf that has a priority."""
@@ -50,13 +44,18 @@ class ProportionalTree(SumTree):
         settings: how priorities follow from errors.
     """
 
-    _beside_leaves: ClassVar[tuple[str, ...]] = ("settings", "_initial")
+    _beside_leaves: ClassVar[tuple[str, ...]] = ("_settings", "_clips", "_initial")
     """What a copy has beside the leaves."""
 
     def __init__(self, size: int, settings: PrioritySettings) -> None:
         super().__init__(size)
-        self.settings = settings
         self._initial = 0.0
+        self.follow(settings)
+
+    def follow(self, settings: PrioritySettings) -> None:
+        """Use other settings from here on; priorities of leaves that have one stay as they are."""
+        self._settings = settings
+        self._clips = settings.error_min > 0 or settings.error_max < math.inf
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {name: getattr(self, name) for name in self._beside_leaves}
@@ -69,9 +68,9 @@ class ProportionalTree(SumTree):
         """Set the error of leaves that :meth:`insert` adds."""
         self._initial = float(self.priorities(np.array([error]).astype(np.float64))[0])
 
-    def insert(self, first: int, count: int, drawn: bool, cleared: int) -> None:
-        """Give ``count`` leaves from one on the initial error, or none, and those that follow none."""
-        self.set_stretch(first, count, self._initial if drawn else 0.0, cleared)
+    def insert(self, first: int, count: int, cleared: int) -> None:
+        """Give ``count`` leaves from one on the initial error, and ``cleared`` that follow no priority."""
+        self.set_stretch(first, count, self._initial, cleared)
 
     def set_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
         """Give leaves (K,) errors of some magnitudes (K,), float32 values, which are overwritten."""
@@ -92,8 +91,9 @@ class ProportionalTree(SumTree):
 
         Always of an array, so that a tree that is filled has the same bits as one that was set leaf by leaf.
         """
-        settings = self.settings
-        settings.clipped(magnitudes)
+        settings = self._settings
+        if self._clips:
+            np.clip(magnitudes, settings.error_min, settings.error_max, out=magnitudes)
         if settings.epsilon:
             magnitudes += settings.epsilon
         np.power(magnitudes, settings.alpha, out=magnitudes)
@@ -139,16 +139,14 @@ class RankTree(ProportionalTree):
         """Set the error of leaves that :meth:`insert` adds."""
         self._initial_bucket = self._buckets(np.array([error]).astype(np.float64))
 
-    def insert(self, first: int, count: int, drawn: bool, cleared: int) -> None:
-        """Give ``count`` leaves from one on the initial error, or none, and those that follow none."""
-        leaves = np.arange(first, first + count + cleared) % self.size
-        if drawn:
-            self._move(leaves[:count], np.repeat(self._initial_bucket, count))
-            leaves = leaves[count:]
-        self.drop(leaves)
+    def insert(self, first: int, count: int, cleared: int) -> None:
+        """Give ``count`` leaves from one on the initial error, and ``cleared`` that follow no priority."""
+        buckets = np.full(count + cleared, -1, np.int32)
+        buckets[:count] = self._initial_bucket
+        self._move(np.arange(first, first + count + cleared) % self.size, buckets)
 
     def set_errors(self, leaves: NDArray[np.int64], magnitudes: NDArray[np.float64]) -> None:
-        """Give leaves (K,) errors of some magnitudes (K,), float32 values."""
+        """Give leaves (K,) errors of some magnitudes (K,), float32 values, which may be overwritten."""
         self._move(leaves, self._buckets(magnitudes))
 
     def drop(self, leaves: NDArray[np.int64]) -> None:
@@ -201,7 +199,7 @@ class RankTree(ProportionalTree):
 
     def _move(self, leaves: NDArray[np.int64], to: NDArray[np.int32]) -> None:
         move(leaves, to, self._bucket_of, self._links, self._heads, self._counts, self._octaves)
-        self.set(leaves, np.where(to < 0, 0.0, self._ranks[to].astype(np.float64) ** -self.settings.alpha))
+        self.set(leaves, np.where(to < 0, 0.0, self._ranks[to].astype(np.float64) ** -self._settings.alpha))
         self._is_current = False
 
     def _update_ranks(self) -> None:
@@ -209,9 +207,11 @@ class RankTree(ProportionalTree):
             self._is_current = True
             of = (self._links, self._heads, self._counts, self._octaves, self._ranks)
             leaves, ranks = changed_ranks(*of)
-            self.set(leaves, ranks**-self.settings.alpha)
+            self.set(leaves, ranks**-self._settings.alpha)
 
     def _buckets(self, magnitudes: NDArray[np.float64]) -> NDArray[np.int32]:
         # Numbers that are not negative are in the order of their bits.
-        bits: NDArray[np.int32] = self.settings.clipped(magnitudes).astype(np.float32).view(np.int32)
+        if self._clips:
+            np.clip(magnitudes, self._settings.error_min, self._settings.error_max, out=magnitudes)
+        bits: NDArray[np.int32] = magnitudes.astype(np.float32).view(np.int32)
         return bits >> SHIFT_OF_BUCKETS
