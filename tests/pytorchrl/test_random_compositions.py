@@ -94,6 +94,9 @@ REPLAY: dict[str, Any] = {
     "NStepReplayBuffer": (prl.NStepReplayBuffer, {"n_step": 3}),
     "PERBuffer": (prl.PERBuffer, {"alpha": 0.6, "beta": 0.4, "n_step": 2}),
     "EREBuffer": (prl.EREBuffer, {"alpha": 0.6, "eta": 0.99, "cmin": 10}),
+    "by rank": (prl.PERBuffer, {"alpha": 0.6, "prioritization": "rank", "uniform_share": 0.2, "error_max": 1.0}),
+    "without replacement": (prl.EREBuffer, {"draws": "without replacement", "eta": 0.99, "cmin": 10}),
+    "in passes": (prl.NStepReplayBuffer, {"draws": "passes", "n_step": 2}),
 }
 ROLLOUTS: dict[str, Any] = {
     "VanillaOnPolicyBuffer": prl.VanillaOnPolicyBuffer,
