@@ -80,8 +80,13 @@ class PassSampler(Sampler):
         )
 
     @property
+    def bytes_of_a_transition(self) -> int:
+        """Bytes of its place in the order of a pass."""
+        return self._order.itemsize
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of memory: 4 for each transition of a pass."""
+        """Bytes of memory."""
         return self._order.nbytes
 
     def _permutation(self, seed: int, count: int) -> NDArray[np.unsignedinteger]:
