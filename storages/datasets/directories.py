@@ -13,8 +13,7 @@ from storages.datasets.fill import count_episodes_in, episodes_in
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.persistent.episodes.episode_batch import EpisodeBatch, episodes_since
-from storages.persistent.episodes.episode_log import WAL_FOLDER
-from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.memtable import finished_since, watermarks_of
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.files import refuse_links_in

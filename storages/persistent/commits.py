@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storages.persistent.episodes.episode_log import WAL_FOLDER
+from storages.persistent.episodes.episode_manifest import WAL_FOLDER
 from storages.persistent.log.log_files import LogFiles
 from storages.persistent.log.records import StoredRecord, read
 from storages.persistent.replay.write_ahead_log import STEPS_SUFFIX

@@ -11,7 +11,7 @@ import torch
 from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.episodes.cold_priorities import ColdPriorities
-from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.episode_store import RUNNING_STEPS, EpisodeStore
 from storages.persistent.episodes.markers import (
     EpisodePosition,
@@ -28,9 +28,6 @@ from storages.persistent.log.lock import Lock
 from storages.persistent.replay.ring_log import close_at_exit
 from storages.persistent.replay.ring_manifest import RingManifest
 from storages.protocols import Environments, Loggable, StorageLog
-
-WAL_FOLDER = "wal"
-"""Subfolder of the write-ahead log."""
 
 
 class EpisodicStorage(Loggable, Protocol):

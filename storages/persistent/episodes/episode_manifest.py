@@ -13,7 +13,8 @@ from storages.persistent.log.json_file import write_json
 from storages.persistent.log.manifest import Manifest, count_of, layout_of, stacks_of
 from storages.transition import SUCCESSORS
 
-GROUP = "episodes"
+GROUP, WAL_FOLDER = "episodes", "wal"
+"""Subfolders of segments, and of the write-ahead log."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class EpisodeManifest(Manifest):
 
     name = "episodes.json"
     what = "whole episodes, kept by pytorchrl's storages"
-    made_before = frozenset({"wal", GROUP})
+    made_before = frozenset({WAL_FOLDER, GROUP})
 
     segment_rows: int
     ancestor: Ancestor | None

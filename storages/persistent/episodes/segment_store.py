@@ -60,8 +60,7 @@ class SegmentStore:
         self.next_row = 0
         self._deleted = 0
         """Number after the last transition whose chunks were deleted."""
-        with name_damage(self.directory):
-            self._read_log()
+        self._read_log()
 
     @classmethod
     def beside_a_writer(cls, directory: Path, manifest: EpisodeManifest) -> "SegmentStore":
@@ -71,8 +70,18 @@ class SegmentStore:
     # What is recorded
 
     def _read_log(self, until: int | None = None) -> None:
-        log = segments_log(self.directory, self._durable)
         older = self._ancestor()
+        try:
+            with name_damage(self.directory):
+                self._replay(older, until)
+        except DamageError as damage:
+            raise DamageError(
+                f"{damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged and keeps the "
+                "rest"
+            ) from None
+
+    def _replay(self, older: "SegmentStore | None", until: int | None) -> None:
+        log = segments_log(self.directory, self._durable)
         segments, self.live, self.end = ([], 0, 0) if older is None else (older.segments, older.live, older.end)
         self.next_row, self.watermarks = 0, []
         for record in log.replay(lambda record: flaw_of_record(record, self.manifest), until):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.episodes.episode_manifest import EpisodeManifest
+from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.log.closing_note import ClosingNote, remove_note
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.files import refuse_links_in
@@ -45,7 +45,8 @@ def repair(directory: str | Path) -> Repair:
     that is whole. Commits that checkpoints refer to are gone if anything had to be dropped but the end of the newest
     file of steps.
 
-    Of a directory of whole episodes, those segments of episodes are dropped that are damaged.
+    Of a directory of whole episodes, those segments of episodes are dropped that are damaged. Its write-ahead log, a
+    directory in it, is repaired with it.
 
     One that is interrupted can be done again, and does the rest.
 
@@ -54,6 +55,9 @@ def repair(directory: str | Path) -> Repair:
             changed; or it cannot be read or written.
     """
     folder = Path(directory).absolute()
+    if folder.name == WAL_FOLDER and EpisodesLeft.are_in(folder.parent):
+        # Its steps are counted by the segments, too.
+        folder = folder.parent
     if not folder.is_dir():
         raise PersistenceError(f"{folder} is no directory")
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.episodes.cold_priorities import NAME as ERRORS_NAME
 from storages.persistent.episodes.cold_priorities import ColdPriorities
-from storages.persistent.episodes.episode_manifest import GROUP, EpisodeManifest
+from storages.persistent.episodes.episode_manifest import GROUP, WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.markers import NAME as MARKER_NAME
 from storages.persistent.episodes.markers import read_marker, remove_marker
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
@@ -19,7 +19,6 @@ from storages.persistent.log.system_calls import sync_directory
 from storages.persistent.replay.reading import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 
-_WAL = "wal"
 _REPAIRED = "repaired"
 _DROPPED = "wal.dropped"
 
@@ -98,8 +97,8 @@ class EpisodesLeft:
             # Of a repair that was interrupted.
             shutil.rmtree(self._folder / _DROPPED)
         try:
-            if RingManifest.read(self._folder / _WAL) is not None:
-                read_ring(self._folder / _WAL)
+            if RingManifest.read(self._folder / WAL_FOLDER) is not None:
+                read_ring(self._folder / WAL_FOLDER)
         except PersistenceError as damage:
             said = str(damage).partition(";")[0]
             self._wal_damage = [f"{said}: episodes that ran, and those that were in no segment yet, are gone"]
@@ -130,7 +129,7 @@ class EpisodesLeft:
             self._write_log(last_number)
         if self._wal_damage:
             # In one instant, as some of its files may look like the whole of it.
-            (self._folder / _WAL).rename(self._folder / _DROPPED)
+            (self._folder / WAL_FOLDER).rename(self._folder / _DROPPED)
             sync_directory(self._folder)
             shutil.rmtree(self._folder / _DROPPED)
         remove_marker(self._folder, durable=True)

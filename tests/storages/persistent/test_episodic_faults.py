@@ -128,6 +128,31 @@ def test_damage_is_found_and_repaired_and_the_rest_is_there(what: str, tmp_path:
     again.close()
 
 
+def test_the_write_ahead_log_is_repaired_with_its_directory(tmp_path: Path) -> None:
+    storage, episodes = filled(tmp_path)
+    storage.close()
+    flip(min((tmp_path / "wal").glob("*.steps")), 0.4)
+    with pytest.raises(DamageError) as found:
+        buffer(tmp_path)
+    assert f"storages.persistent.repair('{tmp_path / 'wal'}')" in str(found.value)
+    assert repair(tmp_path / "wal").dropped
+    assert len(opened_and_read(tmp_path)) == len(episodes)
+    assert repair(tmp_path).dropped == ()
+
+
+def test_a_file_that_is_gone_since_the_directory_was_closed_is_named_with_the_way_out(
+    tmp_path: Path,
+) -> None:
+    storage, _ = filled(tmp_path)
+    storage.close()
+    path = max(tmp_path.glob("*.segments"))
+    path.unlink()
+    with pytest.raises(DamageError, match=rf"{path.name} is missing.* when the storage was closed.*\.repair\("):
+        buffer(tmp_path)
+    assert path.name in repair(tmp_path).dropped[0]
+    assert opened_and_read(tmp_path) == []
+
+
 def test_damage_that_is_found_while_drawing_is_said_and_the_rest_is_drawn(tmp_path: Path) -> None:
     storage, _ = filled(tmp_path, 1500, size=None, memory_bytes=20_000)
     path = chunk(tmp_path, 5)
