@@ -30,6 +30,9 @@ from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme
 
+_SECONDS_BETWEEN_CHECKPOINTS = 600.0
+"""Where it is not said in steps."""
+
 
 class Learner:
     """Trains a scheme to a number of steps, measures it, and keeps the run in a folder.
@@ -46,9 +49,11 @@ class Learner:
         keep_checkpoints: how many are kept, the newest; with more than one, a run whose newest checkpoint is damaged
             goes on from the one before. Each takes as much room as networks and storage do.
         callbacks: called at the moments of the run, in their order; see :class:`Callback`.
+        overwrite: move a run that ``log_dir`` holds to a folder beside it; one that cannot be continued, because it
+            ended before its first checkpoint, is moved in any case.
 
     Raises:
-        FileExistsError: ``log_dir`` holds a run already.
+        FileExistsError: ``log_dir`` holds a run already that can be continued.
         RunInUseError: another process trains the run in ``log_dir``.
         ValueError: ``target_steps``, ``log_every`` or ``keep_checkpoints`` is not positive, or ``log_to`` names
             something unknown.
@@ -61,6 +66,8 @@ class Learner:
     _best_return: float
     _checkpoint_every: int | None
     _evaluation_is_due: bool
+    _saved_time: float
+    """When the newest checkpoint was written, or the run began."""
     _saved_at: int | None
     """Steps at the newest checkpoint; None where there is none."""
 
@@ -74,13 +81,16 @@ class Learner:
         log_every: int = 1_000,
         keep_checkpoints: int = 1,
         callbacks: Sequence[Callback] = (),
+        overwrite: bool = False,
     ) -> None:
         folder, called = RunFolder(log_dir), Callbacks(callbacks)
         config = scheme.config | settings(target_steps, log_to, log_every, keep_checkpoints)
         config |= parts_of(scheme, called)
         folder.path.mkdir(parents=True, exist_ok=True)
         with RunLock(folder.path, places.directories_of(config).values()) as lock:
-            folder.refuse_a_run()
+            moved = folder.make_room(overwrite, map(Path, places.directories_of(config).values()))
+            if moved is not None:
+                print(f"{folder.path} held a run; it is in {moved} now.")
             writers = make_writers(log_to, folder.path, config)
             if folder.create(config):
                 print(f"{folder.path} held a run that had not measured or saved anything; this one takes its place.")
@@ -180,7 +190,7 @@ class Learner:
 
         Args:
             checkpoint_every: steps between checkpoints. None takes what it was before the run was resumed; where it
-                never was anything, one is saved at the end alone.
+                never was anything, one is saved every ten minutes and at the end.
 
         Returns:
             Whether the target was reached.
@@ -394,7 +404,7 @@ class Learner:
         }
         earlier = self._folder.earlier_checkpoint_files(self._keep_checkpoints)
         checkpoint.save(self._folder.checkpoint_file, state, earlier)
-        self._saved_at = self.scheme.steps
+        self._saved_at, self._saved_time = self.scheme.steps, time.monotonic()
 
     def close(self) -> None:
         """Close environments and logs, and let others have the run folder."""
@@ -436,7 +446,7 @@ class Learner:
         self._evaluated_at = -1
         self._evaluation_is_due = False
         self._is_updating = False
-        self._saved_at = None
+        self._saved_at, self._saved_time = None, time.monotonic()
         self._best_return = -math.inf
 
     def _load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -451,6 +461,7 @@ class Learner:
 
     def _train(self) -> None:
         test_every = self._test_every
+        self._saved_time = time.monotonic()
         with self._display() as display:
             while not self.done() and not self.is_interrupted() and self._stop_reason is None:
                 before = self.scheme.steps
@@ -458,7 +469,11 @@ class Learner:
                 display.update(self.scheme.steps, self._measurements.latest)
                 # The last one is saved when all is measured.
                 every = self._checkpoint_every
-                if every is not None and is_due(every, before, self.scheme.steps) and not self.done():
+                if every is None:
+                    is_time = time.monotonic() - self._saved_time > _SECONDS_BETWEEN_CHECKPOINTS
+                else:
+                    is_time = is_due(every, before, self.scheme.steps)
+                if is_time and not self.done():
                     self.save_checkpoint()
             if self.done() and test_every and self._evaluated_at != self.scheme.steps:
                 self._evaluation_is_due = True

@@ -1,27 +1,26 @@
 """The run folder: everything a run leaves behind.
 
 ``config.json`` is the composition (:mod:`pytorchrl.experiments.places` says how it names a storage's directory) and how
-often it saves, ``versions.json`` what it ran with, ``metrics.jsonl`` what it measured,
-``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before it, where more than one is kept,
-``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came of it.
+often it saves, ``versions.json`` what it came of, ``git_diff.patch`` what was not committed of its code,
+``metrics.jsonl`` what it measured, ``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before
+it, where more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came
+of it.
 """
 
 import json
 import os
-import platform
-import subprocess
 import sys
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from importlib import metadata
+from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.provenance import git_diff, provenance
 from storages.persistent.log.files import read_text, refuse_link, write_atomically
+from storages.persistent.log.lock import NAME as LOCK_NAME
 
-_PACKAGES = ("pytorchrl", "torch", "gymnasium", "numpy", "numba", "zarr")
 _MOST_KEPT = 100_000
 """Checkpoints that a file may say are kept."""
 
@@ -37,6 +36,7 @@ class RunFolder:
         self.path = Path(path)
         self.config_file = self.path / "config.json"
         self.versions_file = self.path / "versions.json"
+        self.diff_file = self.path / "git_diff.patch"
         self.metrics_file = self.path / "metrics.jsonl"
         self.checkpoint_file = self.path / "checkpoint.pt"
         self.best_weights_file = self.path / "best_weights.pt"
@@ -46,39 +46,59 @@ class RunFolder:
         """Where the checkpoints before the newest are kept, newest first, of ``keep`` in all."""
         return [self.path / f"checkpoint-{age}.pt" for age in range(1, keep)]
 
-    def refuse_a_run(self) -> None:
-        """Check that a run may begin here.
+    def make_room(self, overwrite: bool, directories: Iterable[Path]) -> Path | None:
+        """See that a run may begin here: move away what one left that cannot be continued, or is to be overwritten.
+
+        Args:
+            overwrite: move away a run that could be continued, too.
+            directories: where the new run's storages are kept; they are open already.
+
+        Returns:
+            The folder beside this one that has it now; None where there was nothing to move.
 
         Raises:
-            FileExistsError: the folder holds a run already, which would be overwritten.
+            FileExistsError: the folder holds a run that can be continued, or a storage that is in use.
         """
         if not self.config_file.exists():
-            return
-        if any(self.path.glob("checkpoint*.pt")):
+            return None
+        has_checkpoint = any(self.path.glob("checkpoint*.pt"))
+        if has_checkpoint and not overwrite:
             raise FileExistsError(
-                f"{self.path} holds a run already; continue it with Learner.resume({str(self.path)!r}), or choose "
-                f"another log_dir"
+                f"{self.path} holds a run already; continue it with Learner.resume({str(self.path)!r}), choose another "
+                f"log_dir, or move it away by overwrite=True"
             )
-        left = [file.name for file in (self.metrics_file, self.best_weights_file) if file.exists()]
-        if left:
+        if not has_checkpoint and not any(file.exists() for file in (self.metrics_file, self.best_weights_file)):
+            return None
+        inside = next((one for one in directories if one.resolve().is_relative_to(self.path.resolve())), None)
+        if inside is not None:
             raise FileExistsError(
-                f"{self.path} holds {' and '.join(left)} of a run that ended before its first checkpoint and cannot be "
-                f"continued; delete the folder, or move it, to begin again there, or choose another log_dir"
+                f"{self.path} holds a run already, whose storage in {inside} the new one has opened; move the folder "
+                f"away, or choose another log_dir"
             )
+        backup = next(path for number in count(1) if not (path := self._backup(number)).exists())
+        backup.mkdir()
+        for entry in list(self.path.iterdir()):
+            if entry.name != LOCK_NAME:
+                entry.rename(backup / entry.name)
+        return backup
+
+    def _backup(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.resolve().name}.backup-{number}")
 
     def create(self, config: Mapping[str, Any]) -> bool:
-        """Begin a run: write what it is made of and what it runs with.
+        """Begin a run: write what it is made of and what it came of.
 
         Returns:
             Whether it takes the place of a run that left nothing else.
-
-        Raises:
-            FileExistsError: the folder holds a run already, which would be overwritten.
         """
-        self.refuse_a_run()
         replaces = self.config_file.exists()
         self.path.mkdir(parents=True, exist_ok=True)
-        _write_json(self.versions_file, _versions())
+        diff = git_diff()
+        _write_json(self.versions_file, provenance(config, diff))
+        if diff is None:
+            self.diff_file.unlink(missing_ok=True)
+        else:
+            write_atomically(self.diff_file, f"{diff}\n".encode(errors="replace"))
         # Last, because its presence says that the folder is a run's.
         self.write_config(config)
         return replaces
@@ -147,31 +167,3 @@ def _check_part(name: str, part: Any) -> None:
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def _versions() -> dict[str, Any]:
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": {package: _version(package) for package in _PACKAGES},
-        "git_commit": _git("rev-parse", "HEAD"),
-        "git_uncommitted_changes": bool(_git("status", "--porcelain")),
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _git(*arguments: str) -> str | None:
-    """What git says of the working directory; None where it is no repository or git is not there."""
-    try:
-        finished = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return finished.stdout.strip()

@@ -44,6 +44,10 @@ class Evaluation:
         metrics = {
             "test/return": self.mean_return,
             "test/return_std": float(np.std(self.returns)),
+            "test/return_median": float(np.median(self.returns)),
+            "test/return_min": min(self.returns),
+            "test/return_max": max(self.returns),
+            "test/episodes": float(len(self.returns)),
             "test/episode_length": float(np.mean(self.lengths)),
         }
         return metrics | ({"test/episodes_cut": float(self.episodes_cut)} if self.episodes_cut else {})

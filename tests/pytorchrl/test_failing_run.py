@@ -261,16 +261,57 @@ def test_a_folder_of_a_run_that_left_nothing_is_used_again(tmp_path: Path, capsy
     assert prl.Learner.resume(tmp_path / "run").scheme.config["seed"] == 2
 
 
-def test_metrics_of_a_run_that_was_never_saved_are_not_overwritten_and_the_way_out_is_no_circle(tmp_path: Path) -> None:
+def test_metrics_of_a_run_that_was_never_saved_are_moved_when_another_takes_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     learner = prl.Learner(dqn_scheme(), 400, tmp_path / "run", log_every=20)
     while learner.scheme.steps < 60:
         learner.step()
     learner.close()
-    with pytest.raises(
-        FileExistsError,
-        match=r"run holds metrics.jsonl of a run that ended before its first checkpoint and cannot be continued; "
-        r"delete the folder, or move it, to begin again there, or choose another log_dir",
-    ):
-        prl.Learner(dqn_scheme(), 400, tmp_path / "run")
+    metrics = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     with pytest.raises(prl.CheckpointError, match=re.escape("begun again: Learner(scheme, target_steps, log_dir)")):
         prl.Learner.resume(tmp_path / "run")
+    learner = prl.Learner(dqn_scheme(), 100, tmp_path / "run")
+    assert f"{tmp_path / 'run'} held a run; it is in {tmp_path / 'run.backup-1'} now." in capsys.readouterr().out
+    assert (tmp_path / "run.backup-1" / "metrics.jsonl").read_bytes() == metrics
+    assert learner.run()
+    learner.close()
+    assert prl.read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["steps"] == 100
+
+
+def test_a_run_is_overwritten_where_that_is_asked_for_and_kept_beside_the_new_one(tmp_path: Path) -> None:
+    for seed in range(3):
+        learner = prl.Learner(dqn_scheme(seed), 100, tmp_path / "run", overwrite=seed > 0)
+        learner.run()
+        learner.close()
+    folders = [tmp_path / name for name in ("run.backup-1", "run.backup-2", "run")]
+    resumed = [prl.Learner.resume(folder) for folder in folders]
+    assert [one.scheme.run_seed for one in resumed] == [0, 1, 2]
+    for one in resumed:
+        one.close()
+
+
+def test_a_run_with_a_storage_in_its_folder_is_not_moved_away(tmp_path: Path) -> None:
+    def scheme() -> prl.Scheme:
+        return dqn_scheme(storage=prl.ReplayBuffer.create_factory(size=150, directory=tmp_path / "run" / "replay"))
+
+    learner = prl.Learner(scheme(), 100, tmp_path / "run")
+    learner.run()
+    learner.close()
+    again = scheme()
+    with pytest.raises(FileExistsError, match=r"whose storage in .*replay the new one has opened"):
+        prl.Learner(again, 100, tmp_path / "run", overwrite=True)
+    again.close()
+
+
+def test_a_run_saves_after_a_time_where_nobody_said_how_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Count(prl.Callback):
+        saved = 0
+
+        def on_checkpoint(self, learner: prl.Learner, path: Path) -> None:
+            self.saved += 1
+
+    monkeypatch.setattr("pytorchrl.learner._SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    count = Count()
+    prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[count]).run()
+    assert count.saved > 5

@@ -144,6 +144,8 @@ def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_
     versions = json.loads((tmp_path / "run" / "versions.json").read_text())
     assert versions["packages"]["torch"] == torch.__version__
     assert "git_commit" in versions
+    assert versions["machine"]["cores"] == os.cpu_count()
+    assert len(versions["experiment"]) == 12
     metrics = learner.get_metrics()
     assert metrics["steps"] == 300
     assert {"train/return", "test/return", "losses/loss", "losses/q_value", "speed/steps_per_second"} <= metrics.keys()

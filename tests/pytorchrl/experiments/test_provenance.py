@@ -1,0 +1,75 @@
+"""What a run came of, in its folder."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.experiments.provenance import experiment_id, git_diff, provenance
+from tests.support.compositions import dqn_scheme
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a commit, in which the test works."""
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    (tmp_path / "script.py").write_text("one = 1\n")
+    git("add", "script.py")
+    git("commit", "-qm", "Begin")
+    return tmp_path
+
+
+def told(folder: Path) -> dict[str, object]:
+    content: dict[str, object] = json.loads((folder / "versions.json").read_text())
+    return content
+
+
+def test_runs_of_equal_code_and_arguments_are_one_experiment(repository: Path) -> None:
+    def run(name: str, seed: int = 0) -> str:
+        prl.Learner(dqn_scheme(seed), 100, repository / "runs" / name).close()
+        return str(told(repository / "runs" / name)["experiment"])
+
+    first = run("first")
+    assert run("second") == first
+    assert run("other seed", seed=1) != first
+    (repository / "script.py").write_text("one = 2\n")
+    changed = run("other code")
+    assert changed != first
+    git("commit", "-qam", "Change")
+    assert run("committed") not in (first, changed)
+
+
+def test_what_was_not_committed_is_kept_with_the_run(repository: Path) -> None:
+    prl.Learner(dqn_scheme(), 100, repository / "clean").close()
+    assert not (repository / "clean" / "git_diff.patch").exists()
+    (repository / "script.py").write_text("one = 2\n")
+    prl.Learner(dqn_scheme(), 100, repository / "changed").close()
+    patch = (repository / "changed" / "git_diff.patch").read_text()
+    assert "-one = 1\n+one = 2\n" in patch
+    git("checkout", "-q", "script.py")
+    git("apply", str(repository / "changed" / "git_diff.patch"))
+    assert (repository / "script.py").read_text() == "one = 2\n"
+
+
+def test_without_a_repository_there_is_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert git_diff() is None
+    assert len(experiment_id({"seed": 1}, None)) == 12
+
+
+def test_variables_that_matter_are_kept_and_secrets_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("TORCH_API_KEY", "hidden")
+    monkeypatch.setenv("HOME_OF_NOTHING", "elsewhere")
+    environment = provenance({}, None)["environment"]
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert "TORCH_API_KEY" not in environment
+    assert "HOME_OF_NOTHING" not in environment
