@@ -52,7 +52,7 @@ class DiscountedReturns(Estimator):
         np.subtract(returns, stream.values, out=advantages)
 
 
-@dataclass(frozen=True)
+@dataclass
 class GeneralizedAdvantages(Estimator):
     """Generalized advantage estimates (arXiv 1506.02438, equation 16), and these plus values.
 
@@ -69,7 +69,7 @@ class GeneralizedAdvantages(Estimator):
         np.add(advantages, values, out=returns)
 
 
-@dataclass(frozen=True)
+@dataclass
 class LambdaReturns(Estimator):
     """Lambda returns (Sutton and Barto, 2018, equation 12.2), and these less values.
 
@@ -86,7 +86,7 @@ class LambdaReturns(Estimator):
         np.subtract(returns, values, out=advantages)
 
 
-@dataclass(frozen=True)
+@dataclass
 class DifferentialAdvantages(Estimator):
     """Generalized advantages of rewards less their average, without a discount, and these plus values.
 
@@ -104,7 +104,7 @@ class DifferentialAdvantages(Estimator):
         GeneralizedAdvantages(self.gae_lambda).estimate(above_average, returns, advantages)
 
 
-@dataclass(frozen=True)
+@dataclass
 class VTrace(Estimator):
     """V-trace targets and policy-gradient advantages (arXiv 1802.01561, section 4).
 
@@ -126,7 +126,7 @@ class VTrace(Estimator):
         kernels.vtrace(rewards, values, next_values, ends, *weights, returns, advantages)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Retrace(Estimator):
     """Retrace targets of action values (arXiv 1606.02647, equations 3 and 4), and these less state values.
 

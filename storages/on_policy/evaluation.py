@@ -80,7 +80,7 @@ class RolloutEvaluation:
         remembers = (RHS,) in ring.layout
         # A memory runs through the whole rollout; else parts bound what an actor's layers take.
         steps = ring.live_steps if remembers else max(1, _EVALUATED_AT_ONCE // envs)
-        evaluated = np.empty((answers, ring.live_steps, envs), np.float32)
+        evaluated = [np.empty((ring.live_steps, envs), np.float32) for _ in range(answers)]
         for start in range(0, ring.live_steps, steps):
             part = slice(start, min(start + steps, ring.live_steps))
             transitions = np.arange((ring.oldest + part.start) * envs, (ring.oldest + part.stop) * envs)
@@ -95,8 +95,9 @@ class RolloutEvaluation:
                 found = ask(batch[OBS], batch.get(RHS), batch[DONE], batch[ACT])
             for numbers, answer in zip(evaluated, found, strict=True):
                 numbers[part] = self._checked(answer, (*shape, 1), ask)
-            evaluated[0][part] = np.exp(evaluated[0][part] - seen[LOGP].reshape(shape))
-        return list(evaluated)
+            ratios = evaluated[0][part]
+            np.exp(ratios - seen[LOGP].reshape(shape), out=ratios)
+        return evaluated
 
     def _checked(self, answer: object, shape: tuple[int, ...], ask: Callable[..., Any]) -> NDArray[np.float32]:
         ring = self._ring

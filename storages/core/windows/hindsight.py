@@ -54,7 +54,7 @@ class Hindsight(Relabeler):
         self.termination: GoalFunction | None = None
         """Whether an achieved goal ends an episode; None leaves ends as they were."""
         self._tracker, self._her_function, self._reward = tracker, her_function, reward
-        self._info_keys = frozenset(info_keys)
+        self._info_keys = sorted(info_keys)
         self.changed = frozenset({(OBS, DESIRED)})
 
     def before_insert(self, ring: Ring, sample: Sample) -> None:
@@ -75,9 +75,9 @@ class Hindsight(Relabeler):
 
     def _check(self, ring: Ring) -> None:
         found = {path[1] for path in ring.layout if path[0] == INFO and len(path) == 2}
-        if found != self._info_keys:
+        if found != set(self._info_keys):
             raise SampleError(
-                f"{ring.owner}: {INFO} must be a dict of {', '.join(sorted(self._info_keys)) or 'nothing'}, which "
+                f"{ring.owner}: {INFO} must be a dict of {', '.join(self._info_keys) or 'nothing'}, which "
                 f"info_keys names, got {', '.join(sorted(found)) or 'none'}"
             )
         if self._her_function is None:
@@ -115,13 +115,13 @@ class Hindsight(Relabeler):
         rows, reached = chosen
         relabelled = transitions[rows]
         steps = steps_of(window.spans(ring, relabelled, gamma), ring.envs)
-        batch = RelabeledRows(ring, fields, rows, steps, reached, gamma)
+        batch = RelabeledRows(ring, fields, rows, steps, reached, gamma, self._info_keys)
         if self._her_function is not None:
             ends = relabel_by_function(batch, self._her_function, self._tracker.index.first_of(relabelled))
         else:
             assert self._reward is not None
             ends = relabel_goals(batch, self._reward, self.termination)
-        if window.selects_steps and (ends < steps.ends).any():
+        if ends is not steps.ends and window.selects_steps and (ends < steps.ends).any():
             lengths = window.spans(ring, transitions, gamma).lengths
             lengths[rows] = ends - steps.starts + 1
             fields[WINDOW] = lengths[:, None]

@@ -1,6 +1,6 @@
 """Rows of a batch as if other goals had been meant: their observations, rewards, and where their episodes terminate."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -55,11 +55,8 @@ class SpanSteps(NamedTuple):
     """(N,): which step of it each is, from 0."""
     starts: NDArray[np.int64]
     """(windows,): where the first step of each window lies among these."""
-
-    @property
-    def ends(self) -> NDArray[np.int64]:
-        """(windows,): where the last step of each window lies among these."""
-        return np.append(self.starts[1:], len(self.window)) - 1
+    ends: NDArray[np.int64]
+    """(windows,): where the last step of each window lies among these."""
 
 
 class RelabeledRows(NamedTuple):
@@ -77,12 +74,13 @@ class RelabeledRows(NamedTuple):
     """(R,): transitions whose OBS2 shows the new goals."""
     gamma: float
     """Discount factor of one step."""
+    info_keys: Sequence[str]
+    """Names of the infos that are stored."""
 
     def info(self) -> dict[str, Array]:
         """What the environments reported of each step of the windows."""
         columns, transitions = self.ring.columns, self.steps.transitions
-        keys = [path for path in self.ring.layout if path[0] == INFO]
-        return {path[1]: columns.gather_leaf(path, transitions) for path in keys}
+        return {key: columns.gather_leaf((INFO, key), transitions) for key in self.info_keys}
 
     def write_outcomes(self, rewards: Array, terminated: Array | None) -> NDArray[np.int64]:
         """Write rewards, and what follows from terminations, by those of each step (N,).
@@ -126,10 +124,11 @@ class RelabeledRows(NamedTuple):
 
 def steps_of(spans: Spans, num_envs: int) -> SpanSteps:
     """The steps of windows, in their order."""
-    starts = np.cumsum(spans.lengths) - spans.lengths
+    past = np.cumsum(spans.lengths)
+    starts = past - spans.lengths
     window = np.repeat(np.arange(len(spans.lengths)), spans.lengths)
     position = np.arange(len(window)) - starts[window]
-    return SpanSteps(spans.first[window] + position * num_envs, window, position, starts)
+    return SpanSteps(spans.first[window] + position * num_envs, window, position, starts, past - 1)
 
 
 def relabel_goals(batch: RelabeledRows, reward: GoalFunction, termination: GoalFunction | None) -> NDArray[np.int64]:
