@@ -71,7 +71,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     draws: ClassVar[Literal["with replacement"]] = "with replacement"  # type: ignore[misc]
     max_bytes: ClassVar[None] = None  # type: ignore[misc]
 
-    unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor"}
+    unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"}
     knows_newest_steps = False
     stores_slices_whole = False
 
@@ -89,6 +89,7 @@ class PersistentEpisodicBuffer(PERBuffer):
             durable=self.durable,
             read_only=self.read_only,
             episodes=self.sequences if isinstance(self.sequences, Episodes) else None,
+            by_rank=self.prioritization == "rank",
         )
         return EpisodeLog(self, self._directory, envs)
 

@@ -12,6 +12,8 @@ from storages.core.kernels.sum_tree import SumTree
 _LARGEST_INT32 = 2**31 - 1
 BYTES_OF_A_RANK = 12
 """What ranks take of each leaf, beside its sums."""
+BYTES_OF_A_HISTOGRAM = 12 * BUCKETS + 4 * (BUCKETS // BUCKETS_OF_AN_OCTAVE)
+"""What ranks take beside that."""
 
 
 class PrioritySettings(NamedTuple):

@@ -40,6 +40,7 @@ class EpisodeStore:
         durable: whether what is written survives a power cut.
         read_only: whether another process writes.
         episodes: of which batches are made; None for single transitions, or sequences.
+        by_rank: whether priorities are those of ranks.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class EpisodeStore:
         durable: bool,
         read_only: bool,
         episodes: Episodes | None,
+        by_rank: bool,
     ) -> None:
         self.folder, self.durable, self.read_only = folder, durable, read_only
         self.live_range = LiveRange()
@@ -65,7 +67,7 @@ class EpisodeStore:
         """Segments, and batches on the way there; None before the first transition."""
         self._ring, self._owner = ring, ring.owner
         self._size, self._size_bytes, self._memory_bytes, self._episodes = size, size_bytes, memory_bytes, episodes
-        self._closed = False
+        self._by_rank, self._closed = by_rank, False
 
     # Opening
 
@@ -84,6 +86,7 @@ class EpisodeStore:
                 self._memory_bytes,
                 RUNNING_STEPS,
                 self._episodes,
+                self._by_rank,
             )
         except ValueError as error:
             raise ValueError(f"{self._owner}: {error}") from None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from storages.core.ring.layout import FieldKey, Layout
 from storages.core.ring.ring import Ring
+from storages.core.sampling.priority_trees import BYTES_OF_A_HISTOGRAM, BYTES_OF_A_RANK
 from storages.persistent.episodes.episode_manifest import EpisodeManifest, columns_of
 from storages.transition import SUCCESSORS
 from storages.windows import Episodes
@@ -59,8 +60,11 @@ class MemoryPlan:
         memory_bytes: int | None,
         running_steps: int,
         episodes: Episodes | None = None,
+        by_rank: bool = False,
     ) -> "MemoryPlan":
         """The plan for transitions that look so, of which batches of ``episodes`` are made, or others.
+
+        Room is left for priorities, which take more where they are those of ranks.
 
         Raises:
             ValueError: it is too little memory for that.
@@ -72,16 +76,21 @@ class MemoryPlan:
         if memory_bytes is None and size is not None:
             return cls(size, size, size, rows, running_steps, None)
         budget = DEFAULT_BYTES if memory_bytes is None else memory_bytes
-        in_ring = _bytes_of_a_row(layout, stacked) + _PRIORITY_BYTES
+        in_ring, of_ranks = _bytes_of_a_row(layout, stacked) + _PRIORITY_BYTES, 0
+        if by_rank:
+            in_ring, of_ranks = in_ring + BYTES_OF_A_RANK, BYTES_OF_A_HISTOGRAM
+            budget -= of_ranks
         if episodes is not None:
             in_ring += _INDEX_BYTES + -(-_START_BYTES // (episodes.longest or sys.maxsize))
         steps = int(_RING * budget / in_ring)
         of_a_byte = min(min(_PIECE, _RUNNING / num_envs) / on_disk, _RING / _FEWEST_PIECES / in_ring)
         longest, asked = int(of_a_byte * budget), 0 if episodes is None else episodes.longest or 0
         if longest < max(2, asked):
-            needed = int(max(2, asked) / of_a_byte) + 1
+            needed = int(max(2, asked) / of_a_byte) + 1 + of_ranks
             what = f"pieces of {asked} steps of such transitions, which {episodes} asks for" if asked else ""
-            raise ValueError(f"memory_bytes must be at least {needed} for {what or 'such transitions'}, got {budget}")
+            raise ValueError(
+                f"memory_bytes must be at least {needed} for {what or 'such transitions'}, got {budget + of_ranks}"
+            )
         rows = min(rows, _power_of_two(longest, 1, rows))
         ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in _with_ends(layout))
         if episodes is not None:

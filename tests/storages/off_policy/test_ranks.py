@@ -212,7 +212,7 @@ def test_a_directory_that_is_opened_again_gives_the_same_next_batch(tmp_path: Pa
     one.close(), two.close()
 
 
-@pytest.mark.parametrize("memory_bytes", [None, 2_500_000])
+@pytest.mark.parametrize("memory_bytes", [None, 4_000_000])
 def test_a_buffer_of_episodes_goes_on_where_it_was(memory_bytes: int | None, tmp_path: Path) -> None:
     def opened() -> Any:
         given = {"size": None, "directory": tmp_path / "episodes", "memory_bytes": memory_bytes, **ALL}
@@ -225,6 +225,8 @@ def test_a_buffer_of_episodes_goes_on_where_it_was(memory_bytes: int | None, tmp
         observation = np.full((201, 64), number, np.float32)
         storage.add_episode(Episode(observation, fields, terminated=True, truncated=False))
         train(storage, number)
+    assert memory_bytes is None or storage.ring.live_steps < len(storage)
+    assert storage.nbytes < (memory_bytes or 2**40)
     state = through_a_file(storage.state_dict())
     expected = train(storage, 50)
     storage.close()
