@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from storages.errors import DamageError
-from storages.persistent.log.commit_log import CommitLog, Position
+from storages.persistent.log.commit_log import CommitLog, Position, is_number
 from storages.persistent.log.json_file import name_damage, read_verified, write_verified
 from storages.persistent.log.log_files import LogFiles
 from storages.persistent.log.records import FORMAT
@@ -50,10 +50,11 @@ class ClosingNote:
         with name_damage(path):
             facts = read_verified(path)
             position: Position = {"commit": facts["commit"], "checksum": facts["commit_checksum"]}
-            files: dict[str, int] = facts["files"]
-            if any(Path(name).name != name for name in files):
-                raise ValueError(f"{sorted(files)} lie elsewhere")
-            return cls(position, facts["steps"], files, facts["errors"])
+            files, errors = facts["files"], facts["errors"]
+            numbers = [*position.values(), facts["steps"], *files.values(), 0 if errors is None else errors]
+            if not all(map(is_number, numbers)) or any(Path(name).name != name for name in files):
+                raise ValueError(f"{position} and files {files!r}")
+            return cls(position, facts["steps"], files, errors)
 
     @property
     def commit(self) -> int:

@@ -69,7 +69,7 @@ def test_the_directory_of_a_buffer_of_whole_episodes_is_a_data_set_of_them(
     storage, stream = buffer(tmp_path / "kept", "dict", size=size), Stream(2, "dict", True, np.random.default_rng(0))
     for _ in range(100):
         storage.insert_transition(stream.step())
-    # While it is in use, too, when the newest episodes are in the journal alone.
+    # While it is in use, too, when the newest episodes are in the write-ahead log alone.
     storage.close() if closed else storage.flush()
     expected = list(storage.episodes())
     dataset = open_dataset(tmp_path / "kept")

@@ -4,10 +4,12 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storages.persistent import DamageError, PersistenceError, read_state, repair
+from storages.persistent.log.json_file import read_verified, write_verified
 from tests.support.directories import Pair, made, small_segments
 from tests.support.model import contents
 
@@ -94,6 +96,16 @@ def test_a_note_that_is_damaged_is_named_and_made_anew(closed: Pair) -> None:
     closed.assert_same()
     closed.close()
     assert note.exists()
+
+
+@pytest.mark.parametrize("changed", [{"files": {"../other": 1}}, {"files": 7}, {"errors": "none"}, {"commit": "one"}])
+def test_a_crafted_note_is_named_and_made_anew(closed: Pair, changed: dict[str, Any]) -> None:
+    note = closed.directory / "closed.json"
+    write_verified(note, read_verified(note) | changed, durable=False)
+    with pytest.raises(DamageError, match=str(closed.directory)):
+        closed.open()
+    assert repair(closed.directory).dropped
+    closed.open().close()
 
 
 def test_a_process_that_is_killed_after_it_went_back_is_not_said_to_miss_anything(tmp_path: Path) -> None:
