@@ -12,10 +12,14 @@ from storages.core.kernels.priority_updates import effective_sample_size
 from storages.core.parts import Request, Rows, Sampler
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
-from storages.core.sampling.late_errors import LateErrors, LateUpdate
 from storages.core.sampling.prioritized import BYTES_OF_A_TRANSITION, Chosen, Priorities, importance_weights
 from storages.core.sampling.priority_trees import BYTES_OF_A_RANK, PrioritySettings
-from storages.core.sampling.update_errors import errors_of_sequences, errors_of_update, tensor_of_errors
+from storages.core.sampling.update_errors import (
+    LateErrors,
+    errors_of_sequences,
+    errors_of_update,
+    tensor_of_errors,
+)
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 from storages.windows import Episodes, Sequences
 
@@ -44,7 +48,7 @@ class PrioritizedSampler(Sampler):
         self._tracker = tracker if isinstance(sequences, Episodes) else None
         self._stride = sequences.stride if isinstance(sequences, Sequences) else 1
         self._eta = 1.0 if sequences is None else sequences.eta
-        self.late = LateErrors()
+        self.late = LateErrors(self._eta)
         """Of updates on a device that the host does not wait for."""
         self._settings = PrioritySettings(alpha=0.0)
         self._default_error: InitialError = "largest"
@@ -120,7 +124,7 @@ class PrioritizedSampler(Sampler):
         if self._transfer.is_asynchronous:
             # Nothing is waited for, so that the metric is a tensor.
             fetched = self._transfer.fetch(indices, tensor_of_errors(info, shape, owner), *steps)
-            self.late.add(LateUpdate(fetched, self._eta))
+            self.late.updates.append(fetched)
             weights = weights.double()
             sample_size = weights.sum() ** 2 / (weights.square().sum() * len(weights))
         else:
@@ -175,7 +179,7 @@ class PrioritizedSampler(Sampler):
 
     def forget(self) -> None:
         """Forget all priorities, and errors that are on their way."""
-        self.priorities, self.late = None, LateErrors()
+        self.priorities, self.late = None, LateErrors(self._eta)
 
     def state_dict(self) -> dict[str, Any]:
         """Summary of the priorities; the errors of each transition are kept beside it."""

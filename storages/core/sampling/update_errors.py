@@ -1,12 +1,15 @@
-"""The errors that an update reports, checked against the batch that they are of."""
+"""The errors that an update reports: checked against the batch that they are of, and counted at once or later."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.core.device.transfer import Fetched
 from storages.core.kernels.step_windows import packed_sequence_errors, sequence_errors
 from storages.transition import ERRORS
 
@@ -66,6 +69,63 @@ def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
         # NumPy has no bfloat16, compiled code no half precision.
         errors = errors.float()
     return errors
+
+
+Update: TypeAlias = Callable[[NDArray[np.int64], NDArray[Any]], None]
+"""Gives transitions (B,) the errors (B,) of an update; raises a ValueError where one is not finite."""
+
+
+class LateErrors:
+    """Updates whose errors do not count yet, in the order in which they were made.
+
+    They count from the second draw after their update: the device has begun the update between the two by then, and
+    the host waits for no more than the one before. When they count does not depend on how fast the device is, so that
+    equal seeds make equal runs.
+
+    Args:
+        eta: share of the largest error in that of a sequence.
+    """
+
+    def __init__(self, eta: float) -> None:
+        self._eta = eta
+        self.updates: deque[Fetched] = deque()
+        """Indices (B, 1) and errors of batches, of sequences their mask or episodes too, on their way from the device.
+
+        Oldest first; asked on every insertion whether there are any.
+        """
+        self._drawn_since = 0
+        """How many of them, from the oldest on, a draw has passed over."""
+
+    def begin_draw(self, count: Update) -> None:
+        """Let the errors count that the draw before has passed over.
+
+        Raises:
+            ValueError: one is not finite; no error of its update counts then, and later updates wait for the next draw.
+        """
+        while self._drawn_since:
+            try:
+                count(*self._oldest())
+            finally:
+                self._drop_oldest()
+        self._drawn_since = len(self.updates)
+
+    def settle(self, count: Update) -> None:
+        """Let all errors count, up to an update with one that is not finite, which is left for a draw to refuse."""
+        with suppress(ValueError):
+            while self.updates:
+                count(*self._oldest())
+                self._drop_oldest()
+
+    def _oldest(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        indices, errors, *steps = self.updates[0].arrays()
+        errors = errors[..., 0]
+        if steps:
+            errors = errors_of_sequences(errors, steps[0], len(indices), self._eta)
+        return indices[:, 0], errors
+
+    def _drop_oldest(self) -> None:
+        self.updates.popleft()
+        self._drawn_since = max(0, self._drawn_since - 1)
 
 
 def _as_tensor(errors: Any, expected: tuple[int, ...], owner: str) -> torch.Tensor:
