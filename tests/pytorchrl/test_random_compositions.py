@@ -128,6 +128,7 @@ class Composition:
     normalize_rewards: Any
     shared_body: bool
     extras: str
+    learns: str
 
 
 @st.composite
@@ -150,6 +151,7 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         # These train networks of observations apart.
         shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue", "MPODiscrete") and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
+        learns=draw(st.sampled_from(["as it plans", "by ratio", "with demonstrations"])),
     )
 
 
@@ -173,7 +175,8 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
     cls, settings_, _ = (OFF_POLICY | ON_POLICY)[one.algorithm]
     in_segments = cls.sources["main"].segments
     windows: dict[str, Any] = {"sequences": WINDOWS[one.window] if one.memory or in_segments else None}
-    sources = {}
+    sources: dict[str, Any] = {}
+    mixed: dict[str, prl.MixedSource] = {}
     if one.algorithm in OFF_POLICY:
         common = {"start_steps": 12, "update_every": 6, "mini_batch_size": 4, "test_every": 0}
         algorithm, actor = cls.create_factory(**settings_, **common), prl.OffPolicyActor.create_factory(**body)
@@ -184,6 +187,12 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
         if cls is prl.BehaviourCloning:
             data = prl.from_dataset(storage, expert_data(folder, kind, space))
             return prl.Scheme(algorithm, actor, data, test_envs_factory=envs, seed=3)
+        if one.learns == "with demonstrations" and not in_segments:
+            sources = {"demonstrations": prl.from_dataset(storage, expert_data(folder, kind, space))}
+            mixed = {"main": prl.MixedSource({"demonstrations": 0.25, "main": 0.75})}
+        if one.learns == "by ratio" and not in_segments:
+            limit = prl.RateLimit(samples_per_insert=1.5, min_size=12)
+            storage = storage_class.create_factory(size=40, rate_limit=limit, **(given_ | windows))
     else:
         algorithm = cls.create_factory(**settings_, test_every=0)
         actor = prl.OnPolicyActor.create_factory(**body)
@@ -194,7 +203,16 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
         if one.algorithm == "GAIL":
             expert = prl.ReplayBuffer.create_factory(size=40, **windows)
             sources = {"expert": prl.from_dataset(expert, expert_data(folder, kind, space))}
-    return prl.Scheme(algorithm, actor, storage, envs, sources=sources, normalize_rewards=one.normalize_rewards, seed=3)
+    return prl.Scheme(
+        algorithm,
+        actor,
+        storage,
+        envs,
+        sources=sources,
+        mixed=mixed,
+        normalize_rewards=one.normalize_rewards,
+        seed=3,
+    )
 
 
 class _Toy(Counter):
