@@ -74,14 +74,15 @@ def misfits(batches: Mapping[str, Batch]) -> list[str]:
 def _kinds_of(batch: Batch) -> dict[str, str]:
     """The dtype of each leaf, and its shape without rows; steps that must be as many in all batches are counted."""
     axis, kinds = int(MASK in batch), {}
+    # Sequences can be filled up only where no other steps belong to them.
+    has_other_steps = BURN_IN in batch or LEAD_OUT in batch
     for path, leaf in _leaves(batch):
         outside = path[0] in (BURN_IN, LEAD_OUT)
         field = path[1] if outside else path[0]
         if field in _OF_PACKING:
             continue
         rows = _axis_of(field, axis)
-        # Sequences can be filled up only where no bootstrap steps follow them.
-        steps = f"{len(leaf)} steps of " if rows and (outside or LEAD_OUT in batch) else ""
+        steps = f"{len(leaf)} steps of " if rows and has_other_steps else ""
         name = "".join([path[0], *(f"[{name!r}]" for name in path[1:])])
         kinds[name] = f"{steps}{tuple(leaf.shape[rows + 1 :])} {str(leaf.dtype).removeprefix('torch.')}"
     return kinds
@@ -133,7 +134,6 @@ def _filled_up(batch: Batch, steps: int) -> Batch:
         repeated = leaf[-1:].expand(more, *leaf.shape[1:])
         return torch.cat([leaf, torch.zeros_like(repeated) if field == MASK else repeated])
 
-    # Only whole episodes differ in length, and batches of those have no other steps.
     return dict(_changed(batch, fill))
 
 

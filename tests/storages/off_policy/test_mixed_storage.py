@@ -217,12 +217,22 @@ def test_batches_that_do_not_fit_are_refused_by_name(other: Any, message: str) -
         next(batches)
 
 
-def test_sequences_with_other_bootstrap_steps_are_refused() -> None:
+@pytest.mark.parametrize(("n_step", "burn_in"), [(2, 0), (1, 2), (2, 2)])
+def test_sequences_of_other_lengths_with_further_steps_are_refused(n_step: int, burn_in: int) -> None:
     one, two = (
-        filled(NStepReplayBuffer.create_factory(size=50, n_step=2, sequences=Sequences(length))) for length in (3, 4)
+        filled(NStepReplayBuffer.create_factory(size=50, n_step=n_step, sequences=Sequences(length, burn_in)))
+        for length in (3, 4)
     )
     with pytest.raises(ValueError, match=r"Reward of 'demonstrations' is 3 steps of .*, of 'main' 4 steps of"):
         next(mixed_of(one, two).generate_batches(1, 8))
+
+
+def test_shorter_sequences_are_filled_up() -> None:
+    one, two = (filled(ReplayBuffer.create_factory(size=50, sequences=Sequences(length))) for length in (3, 5))
+    batch = next(mixed_of(one, two).generate_batches(1, 8))
+    assert batch[REW].shape == (5, 8, 1)
+    assert not batch[MASK][3:, :4].any()
+    assert torch.equal(batch[REW][3, :4], batch[REW][2, :4])
 
 
 def test_what_cannot_be_mixed_is_refused() -> None:
