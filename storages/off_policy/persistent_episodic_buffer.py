@@ -17,6 +17,7 @@ from storages.episode import Episode
 from storages.off_policy.per_buffer import PERBuffer
 from storages.persistent.episodes.episode_log import EpisodeLog
 from storages.persistent.episodes.episode_store import EpisodeStore
+from storages.persistent.episodes.memory_plan import MemoryBudget
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.protocols import Environments, StorageLog
 from storages.storage import EmptyStorageError
@@ -77,19 +78,17 @@ class PersistentEpisodicBuffer(PERBuffer):
 
     def make_log(self, envs: Environments | None) -> StorageLog:
         """Make the store of all episodes, the cache of those in memory, and what keeps both in the directory."""
+        episodes = self.sequences if isinstance(self.sequences, Episodes) else None
         self._segment_cache = SegmentCache(self._ring, self._prioritized, self._tracker)
         self.observe(self._segment_cache)
         self._directory = EpisodeStore(
             Path(self.directory).absolute(),
             self._ring,
             self._segment_cache,
-            size=self.size,
-            size_bytes=self.size_bytes,
-            memory_bytes=self.memory_bytes,
+            MemoryBudget(type(self).__name__, self.size, self.memory_bytes, episodes, self.prioritization == "rank"),
+            self.size_bytes,
             durable=self.durable,
             read_only=self.read_only,
-            episodes=self.sequences if isinstance(self.sequences, Episodes) else None,
-            by_rank=self.prioritization == "rank",
         )
         return EpisodeLog(self, self._directory, envs)
 

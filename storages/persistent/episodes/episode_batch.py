@@ -32,7 +32,7 @@ from storages.core.ring.snapshot import (
     RowSpan,
 )
 from storages.episode import Episode
-from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SCALARS, SUCCESSORS, TRUNC2, Array
+from storages.transition import DONE, DONE2, OBS, RHS, RHS2, SCALARS, SUCCESSORS, TRUNC2, Array, Sample
 
 PREFIX_FRAMES = 0
 """The first stack is filled up with frames that lie in the rows before the first."""
@@ -309,6 +309,14 @@ def columns_of(episode: Episode) -> dict[FieldKey, Array]:
     if (RHS,) in columns and (RHS2,) in columns:
         columns[(RHS,)] = np.concatenate([columns[(RHS,)], columns.pop((RHS2,))[-1:]])
     return columns
+
+
+def first_step_of(columns: Mapping[FieldKey, Array], num_envs: int) -> Sample:
+    """The first step of an episode with such columns, as if all environments had made it."""
+    now = {path: column[:1] for path, column in columns.items()}
+    successor = {(_SUCCESSOR[path[0]], *path[1:]): columns[path][1:2] for path in now if path[0] in (OBS, RHS)}
+    sample: Sample = nest({path: np.repeat(leaf, num_envs, 0) for path, leaf in (now | successor).items()})
+    return sample
 
 
 def episodes_since(

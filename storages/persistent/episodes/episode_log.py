@@ -12,7 +12,7 @@ from storages.core.ring.ring import Ring
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
-from storages.persistent.episodes.episode_store import RUNNING_STEPS, EpisodeStore
+from storages.persistent.episodes.episode_store import EpisodeStore
 from storages.persistent.episodes.markers import (
     EpisodePosition,
     nothing_on_disk,
@@ -20,6 +20,7 @@ from storages.persistent.episodes.markers import (
     remove_marker,
     write_marker,
 )
+from storages.persistent.episodes.memory_plan import RUNNING_STEPS
 from storages.persistent.episodes.memtable import Memtable
 from storages.persistent.episodes.segment_store import SegmentStore, manifest_to_read, manifest_to_write
 from storages.persistent.log.closing_note import ClosingNote, remove_note, write_note
@@ -79,7 +80,8 @@ class EpisodeLog(StorageLog):
         num_envs = None if envs is None else envs.num_envs
         if manifest is not None:
             logged = RingManifest.read(folder / WAL_FOLDER)
-            plan = store.plan_for(manifest, num_envs or (logged and logged.num_envs) or 1)
+            num = num_envs or (logged and logged.num_envs) or 1
+            plan = store.budget.plan(manifest.layout, manifest.stacked, num)
         if not store.read_only:
             store.memtable = Memtable(
                 folder / WAL_FOLDER,

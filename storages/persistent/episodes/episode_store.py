@@ -8,23 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.ring.layout import converted, leaves, nest, text
+from storages.core.ring.layout import converted
 from storages.core.ring.ring import Ring
 from storages.episode import Episode
 from storages.errors import DamageError, DroppedError, PersistenceError
-from storages.persistent.episodes.episode_batch import EpisodeBatch, columns_of, episodes_since
+from storages.persistent.episodes.episode_batch import EpisodeBatch, columns_of, episodes_since, first_step_of
 from storages.persistent.episodes.episode_manifest import EpisodeManifest
 from storages.persistent.episodes.flush_queue import FlushQueue, LiveRange
-from storages.persistent.episodes.memory_plan import MemoryPlan
+from storages.persistent.episodes.memory_plan import MemoryBudget, MemoryPlan
 from storages.persistent.episodes.memtable import EpisodeSpan, Memtable, State, watermarks_of
 from storages.persistent.episodes.segment import Segment
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.persistent.episodes.segment_store import SegmentStore
-from storages.transition import OBS, OBS2, RHS, RHS2, Sample
-from storages.windows import Episodes
-
-RUNNING_STEPS = 1024
-"""Steps that the memtable has room for at first, if memory allows."""
+from storages.transition import OBS2, RHS2, Sample
 
 
 class EpisodeStore:
@@ -34,13 +30,10 @@ class EpisodeStore:
         folder: of the directory.
         ring: of the episodes in memory, without columns yet.
         cache: fills the ring.
-        size: transitions that stay; None for no bound.
+        budget: how much it may hold.
         size_bytes: bytes on disk, beyond which the oldest segments go; None for no bound.
-        memory_bytes: how much memory it may take; None for as much as ``size`` takes, or 1 GiB.
         durable: whether what is written survives a power cut.
         read_only: whether another process writes.
-        episodes: of which batches are made; None for single transitions, or sequences.
-        by_rank: whether priorities are those of ranks.
     """
 
     def __init__(
@@ -48,16 +41,14 @@ class EpisodeStore:
         folder: Path,
         ring: Ring,
         cache: SegmentCache,
-        *,
-        size: int | None,
+        budget: MemoryBudget,
         size_bytes: int | None,
-        memory_bytes: int | None,
+        *,
         durable: bool,
         read_only: bool,
-        episodes: Episodes | None,
-        by_rank: bool,
     ) -> None:
         self.folder, self.durable, self.read_only = folder, durable, read_only
+        self.budget = budget
         self.live_range = LiveRange()
         """Which episodes are live."""
         self.cache = cache
@@ -66,35 +57,15 @@ class EpisodeStore:
         self.flush_queue: FlushQueue | None = None
         """Segments, and batches on the way there; None before the first transition."""
         self._ring, self._owner = ring, ring.owner
-        self._size, self._size_bytes, self._memory_bytes, self._episodes = size, size_bytes, memory_bytes, episodes
-        self._by_rank, self._closed = by_rank, False
+        self._size_bytes = size_bytes
+        self._closed = False
 
     # Opening
-
-    def plan_for(self, manifest: EpisodeManifest, num_envs: int) -> MemoryPlan:
-        """Divide the memory between the episodes of so many environments.
-
-        Raises:
-            ValueError: it is too little.
-        """
-        try:
-            return MemoryPlan.of(
-                manifest.layout,
-                manifest.stacked,
-                num_envs,
-                self._size,
-                self._memory_bytes,
-                RUNNING_STEPS,
-                self._episodes,
-                self._by_rank,
-            )
-        except ValueError as error:
-            raise ValueError(f"{self._owner}: {error}") from None
 
     def begin_with(self, memtable: Memtable) -> None:
         """Begin the directory with the layout of the memtable."""
         ring = memtable.ring
-        plan = self.plan_for(EpisodeManifest(ring.layout, ring.stacked, 1, None, {}), ring.envs)
+        plan = self.budget.plan(ring.layout, ring.stacked, ring.envs)
         manifest = EpisodeManifest.made(ring.layout, ring.stacked, plan.segment_rows)
         self.written(lambda: manifest.write(self.folder, self.durable))
         self.begin(manifest, plan)
@@ -121,30 +92,12 @@ class EpisodeStore:
         if not self.read_only:
             # Before the ring, so that it can be tried again where it cannot be written.
             self.written(archive.tidy)
-        ring = self._ring
-        try:
-            ring.prepare(manifest.layout, 1, plan.steps)
-        except ValueError as error:
-            raise PersistenceError(f"{self.folder} holds other observations: {error}") from None
-        if ring.stacked != manifest.stacked:
-            there, told = (
-                {text(path): depth for path, depth in stacked.items()} or "none"
-                for stacked in (manifest.stacked, ring.stacked)
-            )
-            raise PersistenceError(
-                f"{self.folder} holds stacked frames: {there}; this storage is told of {told}; make it for the same "
-                f"environments, or name another directory"
-            )
-        largest = max((segment.rows for segment in archive.segments), default=0)
-        if (needed := plan.memory_for(largest, manifest)) > (self._memory_bytes or needed):
-            raise ValueError(
-                f"{self._owner}: memory_bytes must be at least {needed} for the longest episodes in {self.folder}, "
-                f"got {self._memory_bytes}"
-            )
-        self.flush_queue = FlushQueue(archive, self._owner, plan.waiting_bytes)
+        queue = FlushQueue(archive, self._owner, plan.waiting_bytes)
+        self.cache.begin(queue, plan)
+        self.budget.refuse_larger(max((segment.rows for segment in archive.segments), default=0), manifest, self.folder)
+        self.flush_queue = queue
         if self.memtable is not None:
             self.memtable.longest = plan.longest
-        self.cache.begin(self.flush_queue, plan.episodes)
 
     def hold(self, state: Mapping[str, Any], generator: np.random.Generator) -> None:
         """Hold the live episodes of segments and memtable.
@@ -168,8 +121,8 @@ class EpisodeStore:
                 batch, first = self.memtable.batch(one), live_range.next
                 live_range.count(first, batch.lengths.tolist())
                 queue.add(first, batch, one, live_range.live)
-        if self._size is not None:
-            live_range.keep(self._size)
+        if self.budget.size is not None:
+            live_range.keep(self.budget.size)
         queue.forget(live_range.live)
         try:
             self.cache.hold(live_range, state["memory"], generator)
@@ -221,12 +174,8 @@ class EpisodeStore:
         """Insert a step, add the episodes that it ends, and return how many environments it has.
 
         Args:
-            sample: the step.
+            sample: the step; nothing of it is stored where an error is raised.
             state: called for the state beside it, when a commit is due.
-
-        Raises:
-            SampleError: the sample does not fit; nothing of it was stored.
-            PersistenceError: earlier steps could not be written, or the directory is read only; nothing was stored.
         """
         memtable = self.writable()
         begins = self.flush_queue is None
@@ -258,24 +207,15 @@ class EpisodeStore:
         Args:
             episode: to be added.
             state: called for the state beside it, when a commit is due.
-
-        Raises:
-            SampleError: it does not fit what is stored.
-            PersistenceError: earlier ones could not be written, or the directory is read only, or it is too long.
         """
         memtable, ring = self.writable(), self._ring
         if self.flush_queue is not None:
             self._advance(memtable, state)
         columns, length = columns_of(episode), len(episode)
-        sample = nest({path: column[:1] for path, column in columns.items()})
-        sample[OBS2] = nest({path: column[1:2] for path, column in columns.items() if path[0] == OBS})[OBS]
-        if (RHS,) in columns:
-            sample[RHS2] = columns[(RHS,)][1:2]
         if not ring.layout:
-            envs = memtable.ring.num_envs or 1
-            memtable.ring.init_columns(nest({path: np.repeat(leaf, envs, 0) for path, leaf in leaves(sample)}))
+            memtable.ring.init_columns(first_step_of(columns, memtable.ring.num_envs or 1))
             self.begin_with(memtable)
-        ring.init_columns(sample)
+        ring.init_columns(first_step_of(columns, 1))
         most = ring.size if memtable.longest is None else memtable.longest
         if length > most:
             raise PersistenceError(
@@ -294,7 +234,7 @@ class EpisodeStore:
         live_range, queue = self.live_range, self.queue
         first = live_range.next
         live_range.count(first, batch.lengths.tolist())
-        gone = 0 if self._size is None else live_range.keep(self._size)
+        gone = 0 if self.budget.size is None else live_range.keep(self.budget.size)
         if gone:
             queue.forget(live_range.live)
         queue.add(first, batch, logged, live_range.live)

@@ -4,7 +4,7 @@ import bisect
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,11 @@ class _Flush:
     """Where its episodes are in the write-ahead log, of those that are there."""
     watermarks: list[int]
     live: int
-    writing: "Future[Segment] | None" = field(default=None)
+    writing: "Future[Segment] | None" = None
+
+    def is_logged(self, until: int) -> bool:
+        """Whether the write-ahead log holds all of it, if it holds the steps up to a number."""
+        return all(finished.visible_at <= until for finished in self.logged)
 
 
 class FlushQueue:
@@ -107,7 +111,7 @@ class FlushQueue:
         """
         for waiting in self._waiting:
             if waiting.writing is None:
-                if any(finished.visible_at > logged for finished in waiting.logged):
+                if not waiting.is_logged(logged):
                     break
                 waiting.writing = self._writer.submit(self._write, waiting)
         written = False
@@ -130,23 +134,11 @@ class FlushQueue:
         """
         while self._waiting:
             first = self._waiting[0]
-            if first.writing is None:
-                if any(finished.visible_at > logged for finished in first.logged):
-                    return
-                # Not by the thread, which cannot always be asked: not when the interpreter is about to end, nor where
-                # a buffer is closed because it is found to be garbage while another thread is being asked.
-                first.writing = self._written_now(first)
+            if first.writing is None and not first.is_logged(logged):
+                return
             self._note_written()
             if only_the_first:
                 return
-
-    def _written_now(self, waiting: _Flush) -> "Future[Segment]":
-        done: Future[Segment] = Future()
-        try:
-            done.set_result(self._write(waiting))
-        except OSError as error:
-            done.set_exception(error)
-        return done
 
     def _write(self, waiting: _Flush) -> Segment:
         if self._failed:
@@ -159,9 +151,10 @@ class FlushQueue:
 
     def _note_written(self) -> None:
         waiting = self._waiting[0]
-        assert waiting.writing is not None
         try:
-            segment = waiting.writing.result()
+            # Not always by the thread, which cannot be asked when the interpreter is about to end, nor where a buffer
+            # is closed because it is found to be garbage while another thread is being asked.
+            segment = self._write(waiting) if waiting.writing is None else waiting.writing.result()
         except OSError as error:
             for other in self._waiting:
                 if other.writing is not None:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from storages.core.ring.layout import FieldKey, Layout
 from storages.core.ring.ring import Ring
@@ -13,6 +14,8 @@ from storages.windows import Episodes
 
 DEFAULT_BYTES = 1 << 30
 """Of a storage without a bound, unless it is said."""
+RUNNING_STEPS = 1024
+"""Steps that the memtable has room for at first, if memory allows."""
 _SEGMENT_BYTES, _FEWEST_SEGMENT_ROWS, _MOST_SEGMENT_ROWS = 1 << 20, 1024, 1 << 16
 _PRIORITY_BYTES = 20
 """Of a transition's priority and error."""
@@ -45,39 +48,41 @@ class MemoryPlan:
     running_steps: int
     waiting_bytes: int | None
 
-    @staticmethod
-    def memory_for(rows: int, manifest: EpisodeManifest) -> int:
-        """Bytes of memory that segments of so many rows can be exchanged within."""
-        return int(rows * _row_on_disk(manifest.layout, manifest.stacked) * _SHARE_OF_A_SEGMENT)
 
-    @classmethod
-    def of(
-        cls,
-        layout: Layout,
-        stacked: Mapping[FieldKey, int],
-        num_envs: int,
-        size: int | None,
-        memory_bytes: int | None,
-        running_steps: int,
-        episodes: Episodes | None = None,
-        by_rank: bool = False,
-    ) -> "MemoryPlan":
-        """The plan for transitions that look so, of which batches of ``episodes`` are made, or others.
+@dataclass(frozen=True)
+class MemoryBudget:
+    """What a storage of episodes may take.
 
-        Room is left for priorities, which take more where they are those of ranks.
+    Args:
+        owner: the storage's name, for errors.
+        size: transitions that stay; None for no bound.
+        memory_bytes: None for as much as ``size`` takes, or :data:`DEFAULT_BYTES`.
+        episodes: of which batches are made; None for single transitions, or sequences.
+        by_rank: whether priorities are those of ranks, which take more room.
+    """
+
+    owner: str
+    size: int | None
+    memory_bytes: int | None
+    episodes: Episodes | None
+    by_rank: bool
+
+    def plan(self, layout: Layout, stacked: Mapping[FieldKey, int], num_envs: int) -> MemoryPlan:
+        """Return the plan for transitions of a layout.
 
         Raises:
-            ValueError: it is too little memory for that.
+            ValueError: it is too little memory.
         """
+        size, memory_bytes, episodes = self.size, self.memory_bytes, self.episodes
         on_disk = _row_on_disk(layout, stacked)
         rows = _power_of_two(_SEGMENT_BYTES / on_disk, _FEWEST_SEGMENT_ROWS, _MOST_SEGMENT_ROWS)
         if size is not None:
             rows = min(rows, _power_of_two(size / 8, 1, rows))
         if memory_bytes is None and size is not None:
-            return cls(size, size, size, rows, running_steps, None)
+            return MemoryPlan(size, size, size, rows, RUNNING_STEPS, None)
         budget = DEFAULT_BYTES if memory_bytes is None else memory_bytes
         in_ring, of_ranks = _bytes_of_a_row(layout, stacked) + _PRIORITY_BYTES, 0
-        if by_rank:
+        if self.by_rank:
             in_ring, of_ranks = in_ring + BYTES_OF_A_RANK, BYTES_OF_A_HISTOGRAM
             budget -= of_ranks
         if episodes is not None:
@@ -89,20 +94,34 @@ class MemoryPlan:
             needed = int(max(2, asked) / of_a_byte) + 1 + of_ranks
             what = f"pieces of {asked} steps of such transitions, which {episodes} asks for" if asked else ""
             raise ValueError(
-                f"memory_bytes must be at least {needed} for {what or 'such transitions'}, got {budget + of_ranks}"
+                f"{self.owner}: memory_bytes must be at least {needed} for {what or 'such transitions'}, got "
+                f"{budget + of_ranks}"
             )
         rows = min(rows, _power_of_two(longest, 1, rows))
         ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in _with_ends(layout))
         if episodes is not None:
             ends += _START_BYTES
-        return cls(
+        return MemoryPlan(
             steps if size is None else min(size, steps),
             max(1, _power_of_two(_ENDS * budget / max(1, ends), 1, steps)),
             longest if size is None else min(size, longest),
             rows,
-            max(1, min(running_steps, longest)),
+            max(1, min(RUNNING_STEPS, longest)),
             int(2 * _PIECE * budget),
         )
+
+    def refuse_larger(self, rows: int, manifest: EpisodeManifest, folder: Path) -> None:
+        """Refuse segments of so many rows in a directory, if they cannot be exchanged within the memory.
+
+        Raises:
+            ValueError: they cannot.
+        """
+        needed = int(rows * _row_on_disk(manifest.layout, manifest.stacked) * _SHARE_OF_A_SEGMENT)
+        if needed > (self.memory_bytes or needed):
+            raise ValueError(
+                f"{self.owner}: memory_bytes must be at least {needed} for the longest episodes in {folder}, "
+                f"got {self.memory_bytes}"
+            )
 
 
 def _row_on_disk(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:

@@ -112,7 +112,10 @@ class Memtable:
             self._start_rows = np.full(ring.envs, ring.first)
         # No new final observation means that no episode ended or was broken off.
         put_aside = ring.columns.finals.next_number
-        finished = self._shown() if put_aside != self._put_aside else []
+        finished: list[EpisodeSpan] = []
+        if put_aside != self._put_aside:
+            newest = ring.steps - 1
+            finished = _shown_by(newest, ring.broken_after(newest - 1), ring.broken_after(newest), self._start_rows)
         self._put_aside = put_aside
         return finished if self.longest is None else finished + self.cut()
 
@@ -131,21 +134,14 @@ class Memtable:
         # The newest transition of the others belongs to a piece that is kept elsewhere as it was.
         ring.break_off(envs)
         self._put_aside = ring.columns.finals.next_number
-        return self._finish(which, ring.steps)
-
-    def _shown(self) -> list[EpisodeSpan]:
-        """Return the episodes that the newest step shows to be finished."""
-        ring, newest = self.ring, self.ring.steps - 1
-        # Nobody said that these ended, but something else goes on now.
-        broken_off = self._finish(ring.broken_after(newest - 1) & (self._start_rows < newest), newest)
-        return broken_off + self._finish(ring.broken_after(newest), newest + 1)
+        return _finish(which, ring.steps, ring.steps, self._start_rows)
 
     def cut(self) -> list[EpisodeSpan]:
         """Return the episodes that have become too long."""
         steps = self.ring.steps
         if self.longest is None or steps < self._too_long_at:
             return []
-        finished = self._finish(steps - self._start_rows >= self.longest, steps)
+        finished = _finish(steps - self._start_rows >= self.longest, steps, steps, self._start_rows)
         self._too_long_at = int(self._start_rows.min()) + self.longest
         return finished
 
@@ -160,15 +156,6 @@ class Memtable:
         """Have room for so many steps, which must be no fewer than there are."""
         self.ring.resize(size)
         self._put_aside = _UNKNOWN
-
-    def _finish(self, which: NDArray[np.bool_], end: int) -> list[EpisodeSpan]:
-        if not which.any():
-            return []
-        finished = [
-            EpisodeSpan(int(env), int(self._start_rows[env]), end, self.ring.steps) for env in np.flatnonzero(which)
-        ]
-        self._start_rows[which] = end
-        return finished
 
     def batch(self, finished: EpisodeSpan) -> EpisodeBatch:
         """A copy of a finished episode, whose rows must still be there."""
@@ -229,28 +216,36 @@ def finished_since(
         # What is left of an episode that was forgotten, or lost.
         ends = np.flatnonzero(ring.broken()[:, env])
         begun[env] = ring.oldest + ends[0] + 1 if len(ends) else ring.steps
-    broken, said = ring.broken(), ring.ended()
-    found: list[tuple[int, int, EpisodeSpan]] = []
-    for env in range(ring.envs):
-        for row in (np.flatnonzero(broken[:, env]) + ring.oldest).tolist():
-            if row < begun[env]:
-                continue
-            # What was broken off shows with the next step, before what ends with that one.
-            shown = (row, 1) if said[row - ring.oldest, env] else (row + 1, 0)
-            found += _pieces(env, begun, row + 1, shown, longest)
-        found += _pieces(env, begun, ring.steps, None, longest)
-    return begun, [finished for *_, finished in sorted(found)]
+    broken = ring.broken()
+    ended: NDArray[np.bool_] = broken & ring.ended()
+    shows = np.asarray(broken.any(axis=1))
+    found: list[EpisodeSpan] = []
+    for place, row in enumerate(range(ring.oldest, ring.steps)):
+        before = max(0, place - 1)
+        if shows[place] or shows[before]:
+            found += _shown_by(row, broken[before] & (place > 0), ended[place], begun)
+        if longest is not None and row + 1 - begun.min() >= longest:
+            found += _finish(row + 1 - begun >= longest, row + 1, row + 1, begun)
+    return begun, found
 
 
-def _pieces(
-    env: int, begun: NDArray[np.int64], end: int, shown: tuple[int, int] | None, longest: int | None
-) -> list[tuple[int, int, EpisodeSpan]]:
-    found = []
-    while longest is not None and end - begun[env] >= longest + (shown is not None and shown[1] == 1):
-        cut = int(begun[env]) + longest
-        found.append((cut - 1, 2, EpisodeSpan(env, int(begun[env]), cut, cut)))
-        begun[env] = cut
-    if shown is not None and begun[env] < end:
-        found.append((*shown, EpisodeSpan(env, int(begun[env]), int(end), shown[0] + 1)))
-        begun[env] = end
-    return found
+def _shown_by(
+    row: int, broken_before: NDArray[np.bool_], ended: NDArray[np.bool_], start_rows: NDArray[np.int64]
+) -> list[EpisodeSpan]:
+    """Return the episodes that a row shows to be finished.
+
+    Args:
+        row: its number.
+        broken_before: (E,), where it does not continue the row before.
+        ended: (E,), where an episode ends with it.
+        start_rows: (E,), first rows of the running episodes, written.
+    """
+    # No step said that these ended, but another episode goes on now.
+    broken_off = _finish(broken_before & (start_rows < row), row, row + 1, start_rows)
+    return broken_off + _finish(ended & (start_rows <= row), row + 1, row + 1, start_rows)
+
+
+def _finish(which: NDArray[np.bool_], end: int, visible_at: int, start_rows: NDArray[np.int64]) -> list[EpisodeSpan]:
+    finished = [EpisodeSpan(int(env), int(start_rows[env]), end, visible_at) for env in np.flatnonzero(which)]
+    start_rows[which] = end
+    return finished

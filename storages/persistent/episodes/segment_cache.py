@@ -16,13 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from storages.core.parts import RingObserver
+from storages.core.ring.layout import text
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import RowSpan
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.prioritized_sampler import PrioritizedSampler
+from storages.errors import PersistenceError
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.flush_queue import FlushQueue, LiveRange
+from storages.persistent.episodes.memory_plan import MemoryPlan
 from storages.persistent.episodes.segment import Segment
 
 DRAWS_EACH = 8.0
@@ -78,9 +81,27 @@ class SegmentCache(RingObserver):
         """Until the next segment is due."""
         self._reader = ThreadPoolExecutor(1, "reader")
 
-    def begin(self, source: FlushQueue, most_episodes: int) -> None:
-        """Say where segments are, and how many episodes the ring may hold at a time; its columns are made."""
-        self._source, self._most_episodes = source, most_episodes
+    def begin(self, source: FlushQueue, plan: MemoryPlan) -> None:
+        """Make the columns of the ring for the segments of a source, as many as a plan says.
+
+        Raises:
+            PersistenceError: they are of other observations than the ring is made for.
+        """
+        manifest, folder, ring = source.archive.manifest, source.archive.directory, self._ring
+        try:
+            ring.prepare(manifest.layout, 1, plan.steps)
+        except ValueError as error:
+            raise PersistenceError(f"{folder} holds other observations: {error}") from None
+        if ring.stacked != manifest.stacked:
+            there, made_for = (
+                {text(path): depth for path, depth in stacked.items()} or "none"
+                for stacked in (manifest.stacked, ring.stacked)
+            )
+            raise PersistenceError(
+                f"{folder} holds stacked frames: {there}; this storage is made for {made_for}; make it for the same "
+                f"environments, or name another directory"
+            )
+        self._source, self._most_episodes = source, plan.episodes
         if self._tracker is not None:
             self._tracker.build()
 
@@ -163,12 +184,12 @@ class SegmentCache(RingObserver):
         """Whether a segment is to be loaded before the next draw."""
         return not self.holds_all and self._draws_left <= 0
 
-    def load_next(self, live: int, generator: np.random.Generator) -> bool:
+    def load_next(self, live: int, generator: np.random.Generator | None) -> bool:
         """Load the next segment, and read ahead those after it.
 
         Args:
             live: number of the oldest live transition.
-            generator: draws the order of a pass.
+            generator: draws the order of the next pass; None for no further pass.
 
         Returns:
             Whether there was one.
@@ -192,9 +213,10 @@ class SegmentCache(RingObserver):
                 self._read_ahead(live, generator)
                 return True
 
-    def _read_ahead(self, live: int, generator: np.random.Generator) -> None:
+    def _read_ahead(self, live: int, generator: np.random.Generator | None) -> None:
+        """Begin to read the segments that are next; the generator draws the order of the next pass, None of none."""
         while len(self._ahead) < _AHEAD:
-            if not self._order:
+            if not self._order and generator is not None:
                 # What came in last comes back last.
                 newest = {span.first for span in self.spans}
                 shuffled = generator.permutation(np.array(self._segments.firsts(), np.int64)).tolist()
@@ -228,7 +250,10 @@ class SegmentCache(RingObserver):
         if self._tracker is not None:
             self._tracker.build()
         if live_range.stored <= self._ring.size and live_range.episodes <= self._most_episodes:
-            self._fill(live_range.live)
+            self._order.extend(self._segments.firsts())
+            while self.load_next(live_range.live, None):
+                pass
+            self._draws_left = 0.0
         elif memory is not None and memory["spans"]:
             self._restore(memory)
         else:
@@ -236,17 +261,6 @@ class SegmentCache(RingObserver):
             # Until a segment takes the place of another.
             while self.load_next(live_range.live, generator) and len(self.spans) > loaded:
                 loaded = len(self.spans)
-
-    def _fill(self, live: int) -> None:
-        reading: deque[Future[LoadedSegment]] = deque()
-        for first in self._segments.firsts():
-            found = self._segments.segment(first)
-            if found is not None and found[0].end > live:
-                reading.append(self._reader.submit(self._load, *found, live))
-            if len(reading) > _AHEAD:
-                self._take(reading.popleft().result())
-        for future in reading:
-            self._take(future.result())
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         for at, first, count in state["spans"]:
