@@ -27,21 +27,21 @@ from storages.windows import Episodes, Sequences
 
 @with_hyper_parameters
 class PersistentEpisodicBuffer(PERBuffer):
-    """Replay of whole episodes that live on disk, in a zarr group, of which as much as fits is in memory.
+    """Replay of whole episodes on disk, in a zarr group, of which as many as fit are in memory.
 
-    An episode goes into the buffer when it ends, is broken off, or gets so long that it is kept in pieces: longer than
-    ``size``, or than a small part of ``memory_bytes``. Before the first has, there is nothing to draw. What is on disk,
-    what of a process that is killed is still there, and what is said of damage, is as :mod:`storages.persistent`
-    promises; episodes that run are logged and go on where the same environments do.
+    An episode can be drawn once it ended, was broken off, or is so long that it is kept in pieces: longer than
+    ``size``, or than a small part of ``memory_bytes``. Before that, the storage is empty. :mod:`storages.persistent`
+    says what is on disk, what remains of a process that is killed, and how damage is reported; running episodes are
+    logged, and go on where the same environments do.
 
-    Where ``memory_bytes`` hold all of it, batches are those of :class:`PERBuffer`, of episodes in the order in which
-    they ended. Where not, batches are drawn from what is in memory, which is exchanged all the time, a segment of
-    episodes for each 8 draws of each of its transitions. What is new comes into memory at once. Then, in each pass,
-    every segment comes back once, in an order drawn for the pass, and stays until as much as memory holds came after
-    it: over whole passes, every transition is as likely as any other, or every episode where batches are of such;
-    within a batch, those in memory are. Priorities decide among what is in memory, and weights are relative to that;
-    errors of the rest are kept, four bytes for each transition beyond ``memory_bytes``. Which rows a batch holds
-    follows from the seed alone.
+    Where ``memory_bytes`` hold all episodes, batches are those of :class:`PERBuffer`, of episodes in the order in which
+    they ended. Else they are drawn from the episodes in memory, which are exchanged: one segment of episodes for 8
+    draws of each of its transitions. New episodes come into memory at once. Then, in each pass, every segment is loaded
+    once, in an order drawn for the pass, and stays until as much as memory holds was loaded after it: over whole
+    passes, every transition is as likely as any other, or every episode where batches are of episodes; within a batch,
+    those in memory are. Priorities decide among the transitions in memory, and weights are relative to them; errors of
+    the others are kept, four bytes for each transition beyond ``memory_bytes``. The rows of a batch follow from the
+    seed alone.
 
     Sequences begin anywhere; ``across_episodes`` goes on into the episode that ended next. Of an episode that is kept
     in pieces, none is whole; ``Episodes(whole=False)`` draws each of them.
@@ -56,7 +56,7 @@ class PersistentEpisodicBuffer(PERBuffer):
         directory: where it is kept.
         size_bytes: bytes on disk, beyond which the oldest segments of episodes go; None for no bound.
         memory_bytes: how much of memory it may take. None for as much as ``size`` takes, or 1 GiB.
-        read_only: only sample from what another process may be writing; :meth:`refresh` takes up what is new.
+        read_only: only sample from a directory to which another process may be writing; :meth:`refresh` follows it.
         ancestor: directory of another such buffer, whose episodes come before its own. They are read where they are,
             and not changed; episodes that are added there later are not seen here.
     """

@@ -149,14 +149,8 @@ class EpisodeBatch:
             (facts,),
         )
 
-    def part(self, layout: Layout, first: int, since: int) -> RowSpan:
-        """The episodes as rows of a ring of one environment.
-
-        Args:
-            layout: of the transitions.
-            first: number that the first row gets.
-            since: number of the oldest row that counts.
-        """
+    def part(self, layout: Layout) -> RowSpan:
+        """The episodes as rows of a ring of one environment, numbered from 0; ``layout`` is that of transitions."""
         bounds = np.cumsum(self.rows_each)
         last, starts = bounds - 1, bounds - self.lengths - 1
         is_step = np.ones(self.rows, np.bool_)
@@ -180,7 +174,7 @@ class EpisodeBatch:
                 arrays[ArrayKey(FOLLOWING, path)] = (column[-1:],)
             if chained:
                 arrays[ArrayKey(FINAL, path)] = (bytes_of(column[last]),)
-        return RowSpan(first, first + steps, False, since, arrays)
+        return RowSpan(0, steps, False, 0, arrays)
 
     def _stacked(
         self,

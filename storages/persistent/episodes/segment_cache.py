@@ -233,7 +233,7 @@ class SegmentCache(RingObserver):
         return self._loaded(batch, first)
 
     def _loaded(self, batch: EpisodeBatch, first: int) -> LoadedSegment:
-        return LoadedSegment(first, batch.part(self._ring.layout, 0, 0), len(batch))
+        return LoadedSegment(first, batch.part(self._ring.layout), len(batch))
 
     # Filled at once
 
