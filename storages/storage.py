@@ -17,6 +17,7 @@ from storages.component.schedule import Schedule, value_at
 from storages.core.parts import RingObserver
 from storages.core.ring.layout import as_array, leaves, nest, text
 from storages.core.ring.ring import Ring, saved_layout
+from storages.core.ring.staging import Staging
 from storages.core.sampling.prioritized import Priorities
 from storages.protocols import Discounting, Environments, StorageLog
 from storages.transition import Batch, Leaf, Sample
@@ -92,6 +93,8 @@ class Storage(Component, ABC):
         self._progress = (0, 1)
         self._inserted = 0
         """Transitions that were ever inserted."""
+        self._staging: Staging | None = None
+        """Transitions of environments that are ahead of others; None where there are none."""
         self._log: StorageLog | None = None
         self._observers: list[RingObserver] = []
         self._find_overridden()
@@ -114,19 +117,28 @@ class Storage(Component, ABC):
         """Fix shapes and dtypes by a sample, which is not stored; the first insertion does so by itself."""
         self._ring.init_columns(sample)
 
-    def insert_transition(self, sample: Sample) -> None:
+    def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
         """Store one step, a transition for each environment.
+
+        Transitions of some environments alone wait until every environment has delivered as many: then the step is
+        stored, and can be drawn.
 
         Args:
             sample: arrays or tensors (E, ...) under the names of :mod:`storages.transition`, in any order.
+            envs: numbers of the environments whose transitions they are, (N, ...); all, in their order, where None.
 
         Raises:
+            IndexError: there is no such environment, or it is named twice.
+            RuntimeError: ``envs`` is None while transitions of some environments wait, or one is too far ahead.
             SampleError: a field is missing, unknown, of another shape or dtype than in the first sample, or holds NaN
                 or infinity. Nothing of the sample was stored.
             RuntimeError: it is a rollout that is full and was not reset.
             DeviceMemoryError: what is to be kept on the device does not fit there; nothing was stored.
             PersistenceError: earlier steps could not be written to the directory; nothing of this one was stored.
         """
+        if envs is not None:
+            self._insert_in_part(sample, envs)
+            return
         ring = self._ring
         for before_insert in self._before_insert:
             before_insert(ring, sample)
@@ -149,6 +161,9 @@ class Storage(Component, ABC):
         """
         numbers = None if envs is None else checked_environments(envs, self.num_envs, type(self).__name__)
         self._tell_of_change(rows=True)
+        if self._staging is not None:
+            given = range(self.num_envs) if numbers is None else numbers.tolist()
+            numbers = np.array(self._staging.end_episodes(given), np.int64)
         ended = self._ring.break_off(numbers, truncate=True)
         if len(ended):
             for observer in self._observers:
@@ -203,6 +218,7 @@ class Storage(Component, ABC):
     def reset(self) -> None:
         """Drop all transitions, and keep the memory."""
         self._tell_of_change(rows=True)
+        self._stage(None)
         self._ring.reset()
         self._tell_of_changed_rows()
 
@@ -249,6 +265,7 @@ class Storage(Component, ABC):
         if self._log is None:
             raise ValueError(f"{type(self).__name__}: there is no directory to roll back in; make it with directory=")
         self._tell_of_change()
+        self._stage(None)
         self.load_extra_state(self._log.roll_back(position))
 
     def pin(self, position: Any) -> None:
@@ -384,9 +401,10 @@ class Storage(Component, ABC):
 
         With a directory, the position of a commit in it instead of the transitions.
         """
+        staged = {} if self._staging is None else {"staged": self._staging.state_dict()}
         if self._log is not None:
-            return self._log.save(self)
-        return {"ring": self._ring.state_dict()} | self.state_without_contents()
+            return self._log.save(self) | staged
+        return {"ring": self._ring.state_dict()} | self.state_without_contents() | staged
 
     def state_without_contents(self) -> dict[str, Any]:
         """Return what :meth:`state_dict` does, without the transitions: for those that are kept elsewhere."""
@@ -411,17 +429,20 @@ class Storage(Component, ABC):
             self.roll_back(state["position"])
             if not state["position"]["commit"]:
                 self.load_extra_state(state)
+            self._load_staged(state)
             return
         refuse_incomplete(state, self.state_names, type(self).__name__)
         if self._log is not None and not state["ring"]["leaves"]:
             self.roll_back({"commit": 0, "checksum": 0})
             self.load_extra_state(state)
+            self._load_staged(state)
             return
         self._tell_of_change(rows=True)
         if self._log is not None:
             self._log.refuse_other_fields(saved_layout(state["ring"]))
         self._ring.load_state_dict(state["ring"])
         self.load_extra_state(state)
+        self._load_staged(state)
         self._tell_of_changed_rows()
         self.flush()
 
@@ -469,7 +490,8 @@ class Storage(Component, ABC):
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the stored fields and what follows them take, free room included."""
-        return self._ring.columns.nbytes + sum(observer.nbytes for observer in self._observers)
+        staged = 0 if self._staging is None else self._staging.nbytes
+        return self._ring.columns.nbytes + staged + sum(observer.nbytes for observer in self._observers)
 
     def __repr__(self) -> str:
         bound = "any number of" if self._ring.grows else self.capacity
@@ -482,6 +504,49 @@ class Storage(Component, ABC):
 
     # Inside
 
+    def _insert_in_part(self, sample: Sample, envs: Sequence[int]) -> None:
+        """Store the transitions of some environments once every environment has delivered as many."""
+        ring, owner, numbers = self._ring, type(self).__name__, list(envs)
+        if not ring.envs:
+            raise ValueError(
+                f"{owner}: envs={numbers!r} needs a number of environments; make the storage for environments, or "
+                f"insert a step of all of them first"
+            )
+        if len(checked_environments(numbers, ring.envs, owner)) < len(numbers):
+            raise IndexError(f"{owner}: envs names each environment once, got {numbers!r}")
+        arrays = ring.checked(sample, numbers)
+        staging = self._staging or Staging(ring.envs)
+        for env in numbers:
+            if staging.ahead(env) == ring.size:
+                raise RuntimeError(
+                    f"{owner}: environment {env} is {ring.size} transitions ahead of environment {staging.slowest}, "
+                    f"as many as size; steps are stored when every environment has delivered its part"
+                )
+        staging.put(arrays, numbers)
+        self._stage(None)
+        try:
+            step = staging.complete_step()
+            if step is not None:
+                Storage.insert_transition(self, step)
+                staging.drop_step()
+        except BaseException:
+            staging.take_back(numbers)
+            raise
+        finally:
+            self._stage(staging if len(staging) else None)
+
+    def _load_staged(self, state: Mapping[str, Any]) -> None:
+        staging = None
+        if "staged" in state:
+            staging = Staging(self.num_envs)
+            staging.load_state_dict(state["staged"])
+        self._stage(staging)
+
+    def _stage(self, staging: Staging | None) -> None:
+        """Set what waits; steps of all environments are refused while something does."""
+        self._staging = staging
+        self._find_overridden()
+
     def _find_overridden(self) -> None:
         """Find the observers that follow insertions, so that the others take no time."""
         self._before_insert = [
@@ -489,6 +554,8 @@ class Storage(Component, ABC):
             for observer in self._observers
             if type(observer).before_insert is not RingObserver.before_insert
         ]
+        if self._staging is not None:
+            self._before_insert.insert(0, self._staging.refuse)
         self._after_insert = [
             observer.after_insert
             for observer in self._observers

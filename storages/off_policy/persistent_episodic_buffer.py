@@ -128,15 +128,21 @@ class PersistentEpisodicBuffer(PERBuffer):
         """Fix shapes and dtypes by a sample, which is not stored; the first insertion does so by itself."""
         self._directory.init_columns(sample)
 
-    def insert_transition(self, sample: Sample) -> None:
+    def insert_transition(self, sample: Sample, envs: Sequence[int] | None = None) -> None:
         """Store one step, a transition for each environment; episodes that it ends can be drawn from then on.
 
         Raises:
+            ValueError: ``envs`` is given: :meth:`add_episode` stores what one environment alone did.
             SampleError: the sample does not fit; nothing of it was stored.
             RateLimitError: ``rate_limit`` allows no insertion now.
             PersistenceError: earlier steps could not be written to the directory, or it is read only; nothing of this
                 one was stored.
         """
+        if envs is not None:
+            raise ValueError(
+                f"{type(self).__name__}: a step is one of all environments, got envs={envs!r}; add_episode() stores an "
+                f"episode of one of them"
+            )
         if self.rate_limiter is not None:
             self.rate_limiter.before_insert(self._ring, sample)
         self._prioritized.settle()

@@ -11,7 +11,7 @@ environment ``e`` did in row ``t``. The number tells a transition from the one t
 """
 
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,21 @@ class Ring:
             fit(sample, self.layout, self.envs, self.owner)
         else:
             self._make_columns(*self._layout_of(sample))
+
+    def checked(self, sample: Sample, envs: Sequence[int]) -> dict[FieldKey, Array]:
+        """Return the arrays of transitions of some environments (N,) as they are stored; the first fix the layout.
+
+        Raises:
+            SampleError: they do not fit those that are stored, or hold NaN or infinity.
+        """
+        layout = self.layout or first_layout(sample, self.owner, self._computed)[0]
+        arrays = fit(sample, layout, len(envs), self.owner)
+        if not self.allow_nonfinite:
+            check_finite(arrays, self.steps, self.owner, envs)
+        if not self.layout:
+            self._make_columns(layout, self.envs)
+        check_frame_stack(arrays, self.columns.stacked, self.steps, self.owner, envs)
+        return arrays
 
     def insert(self, sample: Sample) -> None:
         """Store one step: ``E`` transitions.

@@ -1,6 +1,6 @@
 """Checks of samples before anything is stored; errors name the leaf, the environment and the step."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from storages.transition import OBS, Array
 _NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
 
 
-def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str) -> None:
-    """Of a step (E, ...).
+def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str, envs: Sequence[int] | None = None) -> None:
+    """Of a step (E, ...), or of transitions (N, ...) of some environments.
 
     Raises:
         SampleError: an observation, an action, a reward or a value holds NaN or infinity.
@@ -23,8 +23,9 @@ def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str) -> Non
     for path, array in arrays.items():
         if must_be_finite(path, array.dtype) and not _finite(array):
             position = tuple(int(axis[0]) for axis in np.nonzero(~np.isfinite(array)))
+            env = position[0] if envs is None else envs[position[0]]
             raise SampleError(
-                f"{owner}: {text(path)} of environment {position[0]} is {array[position]} at step "
+                f"{owner}: {text(path)} of environment {env} is {array[position]} at step "
                 f"{step} (position {position[1:]}); nothing of this step was stored. "
                 f"allow_nonfinite=True would keep it"
             )
@@ -45,9 +46,13 @@ def check_replacement_is_finite(path: FieldKey, values: Array, start: int, owner
 
 
 def check_frame_stack(
-    arrays: Mapping[FieldKey, Array], stacked: Mapping[FieldKey, FrameColumn], step: int, owner: str
+    arrays: Mapping[FieldKey, Array],
+    stacked: Mapping[FieldKey, FrameColumn],
+    step: int,
+    owner: str,
+    envs: Sequence[int] | None = None,
 ) -> None:
-    """Of a step (E, ...) and the columns of leaves that are stacks of frames.
+    """Of a step (E, ...), or of transitions (N, ...) of some environments, and the columns of stacks of frames.
 
     Raises:
         SampleError: what followed is not what was seen, moved on by a frame.
@@ -56,8 +61,9 @@ def check_frame_stack(
         assert column.successor is not None
         differs = (bytes_of(arrays[path][:, 1:]) != bytes_of(arrays[column.successor][:, :-1])).any(axis=1)
         if differs.any():
+            row = np.flatnonzero(differs)[0]
             raise SampleError(
-                f"{owner}: {text(column.successor)} of environment {np.flatnonzero(differs)[0]} at step "
+                f"{owner}: {text(column.successor)} of environment {row if envs is None else envs[row]} at step "
                 f"{step} is not {text(path)} moved on by one of its {column.depth} frames; nothing of this "
                 f"step was stored. {_NO_STACKS}"
             )

@@ -1,0 +1,202 @@
+"""Environments that deliver at their own pace: the same steps, whatever the order in which they come."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import storages
+from storages import Episodes, SampleError, Sequences, Storage
+from storages.transition import DONE, DONE2, OBS2, REW, TRUNC2, VAL
+from tests.support.model import (
+    ALGORITHM,
+    KINDS,
+    STACKED_FRAMES,
+    Model,
+    Stream,
+    assert_slice_is,
+    contents,
+    equal,
+    map_leaves,
+    through_a_file,
+)
+from tests.support.profiles import examples
+from tests.support.rollouts import SummingActor
+
+PRIORITIES: dict[str, Any] = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01}
+WAYS: dict[str, Any] = {
+    "uniform": storages.ReplayBuffer.create_factory,
+    "priority": lambda **given: storages.PERBuffer.create_factory(n_step=3, **PRIORITIES, **given),
+    "everything": lambda **given: storages.HERBuffer.create_factory(
+        her_function=lambda obs, rhs, obs2, rhs2, rew, first, last: (obs, rhs, obs2, rhs2, rew),
+        n_step=2,
+        prefetch=2,
+        **PRIORITIES,
+        **given,
+    ),
+    "sequences": lambda **given: storages.PERBuffer.create_factory(sequences=Sequences(3), **PRIORITIES, **given),
+    "episodes": lambda **given: storages.PERBuffer.create_factory(sequences=Episodes(), **PRIORITIES, **given),
+}
+
+
+def made(way: str, num_envs: int, kind: str = "vector", size: int | None = 12, **given: Any) -> Storage:
+    envs = SimpleNamespace(num_envs=num_envs, stacked_frames=STACKED_FRAMES.get(kind, 0))
+    storage: Storage = WAYS[way](size=size, **given)("cpu", None, ALGORITHM, envs)
+    storage.seed(0)
+    return storage
+
+
+def of(sample: Any, envs: list[int]) -> Any:
+    return map_leaves(sample, lambda leaf: leaf[envs])
+
+
+def deliveries(samples: list[Any], num_envs: int, random: np.random.Generator) -> Iterator[tuple[Any, list[int]]]:
+    """The transitions of each environment in their order, some environments at a time, each at its own pace."""
+    done = [0] * num_envs
+    while min(done) < len(samples):
+        left = [env for env in range(num_envs) if done[env] < min(len(samples), min(done) + 9)]
+        envs = random.permutation(left)[: random.integers(1, len(left) + 1)].tolist()
+        parts = [of(samples[done[env]], [env]) for env in envs]
+        yield joined(parts), envs
+        for env in envs:
+            done[env] += 1
+
+
+def joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], dict):
+        return {key: joined([part[key] for part in parts]) for key in parts[0]}
+    return np.concatenate(parts)
+
+
+@given(
+    way=st.sampled_from(list(WAYS)),
+    kind=st.sampled_from(KINDS),
+    num_envs=st.integers(1, 4),
+    size=st.none() | st.just(12),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=examples(40), deadline=None)
+def test_what_comes_in_any_order_is_stored_step_by_step(
+    way: str, kind: str, num_envs: int, size: int | None, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    stream, model = Stream(num_envs, kind, True, random), Model(12 if size else 1000)
+    samples = [map_leaves(stream.step(), np.array) for _ in range(30)]
+    at_once, in_part = (made(way, num_envs, kind, size) for _ in range(2))
+    for sample in samples:
+        at_once.insert_transition(sample)
+        model.insert(sample)
+    for number, (part, envs) in enumerate(deliveries(samples, num_envs, random)):
+        given = map_leaves(part, np.array)
+        in_part.insert_transition(part, envs)
+        # What was handed in may be used for something else afterwards.
+        map_leaves(part, lambda leaf: leaf.fill(0))
+        if number % 11 == 10:
+            state = through_a_file(in_part.state_dict())
+            in_part = made(way, num_envs, kind, size)
+            in_part.load_state_dict(state)
+        assert given.keys() == part.keys()
+    assert contents(in_part) == contents(at_once)
+    assert_slice_is(in_part.get_all_buffer_data(), model.live())
+    in_part.seed(1)
+    at_once.seed(1)
+    batches = (dict(enumerate(one.generate_batches(3, 5))) for one in (in_part, at_once))
+    assert equal(*batches)
+
+
+def test_a_step_can_be_drawn_when_every_environment_has_delivered_its_part(tmp_path: Path) -> None:
+    storage, stream = made("priority", 3, directory=tmp_path), Stream(3, "vector", False, np.random.default_rng(0))
+    first, second, third = (map_leaves(stream.step(), np.array) for _ in range(3))
+    storage.insert_transition(of(first, [2, 0]), [2, 0])
+    storage.insert_transition(of(second, [0]), [0])
+    assert len(storage) == 0
+    assert storage.nbytes > storage.ring.columns.nbytes
+    state = through_a_file(storage.state_dict())
+    storage.insert_transition(of(first, [1]), [1])
+    assert len(storage) == 3
+    whole = joined([of(third, [0]), of(second, [1]), of(second, [2])])
+    slice_of_one = map_leaves(whole, lambda leaf: leaf[None])
+    for refused in (lambda: storage.insert_transition(whole), lambda: storage.insert_data_slice(slice_of_one)):
+        with pytest.raises(RuntimeError, match="PERBuffer: 1 transitions wait for those of environment 1; give envs="):
+            refused()
+    storage.insert_transition(whole, [0, 1, 2])
+    assert len(storage) == 6
+    storage.insert_transition(of(third, [1, 2]), [1, 2])
+    assert_slice_is(storage.get_all_buffer_data(), [first, second, third])
+    storage.insert_data_slice(map_leaves(map_leaves(stream.step(), np.array), lambda leaf: leaf[None]))
+    assert len(storage) == 12
+    storage.load_state_dict(state)
+    assert len(storage) == 0
+    storage.insert_transition(of(first, [1]), [1])
+    storage.insert_transition(of(second, [2, 1]), [2, 1])
+    assert_slice_is(storage.get_all_buffer_data(), [first, second])
+    storage.insert_transition(of(third, [0]), [0])
+    storage.reset()
+    storage.insert_transition(of(third, [1, 2]), [1, 2])
+    assert len(storage) == 0
+    storage.close()
+
+
+def test_an_episode_is_ended_with_the_newest_transition_that_was_delivered() -> None:
+    storage, stream = made("uniform", 2), Stream(2, "vector", False, np.random.default_rng(0))
+    samples = [stream.step() | {key: np.zeros((2, 1), np.bool_) for key in (DONE2, TRUNC2)} for _ in range(3)]
+    storage.insert_transition(samples[0])
+    storage.insert_transition(of(samples[1], [1]), [1])
+    storage.end_episode()
+    storage.insert_transition(of(samples[1], [0]), [0])
+    truncated = storage.get_all_buffer_data()[TRUNC2][..., 0].tolist()
+    assert truncated == [[1, 0], [0, 1]]
+
+
+def test_rollouts_are_filled_in_part_too() -> None:
+    factory = storages.GAEBuffer.create_factory(size=4)
+    rollout = factory("cpu", SummingActor(), SimpleNamespace(gamma=0.9), SimpleNamespace(num_envs=2))
+    stream = Stream(2, "vector", False, np.random.default_rng(0))
+    samples = [(sample := stream.step()) | {VAL: sample[REW]} for _ in range(5)]
+    for sample in samples[:4]:
+        rollout.insert_transition(of(sample, [1]), [1])
+    for sample in samples[:4]:
+        rollout.insert_transition(of(sample, [0]), [0])
+    rollout.insert_transition(of(samples[4], [0]), [0])
+    with pytest.raises(RuntimeError, match="the rollout of 4 steps is full"):
+        rollout.insert_transition(of(samples[4], [1]), [1])
+    rollout.before_gradients()
+    assert_slice_is(
+        {key: value for key, value in rollout.get_all_buffer_data().items() if key in samples[0]}, samples[:4]
+    )
+
+
+def test_what_does_not_fit_is_refused_by_name_and_nothing_of_it_waits(tmp_path: Path) -> None:
+    storage, stream = made("uniform", 3, size=2), Stream(3, "vector", False, np.random.default_rng(0))
+    sample = stream.step()
+    with pytest.raises(IndexError, match="envs are numbers from 0 to before 3, got 3"):
+        storage.insert_transition(of(sample, [0, 1]), [0, 3])
+    with pytest.raises(IndexError, match=r"envs names each environment once, got \[1, 1\]"):
+        storage.insert_transition(of(sample, [0, 1]), [1, 1])
+    bad = of(sample, [0, 1])
+    with pytest.raises(SampleError, match="Reward of environment 2 is nan"):
+        storage.insert_transition(bad | {REW: np.array([[0], [np.nan]], np.float32)}, [0, 2])
+    with pytest.raises(SampleError, match="every field has the environments as its first axis"):
+        storage.insert_transition(of(sample, [0]) | {DONE: sample[DONE]}, [0])
+    with pytest.raises(SampleError, match="must have the shape and dtype of Observation"):
+        storage.insert_transition(of(sample, [0]) | {OBS2: np.zeros((1, 7))}, [0])
+    assert storage.nbytes == storage.ring.columns.nbytes
+    for _ in range(2):
+        storage.insert_transition(of(sample, [0, 2]), [0, 2])
+    with pytest.raises(RuntimeError, match="environment 2 is 2 transitions ahead of environment 1, as many as size"):
+        storage.insert_transition(of(sample, [2]), [2])
+    storage.insert_transition(of(sample, [1]), [1])
+    assert len(storage) == 3
+    alone = storages.ReplayBuffer.create_factory(size=3)("cpu", None, ALGORITHM, None)
+    with pytest.raises(ValueError, match=r"ReplayBuffer: envs=\[0\] needs a number of environments"):
+        alone.insert_transition(of(sample, [0]), [0])
+    factory = storages.PersistentEpisodicBuffer.create_factory(10, tmp_path)
+    episodes = factory("cpu", None, ALGORITHM, SimpleNamespace(num_envs=3))
+    with pytest.raises(ValueError, match=r"a step is one of all environments, got envs=\[0\]; add_episode\(\) stores"):
+        episodes.insert_transition(of(sample, [0]), [0])
+    episodes.close()
