@@ -164,7 +164,8 @@ class Priorities:
                 f"{self._ring.owner}: as many errors as transitions are needed, got {errors.shape} of "
                 f"{transitions.shape}; no priority was changed"
             )
-        self._catch_up()
+        if self._waiting:
+            self._catch_up()
         if self._starts is not None:
             drawn = self._starts.among(transitions)
             transitions, errors = transitions[drawn], errors[drawn]
@@ -291,13 +292,15 @@ class Priorities:
     @property
     def largest(self) -> float:
         """The largest priority."""
-        self._catch_up()
+        if self._waiting:
+            self._catch_up()
         return self._tree.maximum
 
     @property
     def mean(self) -> float:
         """Over all live transitions, or all episodes; 0 where no episode is whole yet."""
-        self._catch_up()
+        if self._waiting:
+            self._catch_up()
         number = self._ring.live_transitions if self._starts is None else len(self._starts.numbers)
         return self._tree.total / max(1, number)
 

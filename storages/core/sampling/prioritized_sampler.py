@@ -119,7 +119,7 @@ class PrioritizedSampler(Sampler):
             return {}
         indices, weights, owner = batch[INDICES], batch[WEIGHTS], self._ring.owner
         steps = () if self._sequences is None else (batch[EPISODE if EPISODE in batch else MASK],)
-        shape = tuple((steps[0] if steps else indices).shape)
+        shape = (steps[0] if steps else indices).shape
         sample_size: Any
         if self._transfer.is_asynchronous:
             # Nothing is waited for, so that the metric is a tensor.

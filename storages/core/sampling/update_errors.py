@@ -57,6 +57,7 @@ def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: 
             f"{owner}: the update's info has no {ERRORS!r}, which priorities follow; use ReplayBuffer or "
             f"NStepReplayBuffer with this algorithm, or alpha=0"
         )
+    expected = tuple(expected)
     errors = _as_tensor(info[ERRORS], expected, owner)
     if tuple(errors.shape) != expected:
         raise ValueError(
