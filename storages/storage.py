@@ -52,6 +52,8 @@ class Storage(Component, ABC):
     """Whether what it holds belongs to the current policy alone."""
     needs_log_probs: ClassVar[bool] = False
     """Whether samples must hold LOGP, and the actor tell the log probabilities of actions anew."""
+    needs_action_values: ClassVar[bool] = False
+    """Whether the actor must tell the values of actions."""
     knows_next_actions: ClassVar[bool] = False
     """Whether batches can hold the action after OBS2, where :meth:`include_next_actions` asks for it."""
     knows_newest_steps: ClassVar[bool] = False

@@ -157,6 +157,11 @@ def _mismatch_of_rollouts(needs: Needs, algorithm: str, storage: Factory[Storage
             f"{storage.name} compares the probabilities of actions with those when acting, but {algorithm} has no "
             f"stochastic policy; GAEBuffer and VanillaOnPolicyBuffer do without"
         )
+    if storage.cls.needs_action_values and not needs.action_values:
+        return (
+            f"{storage.name} makes targets of action values, which the actor of {algorithm} does not tell; "
+            f"LambdaReturnBuffer and VTraceBuffer do without"
+        )
     length = storage.hyper_parameters.get("sequence_length")
     if needs.partial and length is not None:
         return (

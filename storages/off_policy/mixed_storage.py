@@ -1,7 +1,7 @@
 """Several storages mixed by shares: every batch has rows of each of them."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,7 @@ class MixedStorage:
                     f"{_OWNER}: {name!r} is a {type(storage).__name__}, whose batches go through one rollout; only "
                     f"replay storages, such as ReplayBuffer, can be mixed"
                 )
+        self._fields_that_fit: list[set[str]] = []
         devices = {name: str(storage.device) for name, storage in self.storages.items()}
         if len(set(devices.values())) > 1:
             raise ValueError(f"{_OWNER}: storages must make batches on one device, got {devices}")
@@ -170,13 +171,22 @@ class MixedStorage:
         return f"{_OWNER}({', '.join(parts)})"
 
     def _batches(self, parts: list[Iterator[Batch]]) -> Iterator[Batch]:
-        are_checked = False
         for batches in zip(*parts, strict=True):
-            if not are_checked:
-                if found := misfits(dict(zip(self.storages, batches, strict=True))):
-                    raise ValueError(f"{_OWNER}: batches do not fit together: {'; '.join(found)}")
-                are_checked = True
-            yield join(batches)
+            fields = [batch.keys() for batch in batches]
+            # Storages keep their fields and shapes; what windows add to them may change.
+            if fields != self._fields_that_fit:
+                self._refuse_misfits(batches)
+                self._fields_that_fit = [set(keys) for keys in fields]
+            try:
+                joined = join(batches)
+            except RuntimeError:
+                self._refuse_misfits(batches)
+                raise
+            yield joined
+
+    def _refuse_misfits(self, batches: Sequence[Batch]) -> None:
+        if found := misfits(dict(zip(self.storages, batches, strict=True))):
+            raise ValueError(f"{_OWNER}: batches do not fit together: {'; '.join(found)}")
 
     def _checked(self, shares: Mapping[str, float]) -> dict[str, float]:
         """Shares in the order of the storages."""

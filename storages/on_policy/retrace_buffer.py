@@ -31,6 +31,7 @@ class RetraceBuffer(VanillaOnPolicyBuffer):
     trace_lambda: UnitInterval = 1.0
 
     needs_log_probs = True
+    needs_action_values = True
     needs_values = False
     computed_fields = frozenset({RET, ADV})
     actor: ActionValueEvaluation = parameter(kw_only=False)

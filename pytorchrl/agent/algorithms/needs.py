@@ -18,6 +18,7 @@ class Needs:
         optional: whether the algorithm does without the source.
         partial: whether it learns from rollouts before they are full.
         log_probs: whether it gives rollouts the log probabilities of actions, and its actor tells them anew.
+        action_values: whether its actor tells the values of actions that a rollout holds.
         next_actions: whether its batches must hold the actions that were taken next.
         values: whether it gives rollouts the values of observations, and its actor tells those of others.
         older_policies: whether rollouts may be of older policies, for which the storage must correct.
@@ -32,6 +33,7 @@ class Needs:
     optional: bool = False
     partial: bool = False
     log_probs: bool = True
+    action_values: bool = False
     next_actions: bool = False
     values: bool = True
     older_policies: bool = False

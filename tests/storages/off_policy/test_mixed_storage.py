@@ -227,6 +227,15 @@ def test_sequences_of_other_lengths_with_further_steps_are_refused(n_step: int, 
         next(mixed_of(one, two).generate_batches(1, 8))
 
 
+def test_windows_that_change_in_one_storage_alone_are_refused() -> None:
+    one, two = (filled(NStepReplayBuffer.create_factory(size=50, n_step=2, sequences=Sequences(3))) for _ in "ab")
+    mixed = mixed_of(one, two)
+    next(mixed.generate_batches(1, 8))
+    two.update_storage_parameter("n_step", 3)
+    with pytest.raises(ValueError, match=r"LeadOut\[.*\] of 'demonstrations' is 1 steps of .*, of 'main' 2 steps of"):
+        next(mixed.generate_batches(1, 8))
+
+
 def test_shorter_sequences_are_filled_up() -> None:
     one, two = (filled(ReplayBuffer.create_factory(size=50, sequences=Sequences(length))) for length in (3, 5))
     batch = next(mixed_of(one, two).generate_batches(1, 8))
