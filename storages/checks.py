@@ -1,12 +1,10 @@
 """Checks of what storages are called with, and copies of the steps that they hold."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from storages.component.hyper_parameters import Count, MisfitError, UnitInterval, conform
 from storages.core.device.transfer import to_batch
@@ -25,24 +23,6 @@ def checked_gamma(gamma: Any, owner: str) -> float:
         return checked
     except MisfitError as misfit:
         raise ValueError(f"{owner}: the algorithm's gamma {misfit}") from None
-
-
-def checked_environments(envs: Sequence[int], num_envs: int, owner: str) -> NDArray[np.int64]:
-    """Return numbers of environments as an array, each once.
-
-    Args:
-        envs: the numbers.
-        num_envs: how many environments there are; 0 where that is not known yet.
-        owner: the storage's name.
-
-    Raises:
-        IndexError: there is no such environment.
-    """
-    numbers = np.array(list(envs), np.int64)
-    wrong = numbers[(numbers < 0) | (numbers >= (num_envs or sys.maxsize))]
-    if len(wrong):
-        raise IndexError(f"{owner}: envs are numbers from 0 to before {num_envs or 'their number'}, got {wrong[0]}")
-    return np.unique(numbers)
 
 
 def refuse_counts(num_mini_batch: int, mini_batch_size: int | None, num_epochs: int, owner: str) -> None:

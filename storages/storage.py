@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import torch
 
-from storages.checks import checked_environments, checked_gamma, refuse_incomplete, steps_of
+from storages.checks import checked_gamma, refuse_incomplete, steps_of
 from storages.component.factory import Component, Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
@@ -18,6 +18,7 @@ from storages.core.parts import RingObserver
 from storages.core.ring.layout import as_array, leaves, nest, text
 from storages.core.ring.ring import Ring, saved_layout
 from storages.core.ring.staging import Staging
+from storages.core.ring.validation import checked_environments
 from storages.core.sampling.prioritized import Priorities
 from storages.protocols import Discounting, Environments, StorageLog
 from storages.transition import Batch, Leaf, Sample
@@ -161,7 +162,7 @@ class Storage(Component, ABC):
         Raises:
             IndexError: there is no such environment; nothing was changed.
         """
-        numbers = None if envs is None else checked_environments(envs, self.num_envs, type(self).__name__)
+        numbers = None if envs is None else checked_environments(envs, self.num_envs, self._ring.owner)
         self._tell_of_change(rows=True)
         if self._staging is not None:
             given = range(self.num_envs) if numbers is None else numbers.tolist()
@@ -508,32 +509,10 @@ class Storage(Component, ABC):
 
     def _insert_in_part(self, sample: Sample, envs: Sequence[int]) -> None:
         """Store the transitions of some environments once every environment has delivered as many."""
-        ring, owner, numbers = self._ring, type(self).__name__, list(envs)
-        if not ring.envs:
-            raise ValueError(
-                f"{owner}: envs={numbers!r} needs a number of environments; make the storage for environments, or "
-                f"insert a step of all of them first"
-            )
-        if len(checked_environments(numbers, ring.envs, owner)) < len(numbers):
-            raise IndexError(f"{owner}: envs names each environment once, got {numbers!r}")
-        arrays = ring.checked(sample, numbers)
-        staging = self._staging or Staging(ring.envs)
-        for env in numbers:
-            if staging.ahead(env) == ring.size:
-                raise RuntimeError(
-                    f"{owner}: environment {env} is {ring.size} transitions ahead of environment {staging.slowest}, "
-                    f"as many as size; steps are stored when every environment has delivered its part"
-                )
-        staging.put(arrays, numbers)
+        staging = self._staging or Staging(self._ring.envs)
         self._stage(None)
         try:
-            step = staging.complete_step()
-            if step is not None:
-                Storage.insert_transition(self, step)
-                staging.drop_step()
-        except BaseException:
-            staging.take_back(numbers)
-            raise
+            staging.insert(self._ring, sample, list(envs), lambda step: Storage.insert_transition(self, step))
         finally:
             self._stage(staging if len(staging) else None)
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from storages.checks import checked_environments
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.parts import Rows, Window
 from storages.core.ring.ring import Ring
+from storages.core.ring.validation import checked_environments
 from storages.core.windows.segments import EpisodeWindow, SequenceWindow
 from storages.episode import Episode
 from storages.off_policy.per_buffer import PERBuffer

@@ -1,7 +1,7 @@
 """Transitions that wait until every environment has delivered its part of a step."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 
 from storages.core.ring.layout import FieldKey, as_array, leaves, nest
 from storages.core.ring.ring import Ring
+from storages.core.ring.validation import checked_environments
 from storages.transition import DONE2, TRUNC2, Array, Sample
 
 
@@ -34,6 +35,45 @@ class Staging:
     def slowest(self) -> int:
         """The environment of which the fewest transitions wait."""
         return min(range(len(self._queues)), key=self.ahead)
+
+    def insert(self, ring: Ring, sample: Sample, envs: list[int], store: Callable[[Sample], None]) -> None:
+        """Add the newest transitions of environments, and store the step that they complete, if they do.
+
+        Args:
+            ring: the storage's.
+            sample: (N, ...).
+            envs: (N,), numbers of the environments.
+            store: stores a step; where it refuses it, nothing of the sample was added.
+
+        Raises:
+            ValueError: the number of environments is not known.
+            IndexError: there is no such environment, or it is named twice.
+            SampleError: the sample does not fit.
+            RuntimeError: an environment is too far ahead of another.
+        """
+        if not ring.envs:
+            raise ValueError(
+                f"{ring.owner}: envs={envs!r} needs a number of environments; make the storage for environments, or "
+                f"insert a step of all of them first"
+            )
+        if len(checked_environments(envs, ring.envs, ring.owner)) < len(envs):
+            raise IndexError(f"{ring.owner}: envs names each environment once, got {envs!r}")
+        arrays = ring.checked(sample, envs)
+        for env in envs:
+            if self.ahead(env) == ring.size:
+                raise RuntimeError(
+                    f"{ring.owner}: environment {env} is {ring.size} transitions ahead of environment {self.slowest}, "
+                    f"as many as size; steps are stored when every environment has delivered its part"
+                )
+        self.put(arrays, envs)
+        try:
+            step = self.complete_step()
+            if step is not None:
+                store(step)
+                self.drop_step()
+        except BaseException:
+            self.take_back(envs)
+            raise
 
     def put(self, arrays: Mapping[FieldKey, Array], envs: Sequence[int]) -> None:
         """Add copies of the newest transitions (N, ...) of environments (N,)."""

@@ -1,8 +1,10 @@
 """Checks of samples before anything is stored; errors name the leaf, the environment and the step."""
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from storages.core.kernels.insert import all_finite
 from storages.core.ring.addresses import must_be_finite
@@ -12,6 +14,24 @@ from storages.core.ring.layout import FieldKey, Layout, SampleError, text
 from storages.transition import OBS, Array
 
 _NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
+
+
+def checked_environments(envs: Sequence[int], num_envs: int, owner: str) -> NDArray[np.int64]:
+    """Return numbers of environments as an array, each once.
+
+    Args:
+        envs: the numbers.
+        num_envs: how many environments there are; 0 where that is not known yet.
+        owner: the storage's name.
+
+    Raises:
+        IndexError: there is no such environment.
+    """
+    numbers = np.array(list(envs), np.int64)
+    wrong = numbers[(numbers < 0) | (numbers >= (num_envs or sys.maxsize))]
+    if len(wrong):
+        raise IndexError(f"{owner}: envs are numbers from 0 to before {num_envs or 'their number'}, got {wrong[0]}")
+    return np.unique(numbers)
 
 
 def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str, envs: Sequence[int] | None = None) -> None:
