@@ -1,7 +1,7 @@
 """Whole episodes one after the other, as they lie on disk: rows, in which each observation is there once.
 
 An episode of ``L`` steps has ``L + 1`` rows, the last for what the last step led to; what has no successor is zero
-there. Of stacked frames a row holds the newest one. What the first stack is filled up with is told by a number, or, if
+there. Of stacked frames a row holds the newest one. A number says what the first stack is filled up with, or, if
 it is neither its first frame again nor zeros, lies in as many rows before the first.
 """
 

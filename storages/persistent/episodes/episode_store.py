@@ -318,10 +318,9 @@ class EpisodeStore:
 
     def refill(self, generator: np.random.Generator) -> None:
         """Exchange the segments in memory that are due; the generator draws the order of a pass."""
-        cache = self.cache
-        while cache.needs_refill:
+        while self.cache.needs_refill:
             try:
-                if not cache.load_next(self.live_range.live, generator):
+                if not self.cache.load_next(self.live_range.live, generator):
                     return
             except DroppedError:
                 self.refresh(generator)

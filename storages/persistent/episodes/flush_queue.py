@@ -70,7 +70,7 @@ class FlushQueue:
         """Add an episode; ``live`` is the number of the oldest live transition."""
         rows = self.archive.manifest.segment_rows
         if self._open_rows + batch.rows > rows:
-            # What this episode lets go of is still held as long as the write-ahead log does not have this episode.
+            # Episodes that this one replaces stay live until the write-ahead log has this one.
             self.seal(self._live_before)
         self._open.append((first, batch, logged))
         self._open_rows += batch.rows

@@ -167,7 +167,7 @@ class SegmentStore:
 
     def row_after(self, segment: Segment) -> int:
         """Where the next segment begins."""
-        return segment.row + self._rows_taken(segment.rows)
+        return segment.row + -(-segment.rows // self.manifest.segment_rows) * self.manifest.segment_rows
 
     def note(self, live: int, watermarks: Sequence[int], *, pin: int) -> None:
         """Record a change without a new segment.
@@ -236,9 +236,6 @@ class SegmentStore:
                 sync_directory(column.directory(group))
             checksums[column.leaf] = np.array(sums, np.uint32)
         return checksums, nbytes
-
-    def _rows_taken(self, rows: int) -> int:
-        return -(-rows // self.manifest.segment_rows) * self.manifest.segment_rows
 
     # Out
 
