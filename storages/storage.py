@@ -15,8 +15,9 @@ from storages.component.hyper_parameters import Count
 from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
 from storages.core.parts import RingObserver
+from storages.core.ring.columns import saved_layout
 from storages.core.ring.layout import as_array, leaves, nest, text
-from storages.core.ring.ring import Ring, saved_layout
+from storages.core.ring.ring import Ring
 from storages.core.ring.staging import Staging
 from storages.core.ring.validation import checked_environments
 from storages.core.sampling.prioritized import Priorities

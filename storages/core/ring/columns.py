@@ -259,6 +259,15 @@ class Columns:
         return np.ndarray((self._rows, self._num_envs, *leaf.shape), leaf.dtype, self._records.data, offset, strides)
 
 
+def saved_layout(state: Mapping[str, Any]) -> Layout:
+    """The layout of the ring that a state was saved of; empty where it had none yet."""
+    layout: Layout = {}
+    for leaf in state["leaves"]:
+        rows, depth = leaf["rows"].numpy(), leaf["depth"]
+        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + rows.shape[2:], rows.dtype)
+    return layout | {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
+
+
 def _record(leaves: Mapping[FieldKey, LeafLayout]) -> tuple[dict[FieldKey, int], int]:
     """Where each leaf begins in a record, each aligned, and how long a record is."""
     offsets, end, alignment = {}, 0, 1

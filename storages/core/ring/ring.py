@@ -19,23 +19,26 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.ring.column import Column
-from storages.core.ring.columns import SUCCESSORS_OF, Columns
+from storages.core.ring.columns import Columns, saved_layout
 from storages.core.ring.insertion import Slice
 from storages.core.ring.layout import (
     FieldKey,
     Layout,
-    LeafLayout,
     SampleError,
-    becomes_single,
-    converted,
     first_layout,
     fit,
     nest,
     text,
 )
 from storages.core.ring.snapshot import ENDED, ArrayKey, RowSpan
-from storages.core.ring.validation import check_finite, check_frame_stack, check_replacement_is_finite, depths_of
-from storages.transition import DONE, DONE2, FLAGS, OBS, RHS, TRUNC2, Array, Sample
+from storages.core.ring.validation import (
+    check_finite,
+    check_frame_stack,
+    check_replacement_is_finite,
+    checked_replacement,
+    depths_of,
+)
+from storages.transition import DONE, DONE2, TRUNC2, Array, Sample
 
 _FIRST_SIZE = 64
 """Steps that a ring which grows has room for at first."""
@@ -256,21 +259,7 @@ class Ring:
                 values do not fit, or hold NaN or infinity where that is refused. Nothing was replaced.
         """
         columns = self.columns
-        if path not in columns or path[0] in FLAGS or path[0] in (OBS, RHS):
-            replaceable = [
-                text(p) for p in (*columns.inserted, *columns.computed) if p[0] not in FLAGS and p[0] not in (OBS, RHS)
-            ]
-            raise SampleError(
-                f"{self.owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}"
-            )
-        column, layout = columns[path], columns[path].layout
-        if becomes_single(path, values.dtype):
-            values = converted(values, path, layout.dtype, self.owner)
-        if values.shape[1:] != (self.envs, *layout.shape) or values.dtype != layout.dtype:
-            shape = ", ".join(map(str, ("steps", self.envs, *layout.shape)))
-            raise SampleError(
-                f"{self.owner}: {text(path)} is {layout.dtype}({shape}), got {values.dtype}{values.shape}"
-            )
+        values = checked_replacement(path, values, columns, self.owner)
         if not 0 <= start <= start + len(values) <= self.live_steps:
             raise SampleError(
                 f"{self.owner}: steps {start} to {start + len(values)} of {text(path)} are not all among the "
@@ -279,7 +268,7 @@ class Ring:
         if not self.allow_nonfinite:
             check_replacement_is_finite(path, values, start, self.owner)
         rows = (self.oldest + start + np.arange(len(values))) % self.rows
-        column.data[rows] = values
+        columns[path].data[rows] = values
         if path not in columns.computed:
             columns.drop_computed()
 
@@ -524,15 +513,6 @@ class Ring:
         if differs.any():
             self.columns.store_finals((self.steps - 1) % self.rows, slot, np.flatnonzero(differs))
         return differs
-
-
-def saved_layout(state: Mapping[str, Any]) -> Layout:
-    """The layout of the ring that a state was saved of; empty where it had none yet."""
-    layout: Layout = {}
-    for leaf in state["leaves"]:
-        rows, depth = leaf["rows"].numpy(), leaf["depth"]
-        layout[tuple(leaf["path"])] = LeafLayout(((depth,) if depth > 1 else ()) + rows.shape[2:], rows.dtype)
-    return layout | {(SUCCESSORS_OF[p[0]], *p[1:]): leaf for p, leaf in layout.items() if p[0] in SUCCESSORS_OF}
 
 
 def _no_columns() -> Columns:

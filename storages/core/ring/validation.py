@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from storages.core.kernels.insert import all_finite
 from storages.core.ring.addresses import must_be_finite
 from storages.core.ring.column import bytes_of
+from storages.core.ring.columns import Columns
 from storages.core.ring.frames import FrameColumn
-from storages.core.ring.layout import FieldKey, Layout, SampleError, text
-from storages.transition import OBS, Array
+from storages.core.ring.layout import FieldKey, Layout, SampleError, becomes_single, converted, text
+from storages.transition import FLAGS, OBS, RHS, Array
 
 _NO_STACKS = "VecEnv(stacked_frames=0) says that observations are no stacks of the last frames, and keeps them whole"
 
@@ -49,6 +50,25 @@ def check_finite(arrays: Mapping[FieldKey, Array], step: int, owner: str, envs: 
                 f"{step} (position {position[1:]}); nothing of this step was stored. "
                 f"allow_nonfinite=True would keep it"
             )
+
+
+def checked_replacement(path: FieldKey, values: Array, columns: Columns, owner: str) -> Array:
+    """Return values (steps, E, ...) that are to replace those of a leaf, in the dtype in which it is stored.
+
+    Raises:
+        SampleError: there is no such leaf, it is an observation or a flag, or the values do not fit.
+    """
+    if path not in columns or path[0] in FLAGS or path[0] in (OBS, RHS):
+        keys = (*columns.inserted, *columns.computed)
+        replaceable = [text(key) for key in keys if key[0] not in FLAGS and key[0] not in (OBS, RHS)]
+        raise SampleError(f"{owner}: {text(path)} cannot be replaced on its own, only {', '.join(replaceable)}")
+    layout, num_envs = columns[path].layout, len(columns.ended)
+    if becomes_single(path, values.dtype):
+        values = converted(values, path, layout.dtype, owner)
+    if values.shape[1:] != (num_envs, *layout.shape) or values.dtype != layout.dtype:
+        shape = ", ".join(map(str, ("steps", num_envs, *layout.shape)))
+        raise SampleError(f"{owner}: {text(path)} is {layout.dtype}({shape}), got {values.dtype}{values.shape}")
+    return values
 
 
 def check_replacement_is_finite(path: FieldKey, values: Array, start: int, owner: str) -> None:
