@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.candidates import Candidates, TransitionList, TransitionRange
 from storages.core.kernels.step_windows import lay_out
-from storages.core.parts import Gather, Segments, Window
+from storages.core.parts import Candidates, Gather, Segments, TransitionList, TransitionRange, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.transition import BURN_IN, DISCOUNT, DONE, LEAD_OUT, MASK, OBS, RHS, RHS2, WINDOW, Array

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import pytorchrl as prl
-from storages import Episode, EREBuffer, PERBuffer, PersistentEpisodicBuffer, Sequences, Storage
+from storages import Episode, EREBuffer, PERBuffer, PersistentEpisodicBuffer, Sequences
 from storages.transition import ACT, ERRORS, INDICES, MASK, REW, WEIGHTS
 from tests.support.model import ALGORITHM, Stream, equal, through_a_file
 from tests.support.profiles import examples
@@ -315,17 +314,3 @@ def test_what_makes_no_sense_is_refused_when_a_factory_is_made(given: Any, messa
 def test_one_error_alone_has_no_rank() -> None:
     with pytest.raises(ValueError, match="with prioritization='rank' a priority follows from all stored errors"):
         filled(**RANKS).get_priority(1.0)
-
-
-def test_a_user_trains_by_ranks(tmp_path: Path) -> None:
-    storage: Any = prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.7, prioritization="rank", uniform_share=0.1)
-    scheme = prl.Scheme(
-        algo_factory=prl.DQN.create_factory(start_steps=20, mini_batch_size=8, test_every=0),
-        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        storage_factory=storage,
-        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
-        seed=0,
-    )
-    prl.Learner(scheme, target_steps=60, log_dir=tmp_path).run()
-    assert isinstance(scheme.storage, Storage)
-    assert len(np.unique(scheme.storage.priorities.values)) > 5

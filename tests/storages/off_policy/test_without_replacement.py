@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pytorchrl as prl
 from storages import (
     Episodes,
     EREBuffer,
@@ -248,15 +247,3 @@ def test_a_state_with_the_progress_of_no_pass_is_refused(progress: Any) -> None:
     state = storage.state_dict() | {"progress": progress}
     with pytest.raises(DamageError, match="is not that of a pass over what is stored"):
         storage.load_state_dict(state)
-
-
-def test_a_user_trains_in_passes(tmp_path: Path) -> None:
-    scheme = prl.Scheme(
-        algo_factory=prl.DQN.create_factory(start_steps=20, mini_batch_size=8, test_every=0),
-        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        storage_factory=prl.ReplayBuffer.create_factory(size=100, draws="passes"),
-        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
-        seed=0,
-    )
-    prl.Learner(scheme, target_steps=60, log_dir=tmp_path).run()
-    assert scheme.storage.state_dict()["progress"][2] <= 60

@@ -1,0 +1,31 @@
+"""Training from storages that draw rows by ranks, or in passes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytorchrl as prl
+
+
+def trained(storage: prl.Factory[Any], folder: Path) -> prl.Scheme:
+    scheme = prl.Scheme(
+        algo_factory=prl.DQN.create_factory(start_steps=20, mini_batch_size=8, test_every=0),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=storage,
+        train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"),
+        seed=0,
+    )
+    assert prl.Learner(scheme, target_steps=60, log_dir=folder).run()
+    return scheme
+
+
+def test_a_user_trains_by_ranks(tmp_path: Path) -> None:
+    storage = prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.7, prioritization="rank", uniform_share=0.1)
+    scheme = trained(storage, tmp_path)
+    priorities = scheme.storage.priorities
+    assert priorities is not None
+    assert priorities.mean > 0
+
+
+def test_a_user_trains_in_passes(tmp_path: Path) -> None:
+    scheme = trained(prl.ReplayBuffer.create_factory(size=100, draws="passes"), tmp_path)
+    assert scheme.storage.state_dict()["progress"][2] <= 60
