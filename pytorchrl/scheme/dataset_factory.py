@@ -65,7 +65,13 @@ class DatasetFactory(Factory[Storage]):
             )
         memory = actor.initial_memory(1)
         episodes = dataset if memory is None else _without_memory(dataset, memory.shape[1])
-        fill(storage, episodes, envs=envs)
+        filled = fill(storage, episodes, envs=envs)
+        if len(storage) < filled.transitions:
+            # With `max_bytes`, what a storage holds is known once it holds something.
+            raise DatasetError(
+                f"{self.name}: {self.path} has {filled.transitions:,} transitions, the storage holds {len(storage):,} "
+                f"of them in max_bytes={self.hyper_parameters.get('max_bytes')}; make it larger"
+            )
 
     def spaces(self) -> Any:
         """The spaces of one environment of the data set.

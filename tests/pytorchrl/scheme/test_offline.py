@@ -251,6 +251,13 @@ def test_a_directory_that_was_filled_in_part_is_refused(data: Path, tmp_path: Pa
         cloning(data, factory)
 
 
+def test_a_storage_with_too_few_bytes_for_the_data_is_refused(data: Path) -> None:
+    with pytest.raises(
+        DatasetError, match=r"has 60 transitions, the storage holds \d+ of them in max_bytes=1000; make"
+    ):
+        cloning(data, prl.ReplayBuffer.create_factory(size=None, max_bytes=1_000))
+
+
 def test_a_storage_that_is_too_small_for_the_data_is_refused(data: Path) -> None:
     with pytest.raises(DatasetError, match=r"data\.npz has 60 transitions, the storage holds 59; make it larger"):
         cloning(data, prl.ReplayBuffer.create_factory(size=59))
