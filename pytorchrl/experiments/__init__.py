@@ -10,6 +10,7 @@ from pytorchrl.experiments.callbacks import (
     SetHyperParameter,
     StopAfter,
     StopAtReturn,
+    StopAtSuccess,
     TimeParts,
 )
 from pytorchrl.experiments.checkpoint import CheckpointError
@@ -32,6 +33,7 @@ __all__ = [
     "SetHyperParameter",
     "StopAfter",
     "StopAtReturn",
+    "StopAtSuccess",
     "TimeParts",
     "TrainedPolicy",
     "collect_demonstrations",

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from pytorchrl.scheme.collector import Episode
+from pytorchrl.scheme.evaluation import means_of_reports
 from storages.transition import ERRORS
 
 
@@ -39,6 +40,7 @@ class TrainingMetrics:
             record["train/return"] = float(np.mean([episode.episode_return for episode in self._episodes]))
             record["train/episode_length"] = float(np.mean([episode.length for episode in self._episodes]))
             record["train/episodes"] = len(self._episodes)
+            record |= means_of_reports("train", [episode.reported for episode in self._episodes])
         if self._shaped_returns:
             record["train/shaped_return"] = float(np.mean(self._shaped_returns))
         for name, values in self._updates.items():
@@ -50,7 +52,7 @@ class TrainingMetrics:
     def state_dict(self) -> dict[str, Any]:
         """What was gathered since the last record, as plain data."""
         return {
-            "episodes": [[episode.episode_return, episode.length] for episode in self._episodes],
+            "episodes": [episode.state_dict() for episode in self._episodes],
             "shaped_returns": list(self._shaped_returns),
             "updates": {name: _floats(values) for name, values in self._updates.items()},
         }

@@ -1,7 +1,7 @@
 """Who collects: acts in the environments and gives the storage what came of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,6 +29,12 @@ class Episode:
     """Sum of the environment's own rewards."""
     length: int
     """Its steps in the environment."""
+    reported: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Numbers that the environment reported at its end, such as its success."""
+
+    def state_dict(self) -> list[Any]:
+        """Return what :class:`Episode` takes, as plain data."""
+        return [self.episode_return, self.length, dict(self.reported)]
 
 
 class _Choice(NamedTuple):
@@ -127,7 +133,7 @@ class Collector:
         self.steps += self.envs.num_envs
         self.episodes += int(np.count_nonzero(ended))
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
-        return [Episode(record.episode_return, record.length) for record in self.envs.finished_episodes]
+        return [Episode(one.episode_return, one.length, one.reported) for one in self.envs.finished_episodes]
 
     def take_shaped_returns(self) -> list[float]:
         """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""

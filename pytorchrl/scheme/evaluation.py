@@ -1,7 +1,7 @@
 """How good is it now: whole episodes in environments of their own."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ class Evaluation:
     lengths: tuple[int, ...]
     episodes_cut: int = 0
     """How many of them were cut at the longest length that is allowed; their returns are of the steps up to there."""
+    reported: tuple[Mapping[str, float], ...] = ()
+    """Numbers that the environments reported at the ends of episodes, such as their success."""
 
     @property
     def mean_return(self) -> float:
@@ -50,7 +52,14 @@ class Evaluation:
             "test/episodes": float(len(self.returns)),
             "test/episode_length": float(np.mean(self.lengths)),
         }
+        metrics |= means_of_reports("test", self.reported)
         return metrics | ({"test/episodes_cut": float(self.episodes_cut)} if self.episodes_cut else {})
+
+
+def means_of_reports(group: str, reports: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each number over the episodes that reported it, under the names that they are logged with."""
+    names = dict.fromkeys(name for report in reports for name in report)
+    return {f"{group}/{name}": float(np.mean([one[name] for one in reports if name in one])) for name in names}
 
 
 def evaluate(
@@ -135,5 +144,9 @@ def evaluate(
             RuntimeWarning,
             stacklevel=2,
         )
-    returns, lengths = zip(*((record.episode_return, record.length) for record in episodes_played), strict=True)
-    return Evaluation(returns, lengths, episodes_cut)
+    return Evaluation(
+        tuple(record.episode_return for record in episodes_played),
+        tuple(record.length for record in episodes_played),
+        episodes_cut,
+        tuple(record.reported for record in episodes_played),
+    )

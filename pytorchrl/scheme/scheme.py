@@ -288,7 +288,7 @@ class Scheme:
             "sources": {name: saved.state_dict() for name, saved in self._saved.items() if name != "main"},
             "collector": self._collector.state_dict() if self._collector else {"steps": self._updates_begun},
             "episodes_learnt": self._episodes_learnt,
-            "ended": [[episode.episode_return, episode.length] for episode in self._ended],
+            "ended": [episode.state_dict() for episode in self._ended],
             # Wrappers may keep statistics from one evaluation to the next.
             "test_envs": self._state_of_test_envs(),
         }

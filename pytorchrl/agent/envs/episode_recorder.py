@@ -1,14 +1,19 @@
 """Returns and lengths of an environment's own episodes, below all wrappers that change rewards or cut episodes."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import gymnasium as gym
+import numpy as np
 
 from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
 
 FINISHED = "pytorchrl/finished_episodes"
-"""Key of an environment's ``info``: (return, length) of each episode that ended, where there are any."""
+"""Key of an environment's ``info``: a :data:`Finished` of each episode that ended, where there are any."""
+
+Finished: TypeAlias = tuple[float, int, dict[str, float]]
+"""Return and length of an episode, and what its last step reported."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,8 @@ class EpisodeRecord:
     """Sum of the rewards, before any wrapper."""
     length: int
     """Steps of the environment: with a wrapper that repeats actions, more than the actor took."""
+    reported: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Numbers that the environment reported in the info of the last step, such as its success."""
 
 
 class EpisodeRecorder:
@@ -34,22 +41,25 @@ class EpisodeRecorder:
 
     Args:
         env: the environment as it was made, with gymnasium's own ``TimeLimit``, without the user's wrappers.
+        reports: numbers of the last step's info that are kept, where it has them.
     """
 
-    def __init__(self, env: gym.Env[Any, Any]) -> None:
+    def __init__(self, env: gym.Env[Any, Any], reports: Sequence[str] = ()) -> None:
         self.env = env
+        self._reports = tuple(reports)
         self.episode_return = 0.0
         """Of the running episode."""
         self.length = 0
         """Of the running episode; 0 where there is none."""
-        self._finished: list[tuple[float, int]] = []
+        self._finished: list[Finished] = []
+        self._info: Mapping[str, Any] = {}
         self._inside = False
         self._unchecked = CHECKED_STEPS
         self._step, self._reset = env.step, env.reset
         env.step, env.reset = self._recorded_step, self._recorded_reset  # type: ignore[method-assign]
 
-    def take_finished(self) -> list[tuple[float, int]]:
-        """(return, length) of each episode finished since the last call, oldest first."""
+    def take_finished(self) -> list[Finished]:
+        """Return the episodes that finished since the last call, oldest first."""
         finished = self._finished
         if finished:
             self._finished = []
@@ -69,6 +79,7 @@ class EpisodeRecorder:
             self._unchecked -= 1
         self.episode_return += float(result[1])
         self.length += 1
+        self._info = result[4]
         if result[2] or result[3]:
             self._finish()
         return result
@@ -88,5 +99,10 @@ class EpisodeRecorder:
         return result
 
     def _finish(self) -> None:
-        self._finished.append((self.episode_return, self.length))
-        self.episode_return, self.length = 0.0, 0
+        reported = {name: float(self._info[name]) for name in self._reports if _is_number(self._info.get(name))}
+        self._finished.append((self.episode_return, self.length, reported))
+        self.episode_return, self.length, self._info = 0.0, 0, {}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float | np.generic) and np.asarray(value).dtype.kind in "biuf"

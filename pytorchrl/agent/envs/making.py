@@ -30,7 +30,10 @@ _NO_NORMALIZE_OBSERVATION = (
 
 
 def make_env(
-    env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any], wrappers: Sequence[Any]
+    env: str | Callable[..., gym.Env[Any, Any]],
+    arguments: dict[str, Any],
+    wrappers: Sequence[Any],
+    reports: Sequence[str] = (),
 ) -> tuple[gym.Env[Any, Any], EpisodeRecorder]:
     """An environment with its wrappers, and what records its own episodes, below them.
 
@@ -43,7 +46,7 @@ def make_env(
     """
     made = _made(env, arguments)
     check_made(made, repr(env) if isinstance(env, str) else getattr(env, "__name__", repr(env)))
-    recorder = EpisodeRecorder(made)
+    recorder = EpisodeRecorder(made, reports)
     for wrapper in wrappers:
         made = _wrap(made, wrapper)
     check_made(made, f"wrappers {list(wrappers)}")

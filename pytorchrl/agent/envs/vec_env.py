@@ -77,6 +77,8 @@ class VecEnv(Component):
             ``FrameStackObservation``; 0 keeps whole observations.
         replay_on_resume: False begins new episodes in a resumed run: for robots, and whatever else is not to repeat
             what it did.
+        episode_infos: numbers in the ``info`` of an episode's last step, as the environment itself reports them below
+            all wrappers, that are logged beside the return, where they are there: "train/is_success".
 
     Raises:
         InvalidEnvironmentError: the environment breaks gymnasium's interface; what it returns is checked in its first
@@ -95,6 +97,7 @@ class VecEnv(Component):
         env_kwargs: Mapping[str, Any] | None = None,
         stacked_frames: int | Mapping[str, int] | None = None,
         replay_on_resume: bool = True,
+        episode_infos: Sequence[str] = ("is_success", "success", "score"),
     ) -> None:
         found: list[int] = []
         specs: list[EnvSpec | None] = []
@@ -103,7 +106,7 @@ class VecEnv(Component):
         def make() -> gym.Env[Any, Any]:
             if os.getpid() != process:
                 signals.heed()
-            made, recorder = make_env(env, dict(env_kwargs or {}), wrappers)
+            made, recorder = make_env(env, dict(env_kwargs or {}), wrappers, episode_infos)
             found.append(frames_stacked_by(made))
             specs.append(made.spec)
             return Replayable(made, recorder, replay_on_resume)
@@ -265,11 +268,7 @@ _ONE_COPY = {"num_envs": 1, "mode": "sync"}
 
 def _records(finished: NDArray[Any]) -> list[EpisodeRecord]:
     """The episodes that each environment reports, by environment."""
-    return [
-        EpisodeRecord(env, episode_return, length)
-        for env, episodes in enumerate(finished)
-        for episode_return, length in episodes or ()
-    ]
+    return [EpisodeRecord(env, *episode) for env, episodes in enumerate(finished) for episode in episodes or ()]
 
 
 def _with_last_observations(observation: Any, last: NDArray[Any], ended: Sequence[int]) -> Any:

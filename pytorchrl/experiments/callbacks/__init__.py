@@ -3,7 +3,7 @@
 from pytorchrl.experiments.callbacks.callback import Callback, Callbacks
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, RecordVideos
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
-from pytorchrl.experiments.callbacks.stopping import PruneTrial, StopAfter, StopAtReturn
+from pytorchrl.experiments.callbacks.stopping import PruneTrial, StopAfter, StopAtReturn, StopAtSuccess
 
 __all__ = [
     "Callback",
@@ -16,5 +16,6 @@ __all__ = [
     "SetHyperParameter",
     "StopAfter",
     "StopAtReturn",
+    "StopAtSuccess",
     "TimeParts",
 ]

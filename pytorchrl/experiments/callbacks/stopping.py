@@ -9,7 +9,7 @@ from pytorchrl.experiments.callbacks.callback import Callback
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.evaluation import Evaluation
 from storages.component.annotations import Within
-from storages.component.hyper_parameters import Count
+from storages.component.hyper_parameters import Count, UnitInterval
 
 if TYPE_CHECKING:
     from pytorchrl.learner import Learner
@@ -48,6 +48,35 @@ class StopAtReturn(Callback):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self._reached = state["reached"]
+
+
+@dataclass(eq=False)
+class StopAtSuccess(Callback):
+    """Ends the run when an evaluation has reached a share of successful episodes.
+
+    Args:
+        rate: of the evaluation's episodes, from 0 to 1.
+        info: the number in the environment's info that is 1 for a success; one of ``VecEnv(episode_infos=...)``.
+    """
+
+    rate: UnitInterval
+    info: str = "is_success"
+
+    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+        """Stop where the rate was reached.
+
+        Raises:
+            ValueError: the environments do not report it.
+        """
+        name = f"test/{self.info}"
+        metrics = evaluation.metrics
+        if name not in metrics:
+            raise ValueError(
+                f"StopAtSuccess: the environments report no {self.info!r} at the ends of episodes; what they report is "
+                f"named by VecEnv(episode_infos=...)"
+            )
+        if metrics[name] >= self.rate:
+            learner.stop(f"a success rate of {self.rate:g} was reached: {metrics[name]:g}")
 
 
 @dataclass(eq=False)
