@@ -115,7 +115,7 @@ from pytorchrl.experiments import (
     load_policy,
 )
 from pytorchrl.learner import Learner
-from pytorchrl.logging import plot_runs, read_metrics
+from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
 from pytorchrl.scheme import CompositionError, DeviceError, Evaluation, EvaluationStoppedError, Scheme, from_dataset
 from storages import (
     AverageRewardBuffer,
@@ -306,6 +306,7 @@ __all__ = [
     "load_policy",
     "outputs",
     "plot_runs",
+    "read_evaluations",
     "read_metrics",
     "risk_measures",
 ]

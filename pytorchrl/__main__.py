@@ -88,6 +88,7 @@ def main() -> None:
         "train": train,
         "resume": resume,
         "evaluate": runs.evaluate,
+        "evaluations": runs.evaluations,
         "record": runs.record,
         "export": runs.export,
         "ls": runs.ls,

@@ -16,7 +16,8 @@ from pytorchrl.experiments.composition import load_agent, made_of, refuse_to_imp
 from pytorchrl.experiments.filming import film
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.video import refuse_missing_encoder, write_video
-from pytorchrl.logging import read_metrics
+from pytorchrl.logging import read_evaluations, read_metrics
+from pytorchrl.logging.evaluation_table import as_csv, as_markdown
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
 from storages.component.factory import Factory
@@ -41,6 +42,23 @@ def ls(path: tyro.conf.Positional[Path] = Path("runs")) -> None:
     for folder in folders:
         table.add_row(*_row(folder, path))
     Console().print(table)
+
+
+def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None) -> None:
+    """Show all evaluations of a run.
+
+    Args:
+        run: the run folder.
+        output: a file that ends in .csv, or in .md; the terminal where left out.
+    """
+    rows = read_evaluations(run)
+    if output is None:
+        print(as_markdown(rows))
+        return
+    if output.suffix not in (".csv", ".md"):
+        raise ValueError(f"evaluations are written to a file that ends in .csv or .md, got {output}")
+    output.write_text(as_csv(rows) if output.suffix == ".csv" else as_markdown(rows) + "\n")
+    print(output)
 
 
 def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False) -> None:

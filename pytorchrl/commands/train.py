@@ -19,7 +19,7 @@ from pytorchrl.commands.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.parts import actor_for, names_of, part_named
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.learner import Learner
-from pytorchrl.logging import plot_runs, read_metrics
+from pytorchrl.logging import plot_runs, read_evaluations
 from storages import Storage
 
 _PROGRAM = "python -m pytorchrl train"
@@ -163,8 +163,7 @@ def _table(folders: Mapping[int, Path]) -> Table:
         table.add_column(column, justify="right")
     finals = []
     for seed, folder in folders.items():
-        records = read_metrics(folder / "metrics.jsonl")
-        returns = [record["test/return"] for record in records if "test/return" in record]
+        returns = [row["mean"] for row in read_evaluations(folder)]
         if returns:
             finals.append(returns[-1])
             numbers = (returns[-1], float(np.mean(returns[-_LAST:])), max(returns))

@@ -1,5 +1,6 @@
 """Metrics to files, to wandb and TensorBoard, to the terminal and to pictures."""
 
+from pytorchrl.logging.evaluation_table import read_evaluations
 from pytorchrl.logging.metrics_file import MetricsFile, read_metrics
 from pytorchrl.logging.plots import plot_runs
 from pytorchrl.logging.progress import ProgressDisplay
@@ -14,5 +15,6 @@ __all__ = [
     "WandbWriter",
     "make_writers",
     "plot_runs",
+    "read_evaluations",
     "read_metrics",
 ]

@@ -1,5 +1,6 @@
 """``python -m pytorchrl train`` and what is done with runs: composing, training, resuming and listing by commands."""
 
+import csv
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pytorchrl.commands.parts import part_named, storage_for
 from pytorchrl.commands.values import TextError, value_of
 from pytorchrl.experiments.run_folder import RunFolder
 from storages import Storage
+from tests.support.compositions import dqn_scheme
 
 SMALL = ("--actor.hidden-sizes", "8", "--algorithm.start-steps", "40", "--algorithm.test-every", "100")
 PRESETS = Path(prl.__file__).parent / "commands" / "presets.yaml"
@@ -265,6 +267,32 @@ def test_runs_are_listed_and_evaluated_without_a_change_to_them(
     command(monkeypatch, "evaluate", "runs/DQN-CartPole-v1/seed-7", "--episodes", "3", "--explore")
     assert "3 episodes: mean return" in told(capsys)
     assert {file: file.read_bytes() for file in (tmp_path / "runs").glob("**/*") if file.is_file()} == before
+
+
+def test_all_evaluations_of_a_run_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    learner = prl.Learner(dqn_scheme(), 200, folder)
+    learner.run()
+    learner.close()
+    rows = prl.read_evaluations(folder)
+    assert [row["steps"] for row in rows] == [100, 200]
+    for row in rows:
+        assert row["episodes"] == 2
+        assert row["minimum"] <= row["median"] <= row["maximum"]
+        # Of two episodes.
+        assert row["mean"] == row["median"] == (row["minimum"] + row["maximum"]) / 2
+        assert row["deviation"] == pytest.approx((row["maximum"] - row["minimum"]) / 2)
+    command(monkeypatch, "evaluations", folder)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| steps | seconds | episodes | mean | median | deviation | minimum | maximum | length |"
+    assert lines[3].startswith("| 200 |")
+    command(monkeypatch, "evaluations", folder, "-o", tmp_path / "evaluations.csv")
+    with (tmp_path / "evaluations.csv").open() as file:
+        assert [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)] == rows
+    with pytest.raises(SystemExit, match=r"ends in .csv or .md, got .*\.txt"):
+        command(monkeypatch, "evaluations", folder, "-o", tmp_path / "evaluations.txt")
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import torch
 from pytorchrl.experiments.callbacks.callback import Callback, is_due
 from storages.component.hyper_parameters import Count
 from storages.component.schedule import Schedule
+from storages.persistent.log.files import refuse_link
 
 if TYPE_CHECKING:
     from pytorchrl.learner import Learner
@@ -99,7 +100,9 @@ class SavePolicies(Callback):
         steps = learner.scheme.steps
         if is_due(self.every, self._saved_at, steps):
             self._saved_at = steps
-            learner.save_policy(learner.log_dir / "policies" / f"steps-{steps:09}.pt")
+            folder = learner.log_dir / "policies"
+            refuse_link(folder)
+            learner.save_policy(folder / f"steps-{steps:09}.pt")
 
     def state_dict(self) -> dict[str, Any]:
         """After how many steps it wrote last."""

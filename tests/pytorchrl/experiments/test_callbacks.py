@@ -229,6 +229,16 @@ def test_a_policy_that_was_saved_on_the_way_acts(tmp_path: Path) -> None:
     assert policy(np.zeros(4, np.float32)) in (0, 1)
 
 
+def test_policies_are_not_written_out_of_the_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run" / "policies").symlink_to(tmp_path / "elsewhere")
+    learner = prl.Learner(dqn_scheme(), 120, tmp_path / "run", callbacks=[prl.SavePolicies(every=100)])
+    with pytest.raises(prl.PersistenceError, match="symbolic link"):
+        learner.run()
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_a_hyper_parameter_follows_a_schedule(tmp_path: Path) -> None:
     callback = prl.SetHyperParameter("algorithm", "mini_batch_size", prl.LinearSchedule(8, 32))
     learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[callback])
