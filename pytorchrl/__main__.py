@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pytorchrl import data_commands
 from pytorchrl.commands import runs
+from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
 from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
 from pytorchrl.learner import Learner
@@ -81,11 +82,21 @@ def train(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
     train_command.train(arguments)
 
 
+def sweep(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
+    """Train a composition with every combination of some hyper-parameters; see `sweep --help`.
+
+    Args:
+        arguments: as of train, and such as --vary algorithm.lr 1e-3 3e-4 --processes 2.
+    """
+    sweep_command.sweep(arguments)
+
+
 def main() -> None:
     """Run the command that the command line names; an error that says what to do needs no traceback."""
     data = tyro.conf.subcommand("data", description="Collect, list, show, convert, merge and prune data sets.")
     functions: Mapping[str, Callable[..., None]] = {
         "train": train,
+        "sweep": sweep,
         "resume": resume,
         "evaluate": runs.evaluate,
         "evaluations": runs.evaluations,
@@ -103,9 +114,9 @@ def main() -> None:
         if sys.argv[1:2] == ["--version"]:
             print(f"pytorchrl {metadata.version('pytorchrl')}")
             return
-        if sys.argv[1:2] == ["train"]:
-            # Its options follow from the classes that are named.
-            train_command.train(sys.argv[2:])
+        if sys.argv[1:2] in (["train"], ["sweep"]):
+            # Their options follow from the classes that are named.
+            (train if sys.argv[1] == "train" else sweep)(tuple(sys.argv[2:]))
             return
         tyro.cli(_choice_of(commands), prog="python -m pytorchrl", description=__doc__)
     except (OSError, RuntimeError, ValueError) as error:

@@ -2,9 +2,14 @@
 
 import argparse
 import importlib
+import os
+import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,7 @@ from storages import Storage
 
 _PROGRAM = "python -m pytorchrl train"
 _OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every")
+_SECONDS_BETWEEN_LOOKS = 0.5
 _LAST = 10
 """Evaluations over which a mean is shown."""
 _EPILOG = (
@@ -33,8 +39,44 @@ _EPILOG = (
 )
 
 
+@dataclass(frozen=True)
+class DescribedRun:
+    """What arguments describe."""
+
+    parts: Composed
+    preset: str | None
+    """The preset's name; None where there is none."""
+    settings: Mapping[str, Any]
+    """Of the learner."""
+    parent_process: int | None
+    """Its number; training ends when that process has ended."""
+
+    @property
+    def log_dir(self) -> Path:
+        """The folder of the runs of all seeds."""
+        env = str(self.parts.envs.hyper_parameters["env"]).replace("/", "-")
+        return Path(self.settings.get("log_dir") or Path("runs") / f"{self.parts.algorithm.name}-{env}")
+
+
 def train(arguments: Sequence[str]) -> None:
     """Train what the arguments of the command line describe."""
+    described = described_run(arguments)
+    if described.parent_process is not None:
+        end_with(described.parent_process)
+    if described.preset is not None:
+        print(f"Preset: {described.preset}; --no-preset leaves it out.")
+    print(described.parts)
+    _train_all(described)
+
+
+def described_run(arguments: Sequence[str]) -> DescribedRun:
+    """Compose the run that arguments describe; nothing is made yet.
+
+    Raises:
+        CompositionError: they name a part that is not there, or leave one out.
+        SystemExit: an option is not known, or asks for help.
+        ValueError: a hyper-parameter does not fit.
+    """
     first = _parser(add_help=False)
     chosen, _ = first.parse_known_args([dashed(argument) for argument in arguments])
     for module in chosen.imports:
@@ -49,13 +91,9 @@ def train(arguments: Sequence[str]) -> None:
         by_option["env"]["num_envs"] = given.num_envs
     if given.steps is not None:
         by_option["steps"] = given.steps
-    whole = merged(description, by_option)
-    parts = composed(whole)
-    if preset is not None:
-        print(f"Preset: {preset}; --no-preset leaves it out.")
-    print(parts)
-    settings = {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
-    _train_all(parts, {name: file[name] for name in _OF_FILES if name in file} | settings)
+    settings = {name: file[name] for name in _OF_FILES if name in file}
+    settings |= {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
+    return DescribedRun(composed(merged(description, by_option)), preset, settings, given.parent_process)
 
 
 def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -93,6 +131,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     parser.add_argument("--log-to", nargs="*", metavar="PLACE", help="wandb, tensorboard")
     parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a YAML file that says the same; options change it")
+    parser.add_argument("--parent-process", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--no-preset", action="store_true", help="begin with the classes' defaults")
     parser.add_argument(
         "--import",
@@ -124,9 +163,19 @@ def _import(module: str) -> None:
     importlib.import_module(module)
 
 
-def _train_all(parts: Composed, settings: Mapping[str, Any]) -> None:
-    env = str(parts.envs.hyper_parameters["env"]).replace("/", "-")
-    log_dir = Path(settings.get("log_dir") or Path("runs") / f"{parts.algorithm.name}-{env}")
+def end_with(process: int) -> None:
+    """End this process as by SIGTERM, which saves a checkpoint, when its parent has ended."""
+
+    def watch() -> None:
+        while os.getppid() == process:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=watch, name="parent process", daemon=True).start()
+
+
+def _train_all(described: DescribedRun) -> None:
+    parts, settings, log_dir = described.parts, described.settings, described.log_dir
     seeds = settings.get("seeds") or [1]
     folders = {seed: log_dir / f"seed-{seed}" for seed in seeds}
     for seed, folder in folders.items():

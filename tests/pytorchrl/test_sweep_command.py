@@ -1,0 +1,106 @@
+"""``python -m pytorchrl sweep``: all combinations of some values, in processes, killed and resumed."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+
+ARGUMENTS = ["--algorithm", "dqn", "--env", "CartPole-v1", "--no-preset", "--actor.hidden-sizes", "8"]
+ARGUMENTS += ["--algorithm.start-steps", "40", "--algorithm.test-every", "100", "--algorithm.num-test-episodes", "2"]
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "sweep", *arguments])
+    main()
+
+
+def rows(folder: Path) -> list[list[str]]:
+    with (folder / "results.csv").open() as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.long
+def test_a_sweep_that_was_killed_goes_on_and_ends_with_a_table_of_all_combinations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vary = ["--vary", "algorithm.gamma", "0.9", "0.99", "--vary", "algorithm.test_every", "200", "400"]
+    arguments = [*ARGUMENTS, *vary, "--steps", "2000", "--checkpoint-every", "100", "--processes", "2"]
+    first = tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "algorithm.gamma=0.9,algorithm.test-every=200" / "seed-1"
+    sweep = subprocess.Popen(
+        [sys.executable, "-m", "pytorchrl", "sweep", *arguments], stdout=subprocess.PIPE, text=True
+    )
+    assert sweep.stdout is not None
+    with sweep.stdout as lines:
+        # Another is being trained then, and two have not begun.
+        assert next(line for line in lines if line.startswith("1 of 4: "))
+        sweep.send_signal(signal.SIGKILL)
+    sweep.wait()
+    command(monkeypatch, *arguments)
+    said = capfd.readouterr().out
+    assert "4 runs in runs/sweep-DQN-CartPole-v1, 2 at a time" in said
+    header, *table = rows(tmp_path / "runs" / "sweep-DQN-CartPole-v1")
+    assert header[:3] == ["algorithm.gamma", "algorithm.test-every", "runs"]
+    assert sorted(row[:2] for row in table) == [["0.9", "200"], ["0.9", "400"], ["0.99", "200"], ["0.99", "400"]]
+    means = [float(row[3]) for row in table]
+    assert means == sorted(means, reverse=True)
+    assert [row["steps"] for row in prl.read_evaluations(first)] == list(range(200, 2001, 200))
+    assert "of 2,000 steps" in (first.parent / "output.txt").read_text()
+
+
+def test_what_does_not_fit_is_told_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"error: DQN: gamma must lie in \[0, 1\], got 1.5"):
+        command(monkeypatch, *ARGUMENTS, "--vary", "algorithm.gamma", "0.9", "1.5")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("vary", "message"),
+    [
+        (["--vary", "algorithm.gamma"], "error: --vary algorithm.gamma needs values"),
+        (["--vary", "algorithm.gamma", "0.9", "0.9"], "error: two combinations of the sweep have the same name"),
+    ],
+)
+def test_a_sweep_without_several_values_is_refused(
+    vary: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match=message):
+        command(monkeypatch, *ARGUMENTS, *vary)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "say what varies: --vary algorithm.lr 1e-3 3e-4"),
+        (["--vary", "algorithm.gama", "0.9"], "there is no option --algorithm.gama; did you mean --algorithm.gamma?"),
+    ],
+)
+def test_a_sweep_of_what_is_not_there_is_refused(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command(monkeypatch, *ARGUMENTS, *arguments)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_run_that_fails_is_counted_and_its_output_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    # A run of another composition lies where the trial would.
+    folder = tmp_path / "runs" / "sweep-DQN-CartPole-v1" / "algorithm.gamma=0.9"
+    monkeypatch.setattr(sys, "argv", ["x", "train", *ARGUMENTS, "--steps", "50", "--log-dir", os.fspath(folder)])
+    main()
+    with pytest.raises(SystemExit, match=r"error: 1 of 1 runs failed; output\.txt in their folders says why"):
+        command(monkeypatch, *ARGUMENTS, "--steps", "50", "--vary", "algorithm.gamma", "0.9")
+    assert "1 of 1: runs/sweep-DQN-CartPole-v1/algorithm.gamma=0.9/seed-1: failed" in capfd.readouterr().out
+    assert "algorithm.gamma: 0.9 here, 0.99 in the checkpoint" in (folder / "output.txt").read_text()
