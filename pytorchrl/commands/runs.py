@@ -1,11 +1,11 @@
 """Commands for runs that are there: list them, evaluate their policies, film them, export them."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import tyro
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -26,7 +26,7 @@ Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
 def ls(path: tyro.conf.Positional[Path] = Path("runs")) -> None:
-    """List the runs in a folder and all folders below it.
+    """List the runs in a folder and all folders below it, with the mean returns of training and evaluation.
 
     Args:
         path: where to look.
@@ -35,10 +35,11 @@ def ls(path: tyro.conf.Positional[Path] = Path("runs")) -> None:
     if not folders:
         print(f"There is no run in {path}.")
         return
-    table = Table()
-    for column in ("run", "algorithm", "environment", "seed", "steps", "of", "train return", "test return", "written"):
-        is_text = column in ("run", "algorithm", "environment")
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    # A long name is folded, and nothing else is.
+    table.add_column("run", overflow="fold")
+    for column in ("algorithm", "environment", "seed", "steps", "train", "test"):
+        table.add_column(column, justify="left" if column in ("algorithm", "environment") else "right", no_wrap=True)
     for folder in folders:
         table.add_row(*_row(folder, path))
     Console().print(table)
@@ -136,14 +137,11 @@ def _row(folder: Path, path: Path) -> list[str]:
     except (CheckpointError, OSError, ValueError) as error:
         return [name, f"cannot be read: {error}"]
     env = ((config["train_envs"] or config["test_envs"] or {}).get("hyper_parameters") or {}).get("env", "")
-    written = max(file.stat().st_mtime for file in folder.iterdir())
     return [
         name,
         str(config["algorithm"]["name"]),
         env if isinstance(env, str) else str(env),
         str(config["seed"]),
-        f"{metrics.get('steps', 0):,.0f}",
-        f"{config['target_steps']:,}",
+        f"{metrics.get('steps', 0):,.0f} of {config['target_steps']:,}",
         *(f"{metrics[key]:.1f}" if key in metrics else "" for key in ("train/return", "test/return")),
-        datetime.fromtimestamp(written, UTC).astimezone().strftime("%d %b %H:%M"),
     ]
