@@ -62,7 +62,7 @@ from storages.component.factory import FieldComponent
 from storages.component.hyper_parameters import NonNegativeOrSchedule, UnitInterval
 
 class Own(prl.PERBuffer):
-    def insert_transition(self, sample: object) -> None: ...
+    def insert_transition(self, sample: object, envs: object = None) -> None: ...
 
 Own.create_factory(9, alpha=0.5)
 Own.create_factory(9, alpa=0.5)  # wrong

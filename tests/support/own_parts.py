@@ -240,9 +240,9 @@ class ClippingBuffer(prl.PERBuffer):
         super().__init__(*context, **others)
         self.clip = clip
 
-    def insert_transition(self, sample: Any) -> None:
+    def insert_transition(self, sample: Any, envs: Any = None) -> None:
         self.clipped += int((abs(sample[REW]) > self.clip).sum())
-        super().insert_transition({**sample, REW: sample[REW].clip(-self.clip, self.clip)})
+        super().insert_transition({**sample, REW: sample[REW].clip(-self.clip, self.clip)}, envs)
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"clipped": self.clipped}
