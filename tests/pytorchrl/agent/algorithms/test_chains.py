@@ -199,8 +199,10 @@ def test_every_seed_solves_every_chain_by_rollouts(segment: int, ends: Ends, see
 @pytest.mark.parametrize("name", IN_SEGMENTS)
 def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, seen: Seen, ends: Ends) -> None:
     cls, settings = IN_SEGMENTS[name]
-    solved = 0
-    for seed in SEEDS:
+    # Over real actions and with a memory, about one seed of four ends with a mistake.
+    some_miss = name == "ACERContinuous" and seen == "partly"
+    seeds, solved = (1,) if some_miss and not is_nightly() else SEEDS, 0
+    for seed in seeds:
         scheme = prl.Scheme(
             cls.create_factory(
                 gamma=GAMMA, lr=FALLING, update_every=16, start_steps=200, replay_ratio=2.0, test_every=0, **settings
@@ -215,8 +217,7 @@ def test_every_seed_solves_every_chain_by_new_and_replayed_segments(name: str, s
         train(scheme, 8_000)
         solved += mistakes(scheme.algorithm, seen, ends) == 0
         scheme.close()
-    # Over real actions and with a memory, about one seed of four ends with a mistake.
-    assert solved >= len(SEEDS) - (name == "ACERContinuous" and seen == "partly")
+    assert solved >= len(seeds) - (some_miss and is_nightly())
 
 
 def test_without_a_memory_a_chain_seen_in_parts_is_not_solved() -> None:
