@@ -60,7 +60,7 @@ def sweep(arguments: Sequence[str]) -> None:
     seeds = given.seeds or described.settings.get("seeds") or [1]
     trials = _trials(given.vary, seeds, log_dir)
     for trial in trials:
-        # What does not fit is told before anything is trained.
+        # A value that does not fit is refused before any run is trained.
         described_run([*of_train, *trial.options])
     print(f"{len(trials)} runs in {log_dir}, {given.processes} at a time")
     try:

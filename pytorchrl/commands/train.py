@@ -182,7 +182,7 @@ def _train_all(described: DescribedRun) -> None:
         learner = _learner(parts, seed, folder, settings)
         try:
             print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} steps")
-            # Any run can be resumed, also where nobody said how often to save.
+            # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
             if not learner.done() and not learner.run(checkpoint_every=every):
                 return
