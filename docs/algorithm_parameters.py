@@ -1,6 +1,5 @@
 """The hyper-parameters of algorithms as rows of a table: name, default, values, meaning, and the class that has it."""
 
-import inspect
 import math
 import re
 import types
@@ -10,6 +9,7 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal
 
 import pytorchrl as prl
+from pytorchrl.commands.options import descriptions
 from storages.component.annotations import Within
 from storages.component.declared import hyper_parameters_of
 from storages.component.setting import Setting
@@ -73,14 +73,6 @@ def _limit(limit: Within) -> str:
         return f"{'>' if limit.open else '≥'} {limit.low:g}"
     left, right = "()" if limit.open else "[]"
     return f"in {left}{limit.low:g}, {limit.high:g}{right}"
-
-
-def descriptions(cls: type[Any]) -> dict[str, str]:
-    """What the docstring of a class, not those of its bases, says of hyper-parameters, by name."""
-    docstring = inspect.cleandoc(vars(cls).get("__doc__") or "")
-    section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
-    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def plain_text(text: str) -> str:

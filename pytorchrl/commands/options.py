@@ -61,19 +61,24 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse
     return given
 
 
+def descriptions(cls: type[Any]) -> dict[str, str]:
+    """What the docstring of a class, not those of its bases, says of hyper-parameters, by name."""
+    docstring = inspect.cleandoc(vars(cls).get("__doc__") or "")
+    section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
 def _meanings(cls: type[Any]) -> dict[str, str]:
     """What the docstrings of a class and of those that it extends say of hyper-parameters."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        docstring = inspect.cleandoc(vars(base).get("__doc__") or "")
-        section = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
-        entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE)
-        found |= {name: _plain_text(text) for name, text in entries}
+        found |= {name: _plain_text(text) for name, text in descriptions(base).items()}
     return found
 
 
 def _plain_text(text: str) -> str:
-    return re.sub(r":\w+:`~?([^`]*)`", r"\1", " ".join(text.split())).replace("``", "")
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "")
 
 
 def _kind(annotation: Any) -> str:

@@ -1,4 +1,4 @@
-"""Environments that deliver at their own pace: the same steps, whatever the order in which they come."""
+"""Environments that deliver at their own pace: the same steps in any order of arrival."""
 
 from collections.abc import Iterator
 from pathlib import Path

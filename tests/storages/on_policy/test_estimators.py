@@ -1,4 +1,4 @@
-"""Lambda returns, Retrace and average-reward advantages equal loops over their definitions, whatever ends."""
+"""Lambda returns, Retrace and average-reward advantages equal loops over their definitions, however episodes end."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ GAMMA = 0.9
 
 
 class Actor:
-    """Values an observation x at 2 x and action a in it at x + a; takes action 1 with a probability of its own."""
+    """Values an observation x at 2 x and action a in it at x + a; takes action 1 with a given probability."""
 
     def __init__(self, of_one: float = 0.5) -> None:
         self.of_one = of_one
