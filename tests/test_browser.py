@@ -1,0 +1,60 @@
+"""The tests' browser notices what a page on the disk must not do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.browser import NARROW, WIDE, headless_browser, visit
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with headless_browser() as started:
+        yield started
+
+
+def written(folder: Path, body: str) -> Path:
+    page = folder / "page.html"
+    page.write_text(f'<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><body>{body}')
+    return page
+
+
+def test_a_page_that_does_nothing_wrong_is_clean_and_fits(browser: Any, tmp_path: Path) -> None:
+    picture = '<img alt="" src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">'
+    with visit(browser, written(tmp_path, f"<p>Text.</p>{picture}"), NARROW) as opened:
+        assert opened.page.inner_text("p") == "Text."
+        opened.assert_clean()
+        opened.assert_fits()
+
+
+def test_what_a_page_asks_the_network_for_is_refused_and_noticed(browser: Any, tmp_path: Path) -> None:
+    page = written(tmp_path, '<script src="https://example.org/plot.js"></script>')
+    with visit(browser, page) as opened:
+        assert opened.requests == ["https://example.org/plot.js"]
+        with pytest.raises(AssertionError):
+            opened.assert_clean()
+
+
+def test_an_error_of_a_script_is_noticed(browser: Any, tmp_path: Path) -> None:
+    page = written(tmp_path, "<script>console.warn('careful'); missing()</script>")
+    with visit(browser, page) as opened:
+        assert opened.errors == ["careful", "missing is not defined"]
+
+
+def test_a_page_that_is_wider_than_the_window_is_noticed(browser: Any, tmp_path: Path) -> None:
+    page = written(tmp_path, '<div class="broad" style="width: 700px">Text.</div>')
+    with visit(browser, page, WIDE) as opened:
+        opened.assert_fits()
+    with visit(browser, page, NARROW) as opened, pytest.raises(pytest.fail.Exception, match=r"DIV\.broad"):
+        opened.assert_fits()
+
+
+def test_a_page_learns_whether_its_reader_prefers_it_dark(browser: Any, tmp_path: Path) -> None:
+    page = written(tmp_path, "")
+    for dark in (False, True):
+        with visit(browser, page, dark=dark) as opened:
+            assert opened.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") is dark
