@@ -112,7 +112,10 @@ from pytorchrl.experiments import (
     StopAtSuccess,
     TimeParts,
     TrainedPolicy,
+    TransitionDescription,
+    describe_transition,
     load_policy,
+    most_surprising,
 )
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
@@ -291,6 +294,7 @@ __all__ = [
     "TimeParts",
     "TorchOptimizer",
     "TrainedPolicy",
+    "TransitionDescription",
     "UnifiedPCL",
     "UniformUntil",
     "UnsupportedSpaceError",
@@ -301,9 +305,11 @@ __all__ = [
     "VecStep",
     "View",
     "atari_envs",
+    "describe_transition",
     "from_dataset",
     "heads",
     "load_policy",
+    "most_surprising",
     "outputs",
     "plot_runs",
     "read_evaluations",

@@ -19,6 +19,7 @@ from pytorchrl.experiments.memory_of_episodes import with_memory
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunInUseError
 from pytorchrl.experiments.trained_policy import TrainedPolicy, load_policy
+from pytorchrl.experiments.transitions import TransitionDescription, describe_transition, most_surprising
 
 __all__ = [
     "Callback",
@@ -36,7 +37,10 @@ __all__ = [
     "StopAtSuccess",
     "TimeParts",
     "TrainedPolicy",
+    "TransitionDescription",
     "collect_demonstrations",
+    "describe_transition",
     "load_policy",
+    "most_surprising",
     "with_memory",
 ]

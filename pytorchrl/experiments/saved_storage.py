@@ -1,0 +1,199 @@
+"""The storage of a checkpoint, read without environments or networks, and without changing anything."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytorchrl.experiments import checkpoint, places
+from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.composition import class_named
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.scheme.fitting import CompositionError
+from storages import DatasetError
+from storages.component.schedule import LinearSchedule
+from storages.core.ring.ring import Ring
+from storages.core.sampling.episode_index import EpisodeIndex
+from storages.core.sampling.episode_starts import EpisodeStarts
+from storages.core.sampling.prioritized import Priorities
+from storages.core.sampling.priority_trees import PrioritySettings
+from storages.persistent import PersistenceError, read_state
+from storages.windows import Episodes, Sequences
+
+WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+"""What comes of a state that was not saved here."""
+
+
+@dataclass(frozen=True)
+class SavedStorage:
+    """A storage whose transitions are in a ring, as a checkpoint holds it."""
+
+    file: Path
+    """The checkpoint."""
+    state: Mapping[str, Any]
+    """All that the checkpoint holds."""
+    name: str
+    """Of the storage's class."""
+    hyper_parameters: Mapping[str, Any]
+    saved: Mapping[str, Any]
+    """The storage's own state."""
+    ring: Ring
+    """What holds the transitions."""
+
+    @classmethod
+    def read(cls, path: Path) -> "SavedStorage":
+        """Read that of a run folder's checkpoint, or of a checkpoint.
+
+        Raises:
+            CheckpointError: there is none, it is damaged, or holds no storage in a ring.
+        """
+        path = Path(path)
+        file = checkpoint_of(path)
+        state = checkpoint.load(file)
+        with unreadable_named(file):
+            saved, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
+            refuse_data_set(saved, config)
+            if "position" in saved:
+                saved = {**saved, **read_state(config["hyper_parameters"]["directory"], saved["position"])}
+            ring = ring_of(saved["ring"], config["name"])
+            return cls(file, state, config["name"], config["hyper_parameters"], saved, ring)
+
+    @property
+    def steps_of_run(self) -> int:
+        """Environment transitions that the run had collected, or update phases where it collects nothing."""
+        steps: int = self.state["scheme"]["collector"]["steps"]
+        return steps
+
+    @cached_property
+    def index(self) -> EpisodeIndex | None:
+        """Where episodes begin and end, where the storage keeps that."""
+        begun = self.saved.get("episodes_begun")
+        return None if begun is None else EpisodeIndex(self.ring, np.array(begun, np.int64))
+
+    @cached_property
+    def starts(self) -> EpisodeStarts | None:
+        """Where the episodes begin that are drawn; None where rows are no episodes."""
+        return EpisodeStarts(self.ring, self.index, self.sequences) if self.index and self._of_episodes else None
+
+    @property
+    def sequences(self) -> Any:
+        """:class:`Sequences` or :class:`Episodes` that rows consist of; None where they are single transitions."""
+        config = self.hyper_parameters.get("sequences")
+        if config is None:
+            return None
+        kind = Episodes if config["name"] == Episodes.__name__ else Sequences
+        return kind(**config["hyper_parameters"])
+
+    @cached_property
+    def priorities(self) -> Priorities | None:
+        """Priorities of what may be drawn; None where there are none, or :attr:`lacks_alpha`."""
+        saved = self.saved.get("priorities")
+        if saved is None or self.lacks_alpha:
+            return None
+        stride = self.sequences.stride if isinstance(self.sequences, Sequences) else 1
+        priorities = Priorities(self.ring, priority_settings(self.hyper_parameters, self._alpha), stride, self.starts)
+        priorities.load_state_dict(saved)
+        return priorities
+
+    @property
+    def lacks_alpha(self) -> bool:
+        """Whether there are priorities, and the value of ``alpha`` at the checkpoint cannot be told."""
+        return self.saved.get("priorities") is not None and self.value_of("alpha") is None
+
+    def value_of(self, name: str) -> float | None:
+        """The value of a hyper-parameter at the checkpoint; None where that cannot be told.
+
+        How far along its schedule a run had come follows from its target, which is kept beside the checkpoint.
+        """
+        value, folder = self.hyper_parameters.get(name), RunFolder(self.file.parent)
+        if isinstance(value, int | float):
+            return float(value)
+        is_line = isinstance(value, Mapping) and value["name"] == LinearSchedule.__name__
+        if not is_line or not folder.config_file.is_file():
+            return None
+        assert isinstance(value, Mapping)
+        target_steps = folder.read_config()["target_steps"]
+        return LinearSchedule(**value["hyper_parameters"]).at(self.steps_of_run, target_steps)
+
+    @property
+    def _alpha(self) -> float:
+        alpha = self.value_of("alpha")
+        assert alpha is not None
+        return alpha
+
+    @property
+    def _of_episodes(self) -> bool:
+        return isinstance(self.sequences, Episodes)
+
+
+def checkpoint_of(path: Path) -> Path:
+    """The checkpoint of a run folder, or the file that is named itself."""
+    return RunFolder(path).checkpoint_file if path.is_dir() else path
+
+
+@contextmanager
+def unreadable_named(file: Path) -> Iterator[None]:
+    """Say of which file it is that no storage can be read; nothing is known of what a file from elsewhere holds.
+
+    Raises:
+        CheckpointError: instead of any other error of a value.
+    """
+    try:
+        yield
+    except PersistenceError as error:
+        raise CheckpointError(f"{file} refers to what its storage keeps elsewhere: {error}") from error
+    except WRONG as error:
+        raise CheckpointError(
+            f"{file} holds no storage that can be read ({type(error).__name__}: {error}); name a run folder, or the "
+            f"{RunFolder(file.parent).checkpoint_file.name} in one"
+        ) from error
+
+
+def refuse_data_set(saved: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Refuse a state that refers to data which a data set holds.
+
+    Raises:
+        DatasetError: the message names the data set.
+    """
+    if "data" in saved:
+        raise DatasetError(f"it was filled from the data set {config['dataset']}; python -m pytorchrl data show it")
+
+
+def ring_of(saved: Mapping[str, Any], name: str) -> Ring:
+    """Restore the ring of a storage of some class."""
+    ring = Ring(saved["size"], name, in_records=not _on_policy(name), stacked_frames=_stacked_frames(saved))
+    ring.load_state_dict(saved)
+    return ring
+
+
+def priority_settings(hyper_parameters: Mapping[str, Any], alpha: float) -> PrioritySettings:
+    """How priorities follow from errors in a storage with these hyper-parameters."""
+    error_max = hyper_parameters.get("error_max")
+    return PrioritySettings(
+        hyper_parameters.get("epsilon", 0.0),
+        alpha,
+        hyper_parameters.get("prioritization") == "rank",
+        hyper_parameters.get("error_min", 0.0),
+        math.inf if error_max is None else error_max,
+    )
+
+
+def _on_policy(name: str) -> bool:
+    try:
+        return bool(class_named(name).on_policy)  # type: ignore[attr-defined]
+    except CompositionError:
+        # A class of the user's script can be looked at without the script; how its columns lie is of no weight.
+        return False
+
+
+def _stacked_frames(saved: Mapping[str, Any]) -> int | dict[str, int]:
+    depths = {tuple(leaf["path"]): leaf["depth"] for leaf in saved["leaves"] if leaf["depth"] > 1}
+    if not depths:
+        return 0
+    named = {path[1]: depth for path, depth in depths.items() if len(path) > 1}
+    return named or next(iter(depths.values()))
