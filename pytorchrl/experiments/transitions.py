@@ -175,7 +175,7 @@ class StoredTransitions:
         episode = ring.gather(rows, {REW, DONE})
         begins = bool(episode[DONE][0, 0])
         draws = None if self._draws is None else int(self._draws[row - ring.start])
-        total = None if draws is None else self.storage.saved["draws"]["weights"].ravel()[row - ring.start]
+        weights = float(self.storage.saved["draws"]["weights"].ravel()[row - ring.start]) if draws else 0.0
         return TransitionDescription(
             row=row,
             environment=row % ring.envs,
@@ -184,7 +184,7 @@ class StoredTransitions:
             episode_return=float(episode[REW].sum(dtype=np.float64)),
             age_steps=ring.steps - 1 - row // ring.envs,
             draws=draws,
-            mean_weight=float(total) / draws if draws else None,
+            mean_weight=weights / draws if draws else None,
             reward=float(fields[REW][0]),
             terminated=bool(fields[DONE2][0]),
             truncated=bool(fields[TRUNC2][0]),
