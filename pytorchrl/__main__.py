@@ -12,23 +12,27 @@ import tyro
 from rich.console import Console
 
 from pytorchrl import data_commands
-from pytorchrl.commands import runs
+from pytorchrl.commands import policies, runs
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
+from pytorchrl.commands.shared import Imports, Run
 from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
+from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.logging.storage_plot import plot_storage
 from pytorchrl.logging.storage_report import storage_report
 
 
-def resume(run: tyro.conf.Positional[Path], target_steps: int | None = None) -> None:
+def resume(run: Run, target_steps: int | None = None, imports: Imports = ()) -> None:
     """Continue a run from its last checkpoint.
 
     Args:
         run: the run folder.
         target_steps: a new target, in environment transitions; the old one where left out.
+        imports: modules of yours.
     """
+    import_modules(imports)
     learner = Learner.resume(run, target_steps=target_steps)
     try:
         if learner.run():
@@ -54,6 +58,7 @@ def plot(
 def inspect(
     path: tyro.conf.Positional[Path],
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    imports: Imports = (),
 ) -> None:
     """Tell what a checkpoint's storage holds, and draw its returns, lengths, priorities and ages into a PNG file.
 
@@ -62,7 +67,9 @@ def inspect(
     Args:
         path: a run folder, or a checkpoint.
         output: the picture; storage.png beside the checkpoint where left out.
+        imports: modules of yours.
     """
+    import_modules(imports)
     if (episodes := directory_of_episodes(path)) is not None:
         print(f"The storage keeps whole episodes in {episodes}:")
         data_commands.show(episodes)
@@ -98,10 +105,11 @@ def main() -> None:
         "train": train,
         "sweep": sweep,
         "resume": resume,
-        "evaluate": runs.evaluate,
+        "evaluate": policies.evaluate,
         "evaluations": runs.evaluations,
-        "record": runs.record,
-        "export": runs.export,
+        "play": policies.watch,
+        "record": policies.record,
+        "export": policies.export,
         "ls": runs.ls,
         "plot": plot,
         "inspect": inspect,

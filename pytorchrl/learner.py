@@ -19,10 +19,11 @@ from pytorchrl.experiments.callbacks.callback import is_due
 from pytorchrl.experiments.callbacks.described import callbacks_from_config
 from pytorchrl.experiments.checkpoint import DamagedCheckpointError
 from pytorchrl.experiments.composition import misfit_named, scheme_from_config
-from pytorchrl.experiments.continuation import how_to_continue, resume_command
+from pytorchrl.experiments.continuation import how_to_continue, modules_of, resume_command
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.loop_timer import LoopTimer
 from pytorchrl.experiments.measurements import Measurements
+from pytorchrl.experiments.own_modules import modules_named
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunLock
 from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
@@ -130,7 +131,7 @@ class Learner:
         folder = RunFolder(log_dir)
         config = folder.read_config()
         directories = places.directories_of(config if scheme is None else scheme.config)
-        with RunLock(folder.path, directories.values()) as lock:
+        with modules_named(config), RunLock(folder.path, directories.values()) as lock:
             return cls._resumed(folder, config, lock, scheme, target_steps, log_to, callbacks)
 
     @classmethod
@@ -361,10 +362,11 @@ class Learner:
     def resume_command(self) -> str:
         """What to type to continue the run in a new process.
 
-        A composition with classes, functions or environments of a script is continued by that script:
-        ``Learner.resume(log_dir, scheme=scheme)``.
+        It imports the modules that define classes and environments of the composition. A composition with functions of
+        a script, which no module can be asked for, is continued by that script: ``Learner.resume(log_dir,
+        scheme=scheme)``.
         """
-        return resume_command(self._folder.path)
+        return resume_command(self._folder.path, modules_of(self.scheme.factories, self._callbacks.all) or ())
 
     def save_checkpoint(self) -> Path:
         """Write everything to the run folder, whole or not at all; returns the file."""

@@ -1,28 +1,18 @@
-"""Commands for runs that are there: list them, evaluate their policies, film them, export them."""
+"""Commands for runs that are there: list them, and show their evaluations."""
 
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import tyro
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from pytorchrl.agent.envs import VecEnv
-from pytorchrl.experiments import load_policy
+from pytorchrl.commands.shared import Run
 from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.composition import load_agent, made_of, refuse_to_import
-from pytorchrl.experiments.filming import film
 from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.experiments.video import refuse_missing_encoder, write_video
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.logging.evaluation_table import as_csv, as_markdown
-from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
-from pytorchrl.scheme.evaluation import evaluate as evaluation_of
-from storages.component.factory import Factory
-
-Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
 def ls(path: tyro.conf.Positional[Path] = Path("runs")) -> None:
@@ -60,70 +50,6 @@ def evaluations(run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=[
         raise ValueError(f"evaluations are written to a file that ends in .csv or .md, got {output}")
     output.write_text(as_csv(rows) if output.suffix == ".csv" else as_markdown(rows) + "\n")
     print(output)
-
-
-def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False) -> None:
-    """Evaluate the policy of a run's last checkpoint.
-
-    Args:
-        run: the run folder.
-        episodes: how many.
-        seed: of the environments.
-        explore: choose actions as the explorer does at the run's end, instead of the best ones.
-    """
-    algorithm, envs = load_agent(run)
-    try:
-        progress = (algorithm.steps, algorithm.target_steps) if explore else None
-        result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
-    finally:
-        envs.close()
-    returns = result.returns
-    print(
-        f"{episodes} episodes: mean return {np.mean(returns):.2f}, standard deviation {np.std(returns):.2f}, median "
-        f"{np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean length "
-        f"{np.mean(result.lengths):.1f}"
-    )
-
-
-def record(
-    run: Run,
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("video.mp4"),
-    episodes: int = 1,
-    longest: int = 1_000,
-    seed: int = 0,
-) -> None:
-    """Film the policy of a run's last checkpoint.
-
-    Args:
-        run: the run folder.
-        output: the video, which ends in .mp4 or .gif.
-        episodes: of the video.
-        longest: steps that an episode is filmed for at most.
-        seed: of the environment.
-    """
-    refuse_missing_encoder(output.suffix)
-    algorithm, envs = load_agent(run)
-    envs.close()
-    frames, frames_per_second = film(algorithm, _envs_of(run), episodes, longest, np.random.SeedSequence(seed))
-    print(write_video(output, frames, frames_per_second))
-
-
-def export(run: Run, output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("policy.onnx")) -> None:
-    """Write the network that acts, for use without this toolkit.
-
-    Args:
-        run: the run folder, or a file of weights.
-        output: ends in .onnx, or in .pt2 for torch.export.load.
-    """
-    print(load_policy(run).export(output))
-
-
-def _envs_of(run: Path) -> Factory[VecEnv]:
-    config = RunFolder(run).read_config()
-    described = config["test_envs"] or config["train_envs"]
-    refuse_to_import(described, "film it in a script by RecordVideos")
-    factory: Factory[VecEnv] = made_of(described)
-    return factory
 
 
 def _row(folder: Path, path: Path) -> list[str]:

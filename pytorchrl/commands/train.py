@@ -1,10 +1,8 @@
 """``python -m pytorchrl train``: compose a run of classes by their names, and train it with some seeds."""
 
 import argparse
-import importlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composing import Composed, checked, composed, merged, preset_of, read_yaml, storage_class
 from pytorchrl.commands.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.parts import actor_for, names_of, part_named
+from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations
@@ -79,8 +78,7 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     """
     first = _parser(add_help=False)
     chosen, _ = first.parse_known_args([dashed(argument) for argument in arguments])
-    for module in chosen.imports:
-        _import(module)
+    import_modules(chosen.imports)
     file = {} if chosen.config is None else checked(read_yaml(chosen.config), chosen.config, _OF_FILES)
     description, preset = _described(chosen, file)
     parser = _parser(add_help=True)
@@ -139,7 +137,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="MODULE",
-        help="a module of yours, which defines classes or registers environments",
+        help="a module of yours, or a file, which defines classes or registers environments",
     )
     return parser
 
@@ -154,13 +152,6 @@ def _add_options_of_parts(parser: argparse.ArgumentParser, description: Mapping[
     add_options(parser, "actor", actor_for(storage) if actor is None else part_named(Actor, actor))
     add_options(parser, "storage", storage)
     add_options(parser, "env", VecEnv, but=("env",))
-
-
-def _import(module: str) -> None:
-    if "" not in sys.path:
-        # As for `python -m` of the module itself.
-        sys.path.insert(0, "")
-    importlib.import_module(module)
 
 
 def end_with(process: int) -> None:

@@ -16,6 +16,7 @@ from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.own_modules import is_imported, maker_named, modules_named
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.fitting import CompositionError
@@ -80,15 +81,13 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
     """
     folder = RunFolder(run)
     config, state = folder.read_config(), checkpoint.load(folder.checkpoint_file)
-    for refuse in (refuse_to_import, refuse_classes_of_a_script):
-        refuse(config, "only a scheme that is made in a script can use it")
-    with misfit_named(folder.config_file):
-        algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
-        if envs_factory is None:
-            described = config["test_envs"] or config["train_envs"]
-            if described is None:
-                raise CompositionError(f"the run in {folder.path} had no environments; say in which to act")
-            envs_factory = one_copy(made_of(described))
+    with modules_named(config):
+        for refuse in (refuse_to_import, refuse_classes_of_a_script):
+            refuse(config, "import the module that defines it, by --import MODULE, or make the scheme in a script")
+        with misfit_named(folder.config_file):
+            algo_factory, actor_factory = made_of(config["algorithm"]), made_of(config["actor"])
+            if envs_factory is None:
+                envs_factory = one_copy(envs_of(config, folder.path))
     envs = envs_factory()
     try:
         with misfit_named(folder.checkpoint_file):
@@ -99,6 +98,20 @@ def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None
         envs.close()
         raise
     return algorithm, envs
+
+
+def envs_of(config: Mapping[str, Any], run: Path) -> Factory[VecEnv]:
+    """The environments that a run is evaluated in, as its configuration describes them.
+
+    Raises:
+        CompositionError: it had none, or they cannot be made of a file.
+    """
+    described = config["test_envs"] or config["train_envs"]
+    if described is None:
+        raise CompositionError(f"the run in {run} had no environments; say in which to act")
+    refuse_to_import(described, _WAY_OUT)
+    factory: Factory[VecEnv] = made_of(described)
+    return factory
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
@@ -145,7 +158,7 @@ def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
     """Refuse an environment that would import a module, is not registered, or writes files."""
     for hyper_parameters in _described(config):
         env = hyper_parameters.get("env")
-        if isinstance(env, str) and ":" in env:
+        if isinstance(env, str) and ":" in env and not is_imported(env.partition(":")[0]):
             raise CompositionError(f"env {env!r} would import a module named by a file; {way_out}")
         if isinstance(env, str):
             try:
@@ -171,7 +184,10 @@ def _described(config: Any) -> Iterator[Mapping[str, Any]]:
 
 WRITE_FILES = frozenset({"RecordVideo"})
 """Wrappers of gymnasium that write into a folder that they are told."""
-_WAY_OUT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
+_WAY_OUT = (
+    "import the module that defines it, by --import MODULE, or make the scheme in a script and pass it: "
+    "Learner.resume(log_dir, scheme=scheme)"
+)
 
 
 def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
@@ -188,7 +204,10 @@ def made_of(config: Any) -> Any:
     if not isinstance(config, Mapping):
         return config
     if set(config) == {"callable"}:
-        raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
+        maker = maker_named(str(config["callable"]))
+        if maker is None:
+            raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
+        return maker
     if set(config) == {"name", "hyper_parameters", "dataset"}:
         raise CompositionError(f"the run learns from the data set {config['dataset']}; {_WAY_OUT}")
     if set(config) != {"name", "hyper_parameters"}:

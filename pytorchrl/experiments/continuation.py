@@ -6,30 +6,42 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from pytorchrl.agent.envs.other_packages import PACKAGES
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.composition import WRITE_FILES, is_ours
+from pytorchrl.experiments.own_modules import is_maker, modules_to_import
 from pytorchrl.scheme.dataset_factory import DatasetFactory
 from storages.component.factory import Factory
 from storages.component.setting import Configured, plain
 
 
-def resume_command(folder: Path) -> str:
-    """What to type to continue the run in a folder."""
-    return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder)])
+class OwnPart(NamedTuple):
+    """A part of a composition that the toolkit does not have."""
+
+    name: str
+    module: str | None
+    """What defines it, or registers it; None where a command cannot make it, although it imports that."""
+
+
+def resume_command(folder: Path, modules: Iterable[str] = ()) -> str:
+    """What to type to continue the run in a folder, with modules that define parts of it."""
+    imports = [word for module in modules for word in ("--import", module)]
+    return shlex.join([_python(), "-m", "pytorchrl", "resume", str(folder), *imports])
 
 
 def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> str:
     """Lines that say how to continue the run in a folder; they follow on "continue"."""
-    of_scheme = dict.fromkeys(parts_of_the_script(factories))
-    of_callbacks = dict.fromkeys(name for callback in callbacks for name in _of_the_script(callback))
+    factories, callbacks = list(factories), list(callbacks)
+    modules = modules_of(factories, callbacks)
+    if modules is not None:
+        return f"with\n  {resume_command(folder, modules)}"
+    of_scheme = dict.fromkeys(part.name for part in own_parts(factories))
+    of_callbacks = dict.fromkeys(part.name for part in own_parts(callbacks))
     given = [name for name, parts in (("scheme", of_scheme), ("callbacks", of_callbacks)) if parts]
-    if not given:
-        return f"with\n  {resume_command(folder)}"
     arguments = ", ".join(f"{name}={name}" for name in given)
     return (
         f"in the script that defines {', '.join(of_scheme | of_callbacks)}, with the {' and the '.join(given)} made as "
@@ -39,20 +51,25 @@ def how_to_continue(folder: Path, factories: Iterable[Factory[Any]], callbacks: 
     )
 
 
-def parts_of_the_script(factories: Iterable[Factory[Any]]) -> Iterator[str]:
-    """Names of classes, functions, environments and wrappers that the command cannot make without the user's script."""
-    for factory in factories:
-        yield from _of_the_script(factory)
-        if isinstance(factory, DatasetFactory):
-            yield f"the data set {factory.path}"
-        if not issubclass(factory.cls, VecEnv):
+def modules_of(factories: Iterable[Factory[Any]], callbacks: Iterable[Configured] = ()) -> list[str] | None:
+    """The modules that a command must import to make a run anew; None where only a script can make it."""
+    return modules_to_import(part.module for part in own_parts([*factories, *callbacks]))
+
+
+def own_parts(configured: Iterable[Configured]) -> Iterator[OwnPart]:
+    """Classes, functions, environments and wrappers that a new process does not have before it imports something."""
+    for one in configured:
+        yield from _of_the_script(one)
+        if isinstance(one, DatasetFactory):
+            yield OwnPart(f"the data set {one.path}", None)
+        if not issubclass(one.cls, VecEnv):
             continue
-        env = factory.hyper_parameters.get("env")
+        env = one.hyper_parameters.get("env")
         if isinstance(env, str) and _is_registered_by_the_script(env):
-            yield f"the environment {env}"
-        wrappers = factory.hyper_parameters.get("wrappers", ())
+            yield OwnPart(f"the environment {env}", env.partition(":")[0] if ":" in env else "__main__")
+        wrappers = one.hyper_parameters.get("wrappers", ())
         names = [name[0] if isinstance(name, list | tuple) else name for name in wrappers]
-        yield from (f"the wrapper {name}" for name in names if name in WRITE_FILES)
+        yield from (OwnPart(f"the wrapper {name}", None) for name in names if name in WRITE_FILES)
 
 
 def classes_of_the_script(parts_of_the_run: Iterable[Configured]) -> list[str]:
@@ -61,13 +78,15 @@ def classes_of_the_script(parts_of_the_run: Iterable[Configured]) -> list[str]:
     return sorted({part.cls.__name__ for part in parts if isinstance(part, Configured) and not is_ours(part.cls)})
 
 
-def _of_the_script(configured: Configured) -> Iterator[str]:
+def _of_the_script(configured: Configured) -> Iterator[OwnPart]:
     for part in _parts_of(configured):
         if isinstance(part, Configured):
             if not is_ours(part.cls):
-                yield part.cls.__name__
+                name = part.cls.__name__
+                yield OwnPart(name, part.cls.__module__ if part.cls.__qualname__ == name else None)
         elif isinstance(described := plain(part), Mapping):
-            yield str(described["callable"]).replace("<lambda>", "a lambda")
+            name = str(described["callable"])
+            yield OwnPart(name.replace("<lambda>", "a lambda"), part.__module__ if is_maker(part, name) else None)
 
 
 def _parts_of(value: Any) -> Iterator[Any]:
@@ -87,7 +106,7 @@ def _parts_of(value: Any) -> Iterator[Any]:
 def _is_registered_by_the_script(env_id: str) -> bool:
     """Whether gymnasium does not know the id before a script has registered it."""
     if ":" in env_id:
-        # A run folder imports no module by name.
+        # Its module has to be imported, which a run folder does not by itself.
         return True
     entry = gym.spec(env_id).entry_point
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")

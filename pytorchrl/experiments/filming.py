@@ -1,48 +1,152 @@
-"""Pictures of what a policy does."""
+"""A policy at work, to be watched in a window or in a video."""
 
-from typing import Any
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.making import make_env
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.trained_policy import TrainedPolicy
+from pytorchrl.experiments.video import write_video
 from storages.component.factory import Factory
 
 _FRAMES_PER_SECOND = 30
 """Where an environment does not say how fast it is to be shown."""
 
 
-def film(
-    algorithm: Algorithm, envs: Factory[VecEnv], episodes: int, longest: int, seed: np.random.SeedSequence
-) -> tuple[list[Any], int]:
-    """Play episodes by the best actions, in a copy of an environment that renders.
+class Played(NamedTuple):
+    """An episode that was played."""
+
+    episode_return: float
+    """Of the environment itself, before any wrapper."""
+    length: int
+
+
+class Stage(NamedTuple):
+    """An environment that renders."""
+
+    env: gym.Env[Any, Any]
+    recorder: EpisodeRecorder
+
+    @property
+    def frames_per_second(self) -> int:
+        """How fast it is to be shown."""
+        return int(self.env.metadata.get("render_fps") or _FRAMES_PER_SECOND)
+
+
+@contextmanager
+def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) -> Iterator[Stage]:
+    """One copy of vectorised environments, however many they are, that renders.
+
+    Args:
+        envs: whose environment is copied, with its wrappers.
+        render_mode: pictures, or a window.
+
+    Raises:
+        ValueError: the environment cannot be made to render so.
+    """
+    hyper_parameters = envs.hyper_parameters
+    if "env" not in hyper_parameters:
+        raise ValueError(f"{envs.name} does not say by env=... what it has copies of, so none can be shown")
+    kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": render_mode}
+    try:
+        env, recorder = make_env(hyper_parameters["env"], kwargs, hyper_parameters["wrappers"])
+    except TypeError as error:
+        if "render_mode" not in str(error):
+            raise
+        raise ValueError(
+            f"the environment {hyper_parameters['env']} does not render: it takes no render_mode={render_mode!r}"
+        ) from error
+    try:
+        modes = env.metadata.get("render_modes") or []
+        if env.render_mode != render_mode:
+            named = " and ".join(map(repr, modes)) or "nothing"
+            raise ValueError(f"the environment {env.unwrapped} renders {named}, not {render_mode!r}")
+        yield Stage(env, recorder)
+    finally:
+        env.close()
+
+
+def play(
+    algorithm: Algorithm,
+    stage: Stage,
+    episodes: int,
+    seed: np.random.SeedSequence,
+    *,
+    longest: float = math.inf,
+    explore: bool = False,
+) -> Iterator[Played | None]:
+    """Play episodes; yields after each reset and step, and what came of an episode after its last step.
 
     Args:
         algorithm: acts.
-        envs: of whose first environment a copy is made, with ``render_mode="rgb_array"``.
+        stage: the environment.
+        episodes: how many.
+        seed: of the episodes, and of exploring.
+        longest: steps of the actor in an episode at most.
+        explore: choose actions as the explorer does at the end of training, instead of the best ones.
+    """
+    policy = TrainedPolicy(algorithm)
+    for number in seed.generate_state(episodes).tolist():
+        policy.reset()
+        observation, _ = stage.env.reset(seed=number)
+        stage.recorder.take_finished()
+        yield None
+        for step in range(1, 2**62):
+            action = policy(observation, deterministic=not explore, seed=number)
+            observation, _, terminated, truncated, _ = stage.env.step(action)
+            if terminated or truncated or step >= longest:
+                finished = stage.recorder.take_finished()
+                running = (stage.recorder.episode_return, stage.recorder.length)
+                yield Played(*(finished[-1][:2] if finished else running))
+                break
+            yield None
+
+
+def film(
+    path: Path,
+    algorithm: Algorithm,
+    envs: Factory[VecEnv],
+    episodes: int,
+    longest: int,
+    seed: np.random.SeedSequence,
+    *,
+    explore: bool = False,
+    frames_per_second: int | None = None,
+) -> list[Played]:
+    """Write a video of episodes, of one copy of an environment.
+
+    Args:
+        path: the video, which ends in ".mp4" or ".gif".
+        algorithm: acts.
+        envs: of which one copy is shown.
         episodes: how many.
         longest: steps of the actor in an episode at most.
         seed: of the episodes.
+        explore: as in :func:`play`.
+        frames_per_second: None takes what the environment says of itself, else 30.
 
     Returns:
-        What was rendered, a picture after each reset and step, and how many of them make a second.
+        The episodes.
+
+    Raises:
+        ValueError: the environment does not render.
     """
-    hyper_parameters = envs.hyper_parameters
-    kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": "rgb_array"}
-    env, _ = make_env(hyper_parameters["env"], kwargs, hyper_parameters["wrappers"])
-    policy, frames = TrainedPolicy(algorithm), list[Any]()
-    try:
-        for number in seed.generate_state(episodes).tolist():
-            policy.reset()
-            observation, _ = env.reset(seed=number)
-            frames.append(env.render())
-            for _ in range(longest):
-                observation, _, terminated, truncated, _ = env.step(policy(observation))
-                frames.append(env.render())
-                if terminated or truncated:
-                    break
-        return frames, int(env.metadata.get("render_fps", _FRAMES_PER_SECOND))
-    finally:
-        env.close()
+    played: list[Played] = []
+    with stage_of(envs, "rgb_array") as stage:
+
+        def frames() -> Iterator[Any]:
+            for episode in play(algorithm, stage, episodes, seed, longest=longest, explore=explore):
+                yield stage.env.render()
+                if episode is not None:
+                    played.append(episode)
+
+        write_video(path, frames(), frames_per_second or stage.frames_per_second)
+    return played

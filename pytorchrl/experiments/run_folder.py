@@ -155,6 +155,9 @@ def _check(config: Any) -> None:
         raise ValueError(f"callbacks must be a list, got {callbacks!r}")
     for number, callback in enumerate(callbacks):
         _check_part(f"callback {number}", callback)
+    imports = config.get("imports", [])
+    if not isinstance(imports, list) or not all(isinstance(name, str) and name.isprintable() for name in imports):
+        raise ValueError(f"imports must be a list of modules' names, got {imports!r}")
     log_to = config.get("log_to")
     if not isinstance(log_to, list) or not all(isinstance(place, str) for place in log_to):
         raise ValueError(f"log_to must be a list of names, got {log_to!r}")

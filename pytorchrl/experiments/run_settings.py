@@ -7,7 +7,7 @@ from typing import Any
 from pytorchrl.experiments.callbacks import Callbacks
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.composition import differences
-from pytorchrl.experiments.continuation import classes_of_the_script
+from pytorchrl.experiments.continuation import classes_of_the_script, modules_of
 from pytorchrl.scheme.scheme import Scheme
 
 
@@ -22,10 +22,14 @@ def settings(target_steps: int, log_to: Sequence[str], log_every: int, keep_chec
 
 
 def parts_of(scheme: Scheme, callbacks: Callbacks) -> dict[str, Any]:
-    """The callbacks, and the names of classes that a script defines, as the configuration holds them."""
+    """The callbacks, names of classes that are not the toolkit's, and the modules that define what is not.
+
+    Modules are there for people: nothing is imported because a file names it.
+    """
     return {
         "callbacks": [callback.config for callback in callbacks.all],
         "own_classes": classes_of_the_script([*scheme.factories, *callbacks.all]),
+        "imports": modules_of(scheme.factories, callbacks.all) or [],
     }
 
 

@@ -18,10 +18,15 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.composition import made_of, misfit_named, refuse_classes_of_a_script
+from pytorchrl.experiments.own_modules import modules_named
 from pytorchrl.experiments.policy_export import export_policy
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.collector import to_device
 from storages.component.factory import Factory
+
+_OF_SCRIPTS = ("own_classes", "imports")
+"""What of a run's configuration tells of parts that are not the toolkit's."""
+_WAY_OUT = "import the module that defines it first, or pass algo_factory and actor_factory to load_policy"
 
 
 class TrainedPolicy:
@@ -137,10 +142,10 @@ def load_policy(
         CheckpointError: there are no weights, or they are damaged.
         CompositionError: the algorithm or the actor cannot be made of what the file says alone.
     """
-    file = Path(path)
+    file, of_run = Path(path), dict[str, Any]()
     if file.is_dir():
         folder = RunFolder(file)
-        folder.read_config()
+        of_run = {name: value for name, value in folder.read_config().items() if name in _OF_SCRIPTS}
         file = folder.checkpoint_file
     state = checkpoint.load(file)
     with misfit_named(file):
@@ -148,10 +153,11 @@ def load_policy(
         if "spaces" not in config:
             raise CheckpointError(f"{file} does not say which spaces its policy acts in; load it with load_agent")
         weights = state["weights"] if "weights" in state else state["scheme"]["algorithm"]["actor"]
-        if algo_factory is None or actor_factory is None:
-            refuse_classes_of_a_script(config, "pass algo_factory and actor_factory to load_policy")
-        algo_factory = algo_factory or made_of(config["algorithm"])
-        actor_factory = actor_factory or made_of(config["actor"])
+        with modules_named(of_run):
+            if algo_factory is None or actor_factory is None:
+                refuse_classes_of_a_script(config | of_run, _WAY_OUT)
+            algo_factory = algo_factory or made_of(config["algorithm"])
+            actor_factory = actor_factory or made_of(config["actor"])
         with torch.device("meta"):
             # Without memory: what the file says is not yet known to be true.
             described = _built(config, algo_factory, actor_factory, "meta")

@@ -1,6 +1,6 @@
 """Video files of what environments render."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,8 @@ def refuse_missing_encoder(suffix: str) -> None:
             )
 
 
-def write_video(path: Path, frames: Sequence[Any], frames_per_second: int) -> Path:
-    """Write pictures as a video, whole or not at all.
+def write_video(path: Path, frames: Iterable[Any], frames_per_second: int) -> Path:
+    """Write pictures as a video, whole or not at all; a picture is in memory only while it is written.
 
     Args:
         path: the file, which ends in ".mp4" or ".gif"; its folder is made where it is not there.
@@ -44,20 +44,28 @@ def write_video(path: Path, frames: Sequence[Any], frames_per_second: int) -> Pa
         ValueError: there is no frame, or one is no picture: the environment does not render.
     """
     refuse_missing_encoder(path.suffix)
-    pictures = [_even(frame, path) for frame in frames]
-    if not pictures:
-        raise ValueError(f"{path}: there is no frame to write")
-    import imageio.v3 as imageio  # slow to import, and seldom needed
+    import imageio.v2 as imageio  # slow to import, and seldom needed
 
     refuse_link(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".unfinished-{path.name}")
     if path.suffix == ".mp4":
         # As it comes, instead of enlarged to a multiple of 16.
-        imageio.imwrite(unfinished, pictures, fps=frames_per_second, macro_block_size=_BLOCK, plugin="FFMPEG")
+        arguments: dict[str, Any] = {"fps": frames_per_second, "macro_block_size": _BLOCK}
     else:
-        imageio.imwrite(unfinished, pictures, duration=1_000 / frames_per_second, loop=0)
-    return unfinished.replace(path)
+        arguments = {"duration": 1_000 / frames_per_second, "loop": 0}
+    try:
+        written = 0
+        writer: Any
+        with imageio.get_writer(unfinished, mode="I", **arguments) as writer:
+            for frame in frames:
+                writer.append_data(_even(frame, path))
+                written += 1
+        if not written:
+            raise ValueError(f"{path}: there is no frame to write")
+        return unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _even(frame: Any, path: Path) -> NDArray[np.uint8]:

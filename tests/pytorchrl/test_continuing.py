@@ -175,20 +175,27 @@ def test_what_the_command_can_make_is_continued_by_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "part"),
+    "part",
     [
-        ("OwnDQN", {"algorithm": OwnDQN.create_factory()}),
-        ("OwnSchedule", {"storage": prl.PERBuffer.create_factory(size=10, alpha=OwnSchedule(0.1, 0.2))}),
-        ("Counter", {"envs": prl.VecEnv.create_factory(Counter)}),
-        ("Own", {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[Own, "FlattenObservation"])}),
-        (
-            "the wrapper RecordVideo",
-            {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[("RecordVideo", {"video_folder": "videos"})])},
-        ),
+        {"algorithm": OwnDQN.create_factory()},
+        {"storage": prl.PERBuffer.create_factory(size=10, alpha=OwnSchedule(0.1, 0.2))},
+        {"envs": prl.VecEnv.create_factory("CartPole-v1", wrappers=[Own, "FlattenObservation"])},
     ],
 )
-def test_what_the_command_cannot_make_is_named(named: str, part: dict[str, Any]) -> None:
-    assert told(**part).startswith(f"in the script that defines {named}, with the scheme made as before:\n")
+def test_what_a_module_defines_is_continued_by_the_command_that_imports_it(part: dict[str, Any]) -> None:
+    assert told(**part).endswith(f" -m pytorchrl resume run --import {__name__}")
+
+
+def test_what_the_command_cannot_make_is_named() -> None:
+    class Inside(Counter):
+        pass
+
+    for named, env, wrappers in (
+        ("Inside", Inside, []),
+        ("the wrapper RecordVideo", "CartPole-v1", [("RecordVideo", {"video_folder": "videos"})]),
+    ):
+        envs = prl.VecEnv.create_factory(env, wrappers=wrappers)
+        assert told(envs=envs).startswith(f"in the script that defines {named}, with the scheme made as before:\n")
 
 
 def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_of_that_name(tmp_path: Path) -> None:
@@ -198,5 +205,7 @@ def test_a_class_of_a_script_is_not_mistaken_for_the_toolkits_of_that_name(tmp_p
     prl.Learner(scheme, 60, tmp_path / "run").run()
     # In another process there is the toolkit's alone.
     own.__name__ = "Other"
-    with pytest.raises(prl.CompositionError, match="composed with the class DQN of a script; make the scheme in a scr"):
+    with pytest.raises(
+        prl.CompositionError, match="composed with the class DQN of a script; import the module that defines it"
+    ):
         prl.Learner.resume(tmp_path / "run")

@@ -52,7 +52,10 @@ def test_parts_of_a_script_train_and_are_continued_by_the_script_alone_as_if_nev
     run_python(tmp_path, "own_parts.py", "train", "runs")
 
     refused = run_python(tmp_path, "-c", RESUME_ALL, "runs").splitlines()
-    way_out = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
+    way_out = (
+        "import the module that defines it, by --import MODULE, or make the scheme in a script and pass it: "
+        "Learner.resume(log_dir, scheme=scheme)"
+    )
     parts = {name: f"class {name} of a script" for name in own_parts.SCHEMES} | {"Waves": "function Waves"}
     expected = [
         f"the run was composed with the {parts[name]}; {way_out}"
@@ -78,7 +81,8 @@ def test_the_command_line_says_how_a_run_with_a_part_of_a_script_is_continued(tm
     environment = os.environ | {"PYTHONPATH": str(PACKAGES)}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 1
-    assert "class Sticky of a script; make the scheme in a script and pass it: Learner.resume" in finished.stderr
+    assert "class Sticky of a script; import the module that defines it, by --import MODULE, or" in finished.stderr
+    assert "The run was made with a module of its own: --import tests.support.own_parts" in finished.stderr
 
 
 @pytest.mark.parametrize("name", own_parts.SCHEMES)

@@ -316,7 +316,7 @@ def test_a_run_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     command(monkeypatch, "train", *arguments)
     capsys.readouterr()
     command(monkeypatch, "record", "runs/DQN-CartPole-v1/seed-1", "-o", "policy.gif", "--longest", "3")
-    assert told(capsys) == "policy.gif"
+    assert told(capsys) == "An episode of 3 steps, return 3.00 policy.gif"
     assert (tmp_path / "policy.gif").read_bytes().startswith(b"GIF")
 
 

@@ -25,7 +25,7 @@ def callbacks_from_config(config: Mapping[str, Any]) -> list[Callback]:
         try:
             callback = made_of(one)
         except CompositionError as error:
-            raise CompositionError(f"{error}; {_WAY_OUT}") from error
+            raise CompositionError(f"{error}; or {_WAY_OUT}") from error
         if not isinstance(callback, Callback):
             raise CompositionError(f"the run says that {one} is a callback; {_WAY_OUT}")
         callbacks.append(callback)

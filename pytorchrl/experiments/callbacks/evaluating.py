@@ -11,7 +11,7 @@ import numpy as np
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.callbacks.callback import Callback, is_due
 from pytorchrl.experiments.filming import film
-from pytorchrl.experiments.video import refuse_missing_encoder, write_video
+from pytorchrl.experiments.video import refuse_missing_encoder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
@@ -109,7 +109,7 @@ class EvaluateIn(Callback):
 class RecordVideos(Callback):
     """Films episodes of the best actions after evaluations, into ``videos`` of the run folder.
 
-    A copy of the test environments' first one is made for it, with ``render_mode="rgb_array"``.
+    One copy of the test environment is made for it, however many are evaluated in, with ``render_mode="rgb_array"``.
 
     Args:
         every: evaluations between videos; the first evaluation has one.
@@ -141,10 +141,8 @@ class RecordVideos(Callback):
             scheme = learner.scheme
             assert scheme.test_envs_factory is not None  # there was an evaluation
             seed = np.random.SeedSequence(scheme.run_seed, spawn_key=(_VIDEO, scheme.steps))
-            frames, frames_per_second = film(
-                scheme.algorithm, scheme.test_envs_factory, self.episodes, self.longest, seed
-            )
-            write_video(path, frames, self.frames_per_second or frames_per_second)
+            envs, fps = scheme.test_envs_factory, self.frames_per_second
+            film(path, scheme.algorithm, envs, self.episodes, self.longest, seed, frames_per_second=fps)
 
     def state_dict(self) -> dict[str, Any]:
         """How many evaluations there were."""

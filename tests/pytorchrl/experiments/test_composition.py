@@ -11,7 +11,7 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.experiments.composition import differences, scheme_from_config
-from pytorchrl.experiments.continuation import classes_of_the_script, parts_of_the_script
+from pytorchrl.experiments.continuation import classes_of_the_script, own_parts
 from storages.component.hyper_parameters import Within
 from storages.component.setting import Setting
 from tests.support.compositions import SCHEMES, dqn_scheme
@@ -41,13 +41,15 @@ def test_a_difference_is_named_by_its_place_and_both_values() -> None:
 def test_a_class_that_is_no_component_is_refused(name: str) -> None:
     config = through_json(dqn_scheme())
     config["algorithm"]["name"] = name
-    with pytest.raises(prl.CompositionError, match=f"the class {name}, which is not defined here; make the scheme"):
+    with pytest.raises(prl.CompositionError, match=f"the class {name}, which is not defined here; import the module"):
         scheme_from_config(config)
 
 
 def test_a_function_has_no_plain_form_and_the_way_out_is_said() -> None:
     config = through_json(dqn_scheme(envs=prl.VecEnv.create_factory(Counter)))
-    with pytest.raises(prl.CompositionError, match=r"the function .*Counter; make the scheme in a script"):
+    with pytest.raises(
+        prl.CompositionError, match=r"the function .*Counter; import the module .* or make the scheme in a script"
+    ):
         scheme_from_config(config)
 
 
@@ -120,7 +122,7 @@ def test_a_value_in_a_setting_of_a_file_is_held_to_its_range() -> None:
 def test_classes_of_a_script_are_named_wherever_in_the_composition_they_are() -> None:
     factories = noisy_scheme().factories
     assert classes_of_the_script(factories) == ["Noise", "Noisy"]
-    assert set(parts_of_the_script(factories)) == {"Noise", "Noisy"}
+    assert {part.name for part in own_parts(factories)} == {"Noise", "Noisy"}
     config = through_json(noisy_scheme()) | {"own_classes": ["Noise", "Noisy"]}
     assert scheme_from_config(config).factories == factories
     with pytest.raises(prl.CompositionError, match="composed with the class Louder of a script"):

@@ -6,7 +6,7 @@ import numpy as np
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import VecStep, one_copy
-from pytorchrl.experiments.continuation import parts_of_the_script
+from pytorchrl.experiments.continuation import own_parts
 from storages.component.hyper_parameters import Count
 
 
@@ -43,4 +43,4 @@ def test_one_copy_is_of_the_same_class_with_the_same_hyper_parameters() -> None:
 
 
 def test_environments_without_an_id_can_be_named_as_a_part_of_the_script() -> None:
-    assert list(parts_of_the_script([CartPoles.create_factory(3)])) == ["CartPoles"]
+    assert [part.name for part in own_parts([CartPoles.create_factory(3)])] == ["CartPoles"]

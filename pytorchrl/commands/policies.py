@@ -1,0 +1,137 @@
+"""Commands for trained policies: evaluate them, watch them, film them, export them."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs import VecEnv
+from pytorchrl.commands.shared import Imports, Run
+from pytorchrl.experiments import load_policy
+from pytorchrl.experiments.composition import envs_of, load_agent
+from pytorchrl.experiments.filming import Played, film, play, stage_of
+from pytorchrl.experiments.own_modules import import_modules
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.video import refuse_missing_encoder
+from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
+from pytorchrl.scheme.evaluation import evaluate as evaluation_of
+from storages.component.factory import Factory
+
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
+"""Variables of which one is set where windows can be opened on Linux."""
+
+
+def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False, imports: Imports = ()) -> None:
+    """Evaluate the policy of a run's last checkpoint.
+
+    Args:
+        run: the run folder.
+        episodes: how many.
+        seed: of the environments.
+        explore: choose actions as the explorer does at the run's end, instead of the best ones.
+        imports: modules of yours.
+    """
+    import_modules(imports)
+    algorithm, envs = load_agent(run)
+    try:
+        progress = (algorithm.steps, algorithm.target_steps) if explore else None
+        result = evaluation_of(algorithm, envs, episodes, seed, MAX_EPISODE_STEPS, explore_at=progress)
+    finally:
+        envs.close()
+    returns = result.returns
+    print(
+        f"{episodes} episodes: mean return {np.mean(returns):.2f}, standard deviation {np.std(returns):.2f}, median "
+        f"{np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean length "
+        f"{np.mean(result.lengths):.1f}"
+    )
+
+
+def watch(
+    run: Run,
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    episodes: int = 3,
+    seed: int = 0,
+    explore: bool = False,
+    imports: Imports = (),
+) -> None:
+    """Watch the policy of a run's last checkpoint, in a window or in a video.
+
+    Args:
+        run: the run folder.
+        output: a video, which ends in .mp4 or .gif; a window where left out.
+        episodes: how many.
+        seed: of the environment.
+        explore: choose actions as the explorer does at the run's end, instead of the best ones.
+        imports: modules of yours.
+    """
+    if output is not None:
+        record(run, output, episodes, seed=seed, explore=explore, imports=imports)
+        return
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
+        raise RuntimeError(f"there is no display to open a window on; film it: play {run} -o video.mp4")
+    algorithm, envs = _policy_of(run, imports)
+    print("Ctrl-C ends it.")
+    with stage_of(envs, "human") as stage:
+        try:
+            for played in play(algorithm, stage, episodes, np.random.SeedSequence(seed), explore=explore):
+                _tell(played)
+        except KeyboardInterrupt:
+            return
+
+
+def record(
+    run: Run,
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("video.mp4"),
+    episodes: int = 1,
+    longest: int = 1_000,
+    seed: int = 0,
+    explore: bool = False,
+    imports: Imports = (),
+) -> None:
+    """Film the policy of a run's last checkpoint.
+
+    Args:
+        run: the run folder.
+        output: the video, which ends in .mp4 or .gif.
+        episodes: of the video.
+        longest: steps that an episode is filmed for at most.
+        seed: of the environment.
+        explore: choose actions as the explorer does at the run's end, instead of the best ones.
+        imports: modules of yours.
+    """
+    refuse_missing_encoder(output.suffix)
+    algorithm, envs = _policy_of(run, imports)
+    for played in film(output, algorithm, envs, episodes, longest, np.random.SeedSequence(seed), explore=explore):
+        _tell(played)
+    print(output)
+
+
+def export(
+    run: Run, output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("policy.onnx"), imports: Imports = ()
+) -> None:
+    """Write the network that acts, for use without this toolkit.
+
+    Args:
+        run: the run folder, or a file of weights.
+        output: ends in .onnx, or in .pt2 for torch.export.load.
+        imports: modules of yours.
+    """
+    import_modules(imports)
+    print(load_policy(run).export(output))
+
+
+def _policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv]]:
+    """What acts, and the environments that it was evaluated in."""
+    import_modules(imports)
+    algorithm, envs = load_agent(run)
+    envs.close()
+    return algorithm, envs_of(RunFolder(run).read_config(), run)
+
+
+def _tell(played: Played | None) -> None:
+    if played is not None:
+        print(f"An episode of {played.length:,} steps, return {played.episode_return:.2f}", flush=True)

@@ -1,0 +1,171 @@
+"""Modules of a user's own, which bring classes and environments that a run is composed of.
+
+They are imported because the user names them, never because a file does: of what a run's configuration names, only that
+is made which the modules define that were asked for.
+"""
+
+import ast
+import importlib
+import shlex
+import sys
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+from torch import nn
+
+from pytorchrl.scheme.fitting import CompositionError
+
+_SUFFIX = ".py"
+_MADE = (gym.Env, nn.Module)
+"""What a class or function of the user's may make, to be made of a configuration."""
+_NOT_OF_USERS = frozenset({"pytorchrl", "storages", "gymnasium", "torch", "builtins"})
+"""Packages whose classes are not taken for the user's, although a module of theirs imports them."""
+
+_imported: dict[str, ModuleType] = {}
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import modules that the user names.
+
+    Args:
+        names: of modules, found from the working directory too, or files that end in ".py".
+
+    Raises:
+        ValueError: there is no such module.
+    """
+    if "" not in sys.path:
+        # As for `python -m` of the module itself.
+        sys.path.insert(0, "")
+    for name in names:
+        path = Path(name)
+        if path.suffix == _SUFFIX:
+            if not path.is_file() or not path.stem.isidentifier():
+                raise ValueError(f"--import {name}: there is no such file, or its name is not that of a module")
+            if path.parent != Path():
+                # Where Python would look when it runs the file, after the working directory.
+                sys.path.insert(1, str(path.parent.resolve()))
+        module = path.stem if path.suffix == _SUFFIX else name
+        try:
+            _imported[name] = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise
+            raise ValueError(
+                f"--import {name}: there is no module {module!r}, in {Path.cwd()} or where Python finds modules; a "
+                f"file elsewhere is named by its path, --import folder/{path.stem}.py"
+            ) from error
+
+
+def maker_named(name: str) -> Any:
+    """What the imported modules have under a name that makes environments, wrappers or networks; None without such.
+
+    That is a class, or a function that is annotated to return one: others are not called because a file names them.
+
+    Raises:
+        CompositionError: modules have different ones.
+    """
+    found = [value for module in _imported.values() if is_maker(value := vars(module).get(name), name)]
+    if any(value is not found[0] for value in found):
+        raise CompositionError(f"more than one of the modules {', '.join(_imported)} have a {name}; import one of them")
+    return found[0] if found else None
+
+
+@contextmanager
+def modules_named(config: Mapping[str, Any]) -> Iterator[None]:
+    """Add to an error of a composition which modules it was made with, where they are not imported."""
+    try:
+        yield
+    except CompositionError as error:
+        missing = [name for name in config.get("imports", ()) if name not in _imported]
+        if missing:
+            options = shlex.join(word for name in missing for word in ("--import", name))
+            error.add_note(f"The run was made with a module of its own: {options}")
+        raise
+
+
+def is_maker(value: Any, name: str) -> bool:
+    """Whether a value is a class or function of the user's that makes environments, wrappers or networks."""
+    if getattr(value, "__qualname__", None) != name or value.__module__.partition(".")[0] in _NOT_OF_USERS:
+        return False
+    made = value
+    if not isinstance(value, type):
+        try:
+            made = typing.get_type_hints(value).get("return")
+        except (NameError, TypeError, AttributeError):
+            return False
+    made = typing.get_origin(made) or made
+    return isinstance(made, type) and issubclass(made, _MADE)
+
+
+def is_imported(module: str) -> bool:
+    """Whether a module is there because the user has named it, or a package that it lies in."""
+    return module in sys.modules and any(module == name or module.startswith(f"{name}.") for name in _imported)
+
+
+def modules_to_import(modules: Iterable[str | None]) -> list[str] | None:
+    """What a user types after ``--import`` to have parts of a composition; None where that is not enough.
+
+    Args:
+        modules: that define the parts, the running script being ``__main__``; None for a part that cannot be imported.
+    """
+    names = set(modules)
+    if None in names:
+        return None
+    if _imported and names:
+        return list(_imported)
+    if "__main__" in names:
+        # It imports the others.
+        script = _script()
+        return None if script is None else [script]
+    found = [_as_typed(name) for name in sorted(name for name in names if name)]
+    return None if None in found else [name for name in found if name is not None]
+
+
+def _script() -> str | None:
+    """The running script; None where importing it would train again, or there is none."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file is None or not Path(file).is_file():
+        return None
+    path = Path(file)
+    spec = getattr(main, "__spec__", None)
+    if not _has_guard(path) or not path.stem.isidentifier():
+        return None
+    # Its name, where it was run by `python -m`.
+    return _file_as_typed(path) if spec is None else str(spec.name)
+
+
+def _as_typed(module: str) -> str | None:
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None:
+        return None
+    path, levels = Path(file).resolve(), module.count(".") + 1
+    if path.stem == "__init__":
+        path = path.parent
+    root = path.parents[levels - 1]
+    # The first place is that of the running script, which another process does not have.
+    if root == Path.cwd() or str(root) in sys.path[1:]:
+        return module
+    return _file_as_typed(path) if levels == 1 and path.suffix == _SUFFIX else None
+
+
+def _file_as_typed(path: Path) -> str:
+    path = path.resolve()
+    if path.parent == Path.cwd():
+        return path.stem
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _has_guard(path: Path) -> bool:
+    """Whether a script does what it does below ``if __name__ == "__main__"``, so that it can be imported."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return False
+    tests = [ast.unparse(statement.test) for statement in body if isinstance(statement, ast.If)]
+    return "__name__ == '__main__'" in tests

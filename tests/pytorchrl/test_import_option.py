@@ -1,0 +1,214 @@
+"""Classes and environments of a user's module: named in the printed command, imported where the user types it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from torch import nn
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from pytorchrl.experiments import own_modules
+from pytorchrl.experiments.own_modules import import_modules, is_maker, maker_named, modules_to_import
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
+
+MODULE = """
+import os
+import signal
+
+import gymnasium
+import pytorchrl as prl
+from tests.support.toys import Counter
+
+
+class MyEnv(Counter):
+    steps = 0
+
+    def step(self, action):
+        MyEnv.steps += 1
+        if MyEnv.steps == 33 and not os.environ.get("GO_ON"):
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(action)
+
+
+class MyDQN(prl.DQN):
+    pass
+
+
+gymnasium.register("My-v0", MyEnv)
+"""
+SCRIPT = """
+from my_parts import MyEnv, MyDQN
+import pytorchrl as prl
+from tests.support.compositions import dqn_scheme
+
+
+class MyStorage(prl.ReplayBuffer):
+    pass
+
+
+def train():
+    envs = prl.VecEnv.create_factory(MyEnv)
+    prl.Learner(dqn_scheme(storage=MyStorage.create_factory(size=50), envs=envs), 60, "my run").run()
+
+
+if __name__ == "__main__":
+    train()
+"""
+TYPED = {
+    "script.py": [sys.executable, "script.py"],
+    "the command": [
+        *(sys.executable, "-m", "pytorchrl", "train", "--import", "my_parts", "--algorithm", "MyDQN", "--env", "My-v0"),
+        *("--algorithm.start-steps", "20", "--steps", "60"),
+    ],
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("begun_by", TYPED)
+def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that_it_printed(
+    begun_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    Path("my_parts.py").write_text(MODULE)
+    Path("script.py").write_text(SCRIPT)
+    began = subprocess.run(TYPED[begun_by], capture_output=True, text=True, timeout=100, check=False)
+    assert "Stopped at 33 of 60 steps; continue with\n  " in began.stdout, began.stderr
+    printed = began.stdout.splitlines()[-1].strip()
+    assert printed.endswith(" --import script" if begun_by == "script.py" else " --import my_parts")
+    monkeypatch.setenv("GO_ON", "1")
+    resumed = subprocess.run(printed, shell=True, capture_output=True, text=True, timeout=100, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "60 of 60 steps" in resumed.stdout
+    refused = subprocess.run(
+        printed.partition(" --import")[0], shell=True, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert refused.returncode == 1
+    assert f"The run was made with a module of its own: --import{printed.partition(' --import')[2]}" in refused.stderr
+
+
+@pytest.fixture
+def nothing_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_modules, "_imported", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def network(space: Any) -> nn.Module:
+    return nn.Linear(space.shape[0], 4)
+
+
+def makes_nothing(path: str) -> None:
+    raise AssertionError(path)
+
+
+def env_of(length: int = 3) -> gym.Env[Any, Any]:
+    return Counter(length=length)
+
+
+@pytest.mark.usefixtures("nothing_imported")
+def test_of_an_imported_module_only_what_makes_environments_or_networks_is_called_by_a_files_name(
+    tmp_path: Path,
+) -> None:
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env_of)), 60, tmp_path / "run")
+    learner.save_checkpoint()
+    learner.close()
+    with pytest.raises(prl.CompositionError, match="composed with the function env_of; import the module") as error:
+        prl.Learner.resume(tmp_path / "run")
+    assert error.value.__notes__ == [f"The run was made with a module of its own: --import {__name__}"]
+    import_modules([__name__])
+    resumed = prl.Learner.resume(tmp_path / "run")
+    assert resumed.run()
+    resumed.close()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["imports"] == [__name__]
+    config["train_envs"]["hyper_parameters"]["env"] = {"callable": "makes_nothing"}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises((prl.CompositionError, prl.CheckpointError), match="makes_nothing"):
+        prl.Learner.resume(tmp_path / "run")
+
+
+@pytest.mark.usefixtures("nothing_imported")
+def test_a_name_is_looked_up_in_what_was_imported_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert maker_named("network") is None
+    import_modules([__name__])
+    assert maker_named("network") is network
+    assert [name for name in ("Counter", "env_of", "makes_nothing", "json", "nn", "gym") if maker_named(name)] == [
+        "Counter",
+        "env_of",
+    ]
+    other = ModuleType("other_module")
+    monkeypatch.setitem(sys.modules, "other_module", other)
+    other.network = lambda space: nn.Identity()  # type: ignore[attr-defined]
+    other.network.__qualname__ = "network"
+    other.network.__annotations__ = {"return": nn.Module}
+    import_modules(["other_module"])
+    with pytest.raises(prl.CompositionError, match=f"more than one of the modules {__name__}, other_module have a net"):
+        maker_named("network")
+
+
+def test_what_no_module_has_under_its_name_cannot_be_named() -> None:
+    class Inside(Counter):
+        pass
+
+    assert is_maker(Counter, "Counter")
+    assert not is_maker(Inside, "Inside")
+    assert not is_maker(nn.Linear, "Linear")
+    assert not is_maker(lambda: Counter(), "<lambda>")
+
+
+@pytest.mark.usefixtures("nothing_imported")
+@pytest.mark.parametrize(("guarded", "typed"), [(True, ["folder/script.py"]), (False, None)])
+def test_a_script_is_named_where_importing_it_does_not_train_again(
+    guarded: bool, typed: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "folder" / "script.py"
+    file.parent.mkdir()
+    file.write_text('if __name__ == "__main__":\n    train()\n' if guarded else "train()\n")
+    script = ModuleType("__main__")
+    script.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    assert modules_to_import(["__main__", "a_module_that_it_imports"]) == typed
+    assert modules_to_import(["__main__", None]) is None
+    assert modules_to_import([]) == []
+
+
+@pytest.mark.usefixtures("nothing_imported")
+def test_a_file_is_imported_beside_the_modules_that_it_imports_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("folder/beside_a_file_to_import.py").write_text("value = 3\n")
+    Path("folder/a_file_to_import.py").write_text("from beside_a_file_to_import import value\n")
+    import_modules(["folder/a_file_to_import.py"])
+    assert sys.modules["a_file_to_import"].value == 3
+    assert modules_to_import(["a_file_to_import"]) == ["folder/a_file_to_import.py"]
+
+
+@pytest.mark.usefixtures("nothing_imported")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "no_such_module",
+            r"error: --import no_such_module: there is no module 'no_such_module', in .* by its path",
+        ),
+        ("no/such_file.py", "error: --import no/such_file.py: there is no such file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["resume", "evaluate", "play", "record", "export", "inspect"])
+def test_a_module_that_is_not_there_is_told_in_a_line(
+    command: str, name: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", command, "a-run", "--import", name])
+    monkeypatch.setenv("DISPLAY", ":0")
+    with pytest.raises(SystemExit, match=message):
+        main()

@@ -1,0 +1,123 @@
+"""Watching a trained policy: in a window, and in a video, of one copy of the environments."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from tests.support.compositions import dqn_scheme
+from tests.support.toys import Counter
+
+pytest.importorskip("imageio")
+pytest.importorskip("pygame", reason="CartPole renders by pygame")
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *map(str, arguments)])
+    main()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in three copies of CartPole."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=3)
+    scheme = dqn_scheme(algorithm={"explorer": prl.EpsilonGreedy(0.9)}, envs=envs)
+    learner = prl.Learner(scheme, 60, folder)
+    learner.run()
+    learner.close()
+    return folder
+
+
+def test_a_policy_is_watched_in_a_window_and_its_episodes_are_told(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A window that nobody sees.
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setattr("pygame.time.Clock", Clock)
+    before = {file: file.read_bytes() for file in run.iterdir() if file.is_file()}
+    command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5")
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "Ctrl-C ends it."
+    assert [line.partition(" of ")[0] for line in said[1:]] == ["An episode", "An episode"]
+    command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5")
+    assert capsys.readouterr().out.splitlines() == said
+    command(monkeypatch, "play", run, "--episodes", "2", "--seed", "5", "--explore")
+    assert capsys.readouterr().out.splitlines() != said
+    assert {file: file.read_bytes() for file in run.iterdir() if file.is_file()} == before
+
+
+class Clock:
+    """Does not wait between pictures."""
+
+    def tick(self, frames_per_second: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", ["play", "record"])
+def test_of_several_copies_of_an_environment_one_is_filmed(
+    name: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import imageio.v3 as imageio
+
+    video = tmp_path / "videos" / "policy.gif"
+    command(monkeypatch, name, run, "-o", video, "--episodes", "1", "--seed", "5")
+    said = capsys.readouterr().out.split()
+    frames = imageio.imread(video)
+    # The first one is of the reset; pictures that are alike are one.
+    assert 1 < len(frames) <= int(said[3]) + 1
+    assert frames.shape[1:] == (400, 600, 3)
+    assert [file.name for file in video.parent.iterdir()] == ["policy.gif"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere windows need no variable")
+def test_without_a_display_the_way_to_a_video_is_told(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit, match=rf"no display to open a window on; film it: play {run} -o video.mp4"):
+        command(monkeypatch, "play", run)
+
+
+class Picture(Counter):
+    """Shows one thing alone."""
+
+    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = "ansi" if render_mode else None
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Counter, r"the environment <class '.*Counter'> does not render: it takes no render_mode='rgb_array'"),
+        (Picture, r"the environment <Picture instance> renders 'ansi', not 'rgb_array'"),
+    ],
+)
+def test_an_environment_that_does_not_render_is_named(
+    env: type[gym.Env[Any, Any]], message: str, tmp_path: Path
+) -> None:
+    video = prl.RecordVideos(suffix=".gif")
+    learner = prl.Learner(dqn_scheme(envs=prl.VecEnv.create_factory(env)), 50, tmp_path / "run", callbacks=[video])
+    with pytest.raises(ValueError, match=message):
+        learner.evaluate()
+    learner.close()
+    assert not (tmp_path / "run" / "videos").exists()
+
+
+def test_a_video_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
+    from pytorchrl.experiments.video import write_video
+
+    def frames() -> Any:
+        yield np.zeros((4, 4, 3), np.uint8)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_video(tmp_path / "video.gif", frames(), 10)
+    assert not list(tmp_path.iterdir())
