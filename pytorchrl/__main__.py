@@ -12,14 +12,13 @@ import tyro
 from rich.console import Console
 
 from pytorchrl import data_commands
-from pytorchrl.commands import policies, runs
+from pytorchrl.commands import comparing, policies, runs
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
 from pytorchrl.commands.shared import Imports, Run
 from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.learner import Learner
-from pytorchrl.logging import plot_runs
 from pytorchrl.logging.storage_plot import plot_storage
 from pytorchrl.logging.storage_report import storage_report
 
@@ -40,19 +39,6 @@ def resume(run: Run, target_steps: int | None = None, imports: Imports = ()) -> 
             print(f"Learning curve: {learner.curve_file}")
     finally:
         learner.close()
-
-
-def plot(
-    runs: tyro.conf.Positional[list[Path]],
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("learning_curve.png"),
-) -> None:
-    """Draw the learning curves of one or more runs into a PNG file.
-
-    Args:
-        runs: run folders; those that differ in their seed alone are drawn as one line with its spread.
-        output: the picture.
-    """
-    print(plot_runs(runs, output))
 
 
 def inspect(
@@ -111,7 +97,7 @@ def main() -> None:
         "record": policies.record,
         "export": policies.export,
         "ls": runs.ls,
-        "plot": plot,
+        "plot": comparing.plot,
         "inspect": inspect,
     }
     commands = [

@@ -7,13 +7,16 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from pytorchrl.logging.curves import mean_and_spread, read_run
+from pytorchrl.logging.bands import band_of
+from pytorchrl.logging.curves import read_run
 
 _COLORS = 10
 
 
 def draw_curves(folders: Mapping[str, Sequence[Path]], title: str, output: Path) -> None:
-    """Draw the smoothed returns of training episodes into a PNG file, a line for each name: the mean over its runs.
+    """Draw the smoothed returns of training episodes into a PNG file, a line for each name.
+
+    It is the mean over its runs, with the 95% bootstrap interval.
 
     Args:
         folders: run folders by the name in the legend; names without any are left out.
@@ -24,16 +27,14 @@ def draw_curves(folders: Mapping[str, Sequence[Path]], title: str, output: Path)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for number, (name, runs) in enumerate(folders.items()):
-        curves = [curve for curve in (read_run(folder).train for folder in runs) if len(curve)]
-        mean = mean_and_spread(curves) if curves else None
-        if mean is None:
+        curves = [curve for curve in (read_run(folder).training() for folder in runs) if len(curve)]
+        band = band_of(curves, "mean") if curves else None
+        if band is None:
             continue
-        curve, spread = mean
         color, style = f"C{number % _COLORS}", "-" if number < _COLORS else "--"
-        axes.plot(curve.steps, curve.values, style, color=color, linewidth=1.8, label=f"{name} ({len(curves)})")
+        axes.plot(band.x, band.values, style, color=color, linewidth=1.8, label=f"{name} ({len(curves)})")
         if len(curves) > 1:
-            low, high = curve.values - spread, curve.values + spread
-            axes.fill_between(curve.steps, low, high, color=color, alpha=0.1, linewidth=0)
+            axes.fill_between(band.x, band.low, band.high, color=color, alpha=0.1, linewidth=0)
     axes.set_title(title)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return per episode, smoothed")

@@ -13,8 +13,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pytorchrl.logging import MetricsFile, plot_runs, plots
-from pytorchrl.logging.curves import grouped, read_run, title
+from pytorchrl.logging import MetricsFile, plot_runs
+from pytorchrl.logging.curves import read_run
+from pytorchrl.logging.groups import grouped
+from pytorchrl.logging.panels import Choice, draw_groups
+from tests.support.run_folders import composition, recorded_run
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 
@@ -39,26 +42,26 @@ def run_folder(
     return folder
 
 
-def drawn(*folders: Path) -> Figure:
-    runs = [read_run(folder) for folder in folders]
-    return plots._figure(grouped(runs), title(runs))
+def drawn(*folders: Path, **choice: Any) -> Figure:
+    return draw_groups(grouped(map(read_run, folders)), Choice(**choice))
 
 
 def points(line: Line2D) -> Points:
     return [(float(steps), float(value)) for steps, value in np.asarray(line.get_xydata())]
 
 
-def lines(figure: Figure) -> dict[str, Line2D]:
-    """The lines that the legend names."""
+def line_of(figure: Figure, number: int) -> Line2D:
     (axes,) = figure.axes
-    return {str(line.get_label()): line for line in axes.get_lines() if not str(line.get_label()).startswith("_")}
+    return axes.get_lines()[number]
 
 
 def legend(figure: Figure) -> list[str]:
-    (axes,) = figure.axes
-    inside = axes.get_legend()
-    boxes = [*figure.legends, *([inside] if inside else [])]
-    return [text.get_text() for box in boxes for text in box.get_texts()]
+    (box,) = figure.legends
+    return [text.get_text().replace("\n", " ") for text in box.get_texts()]
+
+
+def caption(figure: Figure) -> str:
+    return figure.legends[0].get_title().get_text()
 
 
 def color(line: Line2D) -> str:
@@ -101,54 +104,61 @@ def test_returns_of_a_common_size_are_written_out(tmp_path: Path) -> None:
     assert {"-2,000", "-1,000", "0"} <= {label.replace("\N{MINUS SIGN}", "-") for label in returns}
 
 
-def test_a_run_is_its_evaluations_before_its_faint_training_episodes(tmp_path: Path) -> None:
+def test_greedy_evaluations_and_exploring_training_are_told_apart_by_their_lines(tmp_path: Path) -> None:
     test, train = [(0.0, 1.0), (50.0, 4.0), (100.0, 9.0)], [(10.0, 2.0), (60.0, 5.0)]
     figure = drawn(run_folder(tmp_path / "run", test=test, train=train))
-    assert sorted(legend(figure)) == ["evaluation", "training episodes, smoothed"]
-    named = lines(figure)
-    evaluation, training = named["evaluation"], named["training episodes, smoothed"]
+    assert legend(figure) == ["evaluation (greedy)", "training (exploring), smoothed"]
+    training, evaluation = line_of(figure, 0), line_of(figure, 1)
     assert points(evaluation) == test
     assert points(training) == train
+    assert (evaluation.get_linestyle(), training.get_linestyle()) == ("-", "--")
     assert evaluation.get_marker() == "o"
-    assert (training.get_alpha() or 1.0) < 0.5 < (evaluation.get_alpha() or 1.0)
+    assert evaluation.get_linewidth() > training.get_linewidth()
     assert evaluation.get_zorder() > training.get_zorder()
     assert color(evaluation) == color(training)
+    assert [line.get_linestyle() for line in figure.legends[0].get_lines()] == ["-", "--"]
     assert figure.axes[0].get_xlim()[0] == 0
 
 
 def test_a_run_without_evaluations_is_its_training_episodes(tmp_path: Path) -> None:
     train = [(10.0, 2.0), (60.0, 5.0)]
     figure = drawn(run_folder(tmp_path / "run", train=train))
-    assert legend(figure) == ["training episodes, smoothed"]
-    line = lines(figure)["training episodes, smoothed"]
-    assert points(line) == train
-    assert line.get_alpha() in (None, 1.0)
+    assert legend(figure) == ["training (exploring), smoothed"]
+    assert points(line_of(figure, 0)) == train
+    assert line_of(figure, 0).get_linestyle() == "-"
 
 
 @pytest.mark.parametrize("kind", ["test", "train"])
 def test_a_single_point_can_be_seen(tmp_path: Path, kind: str) -> None:
-    (line,) = lines(drawn(run_folder(tmp_path / "run", **{kind: [(10, 2.0)]}))).values()  # type: ignore[arg-type]
-    assert line.get_marker() == "o"
+    assert line_of(drawn(run_folder(tmp_path / "run", **{kind: [(10, 2.0)]})), 0).get_marker() == "o"  # type: ignore[arg-type]
 
 
 def test_many_evaluations_are_a_line_without_markers(tmp_path: Path) -> None:
     test = [(float(steps), 1.0) for steps in range(500)]
-    assert lines(drawn(run_folder(tmp_path / "run", test=test)))["evaluation"].get_marker() in ("", "None")
+    assert line_of(drawn(run_folder(tmp_path / "run", test=test)), 0).get_marker() in ("", "None")
 
 
-def test_seeds_of_a_composition_make_one_line_within_a_band(tmp_path: Path) -> None:
-    values = {1: [(0, 1.0), (100, 2.0)], 2: [(0, 3.0), (100, 8.0), (200, 50.0)], 3: [(0, 5.0), (100, 5.0)]}
+def test_seeds_of_a_composition_make_one_line_within_its_interval(tmp_path: Path) -> None:
+    values = {1: [(0, 1.0), (100, 2.0)], 2: [(0, 3.0), (100, 8.0), (200, 50.0)]}
     folders = [run_folder(tmp_path / str(seed), test=test, seed=seed, lr=0.1) for seed, test in values.items()]
     figure = drawn(*folders)
     (axes,) = figure.axes
-    assert legend(figure) == ["evaluation (mean ± std of 3 runs)"]
-    (line,) = axes.get_lines()
-    assert points(line) == [(0, 3), (100, 5)]
+    assert legend(figure) == ["evaluation (greedy)"]
+    assert caption(figure) == "interquartile mean of 2 runs, with its 95% bootstrap interval"
+    assert points(line_of(figure, 0)) == [(0, 2), (100, 5)]
     (band,) = axes.collections
     corners = {(float(steps), float(value)) for steps, value in np.asarray(band.get_paths()[0].vertices)}
-    # The standard deviations are 2 and 3.
-    assert corners == {(0.0, 1.0), (0.0, 5.0), (100.0, 2.0), (100.0, 8.0)}
+    # Of two runs the interval reaches from one to the other.
+    assert corners == {(0.0, 1.0), (0.0, 3.0), (100.0, 2.0), (100.0, 8.0)}
     assert axes.get_title() == "DQN on CartPole-v1"
+
+
+@pytest.mark.parametrize(("statistic", "value"), [("iqm", 4.0), ("mean", 4.0), ("median", 3.0)])
+def test_another_statistic_can_be_drawn(tmp_path: Path, statistic: str, value: float) -> None:
+    folders = [run_folder(tmp_path / str(n), test=[(0, n), (9, n)], seed=n, lr=0.1) for n in (1, 3, 8)]
+    figure = drawn(*folders, statistic=statistic)
+    assert points(line_of(figure, 0)) == [(0, value), (9, value)]
+    assert caption(figure).startswith({"iqm": "interquartile mean"}.get(statistic, statistic))
 
 
 def test_seeds_whose_storages_are_kept_in_folders_of_their_own_make_one_line_too(tmp_path: Path) -> None:
@@ -157,14 +167,14 @@ def test_seeds_whose_storages_are_kept_in_folders_of_their_own_make_one_line_too
         config = json.loads((folder / "config.json").read_text())
         storage = {"name": "ReplayBuffer", "hyper_parameters": {"size": 5, "directory": str(folder / "replay")}}
         (folder / "config.json").write_text(json.dumps(config | {"storage": storage}))
-    assert legend(drawn(*folders)) == ["evaluation (mean ± std of 2 runs)"]
+    assert caption(drawn(*folders)).startswith("interquartile mean of 2 runs")
 
 
 def test_seeds_measured_at_no_common_steps_are_lines_of_one_color(tmp_path: Path) -> None:
     first = run_folder(tmp_path / "1", test=[(0, 1.0), (10, 2.0)], seed=1, lr=0.1)
     second = run_folder(tmp_path / "2", test=[(20, 3.0), (30, 4.0)], seed=2, lr=0.1)
     figure = drawn(first, second)
-    one, two = figure.axes[0].get_lines()
+    one, two = line_of(figure, 0), line_of(figure, 1)
     assert points(one) == [(0, 1), (10, 2)]
     assert points(two) == [(20, 3), (30, 4)]
     assert color(one) == color(two)
@@ -178,15 +188,13 @@ def test_runs_laid_over_each_other_are_told_apart_by_color_and_name(tmp_path: Pa
         run_folder(tmp_path / "b", test=[(0, 3.0), (10, 4.0)], train=train, algorithm="SAC"),
         run_folder(tmp_path / "c", train=train, algorithm="PPO"),
     )
-    assert legend(figure) == ["DQN", "SAC", "PPO, training"]
-    named = lines(figure)
-    assert points(named["DQN"]) == [(0, 1), (10, 2)]
-    assert points(named["SAC"]) == [(0, 3), (10, 4)]
-    assert points(named["PPO, training"]) == train
-    assert len({color(line) for line in named.values()}) == 3
-    faint = [line for line in figure.axes[0].get_lines() if line not in named.values()]
-    assert [color(line) for line in faint] == [color(named["DQN"]), color(named["SAC"])]
-    assert [points(line) for line in faint] == [train, train]
+    assert legend(figure) == ["DQN", "SAC", "PPO", "evaluation (greedy)", "training (exploring), smoothed"]
+    lines = figure.axes[0].get_lines()
+    assert [points(line) for line in lines] == [train, [(0, 1), (10, 2)], train, [(0, 3), (10, 4)], train]
+    assert [line.get_linestyle() for line in lines] == ["--", "-", "--", "-", "--"]
+    dqn, sac, ppo = (to_hex(line.get_color()) for line in figure.legends[0].get_lines()[:3])
+    assert list(map(color, lines)) == [dqn, dqn, sac, sac, ppo]
+    assert len({dqn, sac, ppo}) == 3
     assert figure.axes[0].get_title() == "DQN, SAC, PPO on CartPole-v1"
 
 
@@ -197,23 +205,116 @@ def test_groups_of_seeds_say_how_many_runs_they_are(tmp_path: Path) -> None:
         for seed in (1, 2)
     ]
     figure = drawn(*folders, run_folder(tmp_path / "alone", test=[(0, 1.0)], lr=0.3))
-    assert legend(figure) == [
-        "DQN, lr=0.1 (mean ± std of 2 runs)",
-        "DQN, lr=0.2 (mean ± std of 2 runs)",
-        "DQN, lr=0.3",
-    ]
+    assert legend(figure)[:3] == ["DQN, lr=0.1 (2 runs)", "DQN, lr=0.2 (2 runs)", "DQN, lr=0.3"]
 
 
 def test_no_two_of_many_runs_look_the_same_and_their_legend_hides_no_curve(tmp_path: Path) -> None:
-    folders = [run_folder(tmp_path / str(lr), test=[(0, 1.0), (10, lr)], lr=lr) for lr in range(24)]
+    test, train = [(0, 1.0), (10, 2.0)], [(0, 3.0)]
+    folders = [run_folder(tmp_path / str(lr), test=test, train=train, lr=lr) for lr in range(30)]
     figure = drawn(*folders)
-    named = lines(figure)
-    assert legend(figure) == [f"DQN, lr={lr}" for lr in range(24)]
-    assert len({(color(line), str(line.get_linestyle())) for line in named.values()}) == 24
+    (axes,) = figure.axes
+    assert legend(figure) == [*(f"DQN, lr={lr}" for lr in range(30)), "evaluation (greedy)"]
+    looks = [(color(line), str(line.get_marker())) for line in axes.get_lines()]
+    # The evaluations alone: sixty lines could not be read.
+    assert len(set(looks)) == len(looks) == 30
     figure.canvas.draw()
     (box,) = figure.legends
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    assert box.get_window_extent(renderer).x0 >= figure.axes[0].get_window_extent(renderer).x1
+    extent = box.get_window_extent(renderer)
+    assert extent.x0 >= axes.get_window_extent(renderer).x1
+    assert extent.x1 <= figure.bbox.x1
+    assert extent.y0 >= 0
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_the_legend_of_a_few_lies_below_the_axes_and_inside_of_the_picture(tmp_path: Path, runs: int) -> None:
+    long = {"name": "LinearSchedule", "hyper_parameters": {"initial": 0.000123456, "final": 0.000123456}}
+    folders = [run_folder(tmp_path / str(n), test=[(0, 1.0)], lr=n, lr_pi=long | {"n": n}) for n in range(runs)]
+    figure = drawn(*folders)
+    figure.canvas.draw()
+    (box,) = figure.legends
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    extent, axes = box.get_window_extent(renderer), figure.axes[0].get_tightbbox(renderer)
+    assert axes is not None
+    assert extent.y1 <= axes.y0
+    assert extent.x0 >= 0
+    assert extent.x1 <= figure.bbox.x1
+    assert extent.y0 >= 0
+
+
+def test_each_environment_has_a_panel_with_the_colors_of_the_others(tmp_path: Path) -> None:
+    folders = [
+        recorded_run(
+            tmp_path / f"{algorithm} {env}", [{"steps": 5, "test/return": 1.0}], composition(algorithm, env=env)
+        )
+        for env in ("A-v0", "B-v0", "C-v0")
+        for algorithm in ("DQN", "PPO")
+        if (algorithm, env) != ("DQN", "B-v0")
+    ]
+    figure = drawn(*folders)
+    assert [axes.get_title() for axes in figure.axes] == ["A-v0", "B-v0", "C-v0"]
+    assert legend(figure) == ["DQN", "PPO", "evaluation (greedy)"]
+    one, two, three = ([color(line) for line in axes.get_lines()] for axes in figure.axes)
+    assert one == three
+    assert two == one[1:]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "environment steps", "environment steps"]
+
+
+@pytest.mark.parametrize(
+    ("x", "seconds", "label", "last"),
+    [
+        ("steps", 100, "environment steps", 1000),
+        ("episodes", 100, "training episodes", 7),
+        ("seconds", 100, "seconds of training", 100),
+        ("seconds", 600, "minutes of training", 10),
+        ("seconds", 36_000, "hours of training", 10),
+    ],
+)
+def test_curves_are_drawn_over_steps_episodes_or_time(
+    tmp_path: Path, x: str, seconds: float, label: str, last: float
+) -> None:
+    records = [
+        {"steps": 0, "seconds": 0.0, "test/return": 0.0},
+        {"steps": 900, "seconds": seconds * 0.9, "train/return": 0.5, "train/episodes": 7},
+        {"steps": 1000, "seconds": seconds, "test/return": 1.0},
+    ]
+    figure = drawn(recorded_run(tmp_path / "run", records, composition()), x=x)
+    assert figure.axes[0].get_xlabel() == label
+    assert points(line_of(figure, 1)) == [(0, 0), (last, 1)]
+
+
+def test_any_number_that_was_logged_can_be_drawn(tmp_path: Path) -> None:
+    records = [{"steps": step, "losses/q": float(step), "test/success": 0.5} for step in range(5)]
+    folder = recorded_run(tmp_path / "run", records, composition())
+    figure = drawn(folder, metric="losses/q")
+    assert figure.axes[0].get_ylabel() == "losses/q"
+    assert legend(figure) == ["during training, smoothed"]
+    assert points(line_of(figure, 0)) == [(step, step) for step in range(5)]
+    assert legend(drawn(folder, metric="test/success")) == ["evaluation (greedy)"]
+
+
+def test_runs_that_did_not_log_their_time_have_no_curves_over_it(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", test=[(0, 1.0)])
+    with pytest.raises(ValueError, match="do not say after how many seconds they measured; choose another x"):
+        drawn(folder, x="seconds")
+    for wrong in ({"x": "minutes"}, {"statistic": "maximum"}):
+        with pytest.raises(ValueError, match=r"must be one of .*, got '"):
+            plot_runs([folder], tmp_path / "curve.png", **wrong)  # type: ignore[arg-type]
+
+
+def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run", test=[(0, 1.0), (5, 2.0)])
+    first = plot_runs([folder], tmp_path / "curve.svg").read_bytes()
+    assert first.startswith(b"<?xml")
+    assert plot_runs([folder], tmp_path / "curve.svg").read_bytes() == first
+
+
+def test_a_folder_of_runs_is_drawn(tmp_path: Path) -> None:
+    for seed in range(6):
+        run_folder(tmp_path / "runs" / f"seed-{seed}", test=[(0, 1.0), (5, 2.0)], seed=seed, lr=1)
+    plot_runs([tmp_path / "runs"], tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 10_000
+    assert len(list((tmp_path / "runs").rglob("*"))) == 6 * 3
 
 
 def test_a_run_named_twice_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,19 +328,19 @@ def test_a_run_named_twice_is_drawn_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Figure, "savefig", watched)
     folder = run_folder(tmp_path / "run", test=[(0, 1.0), (10, 2.0)], lr=0.1)
     plot_runs([folder, folder], tmp_path / "curve.png")
-    assert legend(figures[0]) == ["evaluation"]
+    assert caption(figures[0]) == ""
 
 
 @pytest.mark.parametrize("name", ["curve.pdf", "curve", "png"])
-def test_a_picture_that_is_to_be_no_png_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_picture_of_another_kind_is_refused(tmp_path: Path, name: str) -> None:
     folder = run_folder(tmp_path / "run", test=[(0, 1.0)])
-    with pytest.raises(ValueError, match=r"its name must end in \.png, got '.*" + name):
+    with pytest.raises(ValueError, match=r"its name must end in \.png or \.svg, got '.*" + name):
         plot_runs([folder], tmp_path / name)
     assert not (tmp_path / name).exists()
 
 
 def test_nothing_to_plot_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no run folder was named"):
+    with pytest.raises(FileNotFoundError, match="there is no run with measurements in no folder"):
         plot_runs([], tmp_path / "curve.png")
 
 
@@ -252,8 +353,8 @@ def test_one_run_that_cannot_be_read_leaves_the_old_picture(tmp_path: Path) -> N
     output.write_bytes(b"the old picture")
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         plot_runs([good, tmp_path / "nowhere"], output)
-    with pytest.raises(FileNotFoundError, match="other is not a run folder"):
-        plot_runs([good, without_metrics], output)
+    with pytest.raises(FileNotFoundError, match=r"there is no run with measurements in .*other"):
+        plot_runs([without_metrics], output)
     with pytest.raises(ValueError, match="young has not measured a return yet"):
         plot_runs([good, without_returns], output)
     assert output.read_bytes() == b"the old picture"

@@ -1,0 +1,107 @@
+"""Statistics of few runs, with bootstrap intervals.
+
+After Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021 (arXiv 2108.13264).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+StatisticName: TypeAlias = Literal["iqm", "median", "mean"]
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+"""Of scores."""
+BAND_RESAMPLES = 1_000
+"""Of curves, which have many points."""
+SEED = 0
+"""Of the generator that resamples."""
+_MOST_VALUES_AT_ONCE = 1 << 21
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic with its 95% interval; the interval is NaN where a single run says nothing of the spread."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there were enough runs for an interval."""
+        return not math.isnan(self.low)
+
+
+def interquartile_mean(values: NDArray[Any], axis: int = -1) -> Floats:
+    """Mean without the lowest and the highest quarter of the values.
+
+    Of n values, ``n // 4`` are left out at either end, so that it is the mean of fewer than four values.
+    """
+    cut = values.shape[axis] // 4
+    kept = np.sort(values, axis=axis).take(range(cut, values.shape[axis] - cut), axis=axis)
+    return np.asarray(kept.mean(axis=axis), np.float64)
+
+
+STATISTICS: Mapping[StatisticName, Callable[..., Any]] = {
+    "iqm": interquartile_mean,
+    "median": np.median,
+    "mean": np.mean,
+}
+
+
+def estimate(strata: Sequence[NDArray[Any]], statistic: StatisticName = "iqm") -> Estimate:
+    """A statistic of all scores, with its stratified bootstrap interval.
+
+    Runs are drawn anew, with replacement, within each stratum (section 4.1 of the paper); the interval lies between the
+    percentiles 2.5 and 97.5.
+
+    Args:
+        strata: the scores of each environment, of shape (runs,).
+        statistic: its name.
+    """
+    function = STATISTICS[statistic]
+    value = float(function(np.concatenate(strata), axis=-1))
+    if min(map(len, strata)) < 2:
+        return Estimate(value, math.nan, math.nan)
+    generator = np.random.default_rng(SEED)
+    drawn = np.concatenate([resampled(scores, generator) for scores in strata], axis=1)  # (resamples, scores)
+    return Estimate(value, *interval(function(drawn, axis=-1)))
+
+
+def resampled(scores: NDArray[Any], generator: np.random.Generator) -> NDArray[Any]:
+    """Draw as many scores as there are, with replacement, again and again; of shape (resamples, runs)."""
+    return scores[generator.integers(len(scores), size=(RESAMPLES, len(scores)))]
+
+
+def interval(values: NDArray[Any]) -> tuple[float, float]:
+    """The bounds between which 95% of resampled statistics lie."""
+    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def band(values: NDArray[Any], statistic: StatisticName = "iqm") -> tuple[Floats, Floats, Floats]:
+    """A statistic of curves at each point, with the bounds of its bootstrap interval, which are NaN of a single run.
+
+    Args:
+        values: of shape (runs, points). Whole runs are resampled.
+        statistic: its name.
+    """
+    function = STATISTICS[statistic]
+    runs, points = values.shape
+    line = np.asarray(function(values, axis=0), np.float64)
+    if runs < 2:
+        return line, np.full(points, np.nan), np.full(points, np.nan)
+    drawn = np.random.default_rng(SEED).integers(runs, size=(BAND_RESAMPLES, runs))
+    low, high = np.empty(points), np.empty(points)
+    at_once = max(1, _MOST_VALUES_AT_ONCE // drawn.size)
+    for begin in range(0, points, at_once):
+        some = slice(begin, begin + at_once)
+        statistics = function(values[:, some][drawn], axis=1)  # (resamples, points)
+        low[some], high[some] = np.quantile(statistics, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return line, low, high

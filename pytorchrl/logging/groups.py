@@ -1,0 +1,194 @@
+"""Which runs belong together, and names for them: no longer than what tells one from the others."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytorchrl.logging.curves import Run
+
+_MOST_SETTINGS_IN_A_NAME = 3
+_MOST_ALGORITHMS_IN_A_TITLE = 3
+_NO_PART_OF_A_COMPOSITION = frozenset({"seed", "log_to", "log_every", "keep_checkpoints", "checkpoint_every"})
+_FOLLOWS_FROM_OTHERS = frozenset({"spaces", "own_classes"})
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but their seed."""
+
+    name: str
+    """What tells it from other groups of the environment; what is compared has the same name in each environment."""
+    environment: str
+    """Its id, with the arguments that it was made with; empty where it is not known."""
+    runs: tuple[Run, ...]
+
+
+def grouped(runs: Iterable[Run]) -> list[Group]:
+    """Put together the runs that differ in nothing but their seed (and in where they were logged), and name them."""
+    compositions: dict[str, list[Run]] = {}
+    for run in runs:
+        composition = {key: value for key, value in run.config.items() if key not in _NO_PART_OF_A_COMPOSITION}
+        key = json.dumps(composition, sort_keys=True) if composition else str(run.folder)
+        compositions.setdefault(key, []).append(run)
+    groups = [Group("", environment(members[0].config), tuple(members)) for members in compositions.values()]
+    return [Group(name, group.environment, group.runs) for name, group in zip(_names(groups), groups, strict=True)]
+
+
+def named_groups(runs: Mapping[str, Iterable[Run]]) -> list[Group]:
+    """Groups that have names already, apart from each other where their environments differ."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for name, members in runs.items():
+        for run in members:
+            groups.setdefault((name, environment(run.config)), []).append(run)
+    return [Group(name, env, tuple(members)) for (name, env), members in groups.items()]
+
+
+def environment(config: Mapping[str, Any]) -> str:
+    """The environment that a run is evaluated in, with the arguments that it was made with."""
+    envs = ((config.get("test_envs") or config.get("train_envs") or {}).get("hyper_parameters")) or {}
+    env = envs.get("env") or ""
+    name = str(env.get("callable", "") if isinstance(env, Mapping) else env)
+    arguments = envs.get("env_kwargs")
+    if not name or not arguments or not isinstance(arguments, Mapping):
+        return name
+    return f"{name}({', '.join(f'{key}={_text(value)}' for key, value in arguments.items())})"
+
+
+def environments(groups: Iterable[Group]) -> list[str]:
+    """The environments of some groups, each once."""
+    return list(dict.fromkeys(group.environment for group in groups))
+
+
+def title(groups: Sequence[Group]) -> str:
+    """Which algorithms on which environments, or the folders where that is not known."""
+    runs = [group.runs[0] for group in groups]
+    algorithms = list(dict.fromkeys(filter(None, (_part(run, "algorithm") for run in runs))))
+    tasks = ", ".join(filter(None, environments(groups)))
+    if algorithms and tasks:
+        return f"{', '.join(algorithms)} on {tasks}" if len(algorithms) <= _MOST_ALGORITHMS_IN_A_TITLE else tasks
+    return ", ".join(dict.fromkeys(run.folder.resolve().name for run in runs))
+
+
+def unit(groups: Iterable[Group]) -> str:
+    """What the steps of some runs are: those without environments to train in count updates."""
+    runs = [run for group in groups for run in group.runs]
+    units = {"updates" if run.config.get("train_envs", "") is None else "environment steps" for run in runs}
+    return units.pop() if len(units) == 1 else "environment steps, or updates"
+
+
+def _names(groups: Sequence[Group]) -> list[str]:
+    """By the algorithm, where that is not enough by the storage, then by settings, then by the folder."""
+    names = _folder_names(groups)
+    for algorithm, of_algorithm in _by_part(groups, range(len(groups)), "algorithm").items():
+        of_storages = _by_part(groups, of_algorithm, "storage")
+        if not algorithm:
+            continue
+        if not _has_several(groups, of_storages):
+            of_storages = {"": of_algorithm}
+        for storage, members in of_storages.items():
+            prefix = " + ".join(filter(None, (algorithm, storage)))
+            is_enough = _are_told_apart(groups, members)
+            settings = [""] * len(members) if is_enough else _differing_settings([groups[n] for n in members])
+            for number, setting in zip(members, settings or (), strict=settings is not None):
+                names[number] = ", ".join(filter(None, (prefix, setting)))
+    # Nothing may tell two apart, such as classes of a script that have changed.
+    seen = Counter((group.environment, name) for group, name in zip(groups, names, strict=True))
+    return [
+        name if seen[group.environment, name] == 1 else str(group.runs[0].folder)
+        for group, name in zip(groups, names, strict=True)
+    ]
+
+
+def _by_part(groups: Sequence[Group], members: Iterable[int], part: str) -> dict[str, list[int]]:
+    """Numbers of groups by the name of a part."""
+    found: dict[str, list[int]] = {}
+    for number in members:
+        found.setdefault(_part(groups[number].runs[0], part), []).append(number)
+    return found
+
+
+def _has_several(groups: Sequence[Group], of_storages: Mapping[str, Sequence[int]]) -> bool:
+    """Whether an environment has groups of more than one storage."""
+    pairs = {(groups[number].environment, storage) for storage, members in of_storages.items() for number in members}
+    return len(pairs) > len({env for env, _ in pairs})
+
+
+def _are_told_apart(groups: Sequence[Group], members: Sequence[int]) -> bool:
+    """Whether each is the only one of its environment."""
+    return len({groups[number].environment for number in members}) == len(members)
+
+
+def _part(run: Run, part: str) -> str:
+    return str((run.config.get(part) or {}).get("name") or "")
+
+
+def _folder_names(groups: Sequence[Group]) -> list[str]:
+    """The folder that holds the runs of each group and no others, from the deepest on that holds all."""
+    folders = [[run.folder.resolve() for run in group.runs] for group in groups]
+    above = _common(folder for of_group in folders for folder in of_group)
+    names = []
+    for of_group in folders:
+        common = _common(of_group)
+        holds_others = any(
+            other.is_relative_to(common) for others in folders if others is not of_group for other in others
+        )
+        folder = of_group[0] if holds_others else common
+        name = folder.name if folder == above else str(folder.relative_to(above))
+        names.append(f"{name} and {len(of_group) - 1} more" if holds_others and len(of_group) > 1 else name)
+    return names
+
+
+def _common(folders: Iterable[Path]) -> Path:
+    return Path(os.path.commonpath(list(folders)))
+
+
+def _differing_settings(groups: Sequence[Group]) -> list[str] | None:
+    """What each has where those of one environment differ, ``n_step=3``; None where that is too much to read."""
+    settings = [dict(_flat(group.runs[0].config)) for group in groups]
+    names: dict[str, None] = {}
+    for env in environments(groups):
+        beside = [config for config, group in zip(settings, groups, strict=True) if group.environment == env]
+        of_any = dict.fromkeys(name for config in beside for name in config)
+        names |= {name: None for name in of_any if len({config.get(name) for config in beside}) > 1}
+    # Environments to train and to evaluate in have the same settings mostly.
+    distinct = {(_last(name), *(config.get(name) for config in settings)): name for name in names}
+    if len(distinct) > _MOST_SETTINGS_IN_A_NAME:
+        return None
+    repeated = Counter(map(_last, distinct.values()))
+    labels = {name: name if repeated[_last(name)] > 1 else _last(name) for name in distinct.values()}
+    return [
+        ", ".join(f"{label}={config[name]}" for name, label in labels.items() if name in config) for config in settings
+    ]
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """All settings of a composition as texts, ``storage.n_step``."""
+    for key, value in config.items():
+        if not prefix and key in (_NO_PART_OF_A_COMPOSITION | _FOLLOWS_FROM_OTHERS):
+            continue
+        name = prefix if key == "hyper_parameters" else f"{prefix}.{key}" if prefix else key
+        if isinstance(value, Mapping) and value and not (prefix and _is_setting(value)):
+            yield from _flat(value, name)
+        else:
+            yield name, _text(value)
+
+
+def _is_setting(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"name", "hyper_parameters"}
+
+
+def _text(value: Any) -> str:
+    """A value as one writes it: ``LinearSchedule(0.001, 0, 1)``."""
+    if _is_setting(value):
+        return f"{value['name']}({', '.join(map(_text, (value['hyper_parameters'] or {}).values()))})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,90 @@
+"""Legends outside of the axes, where they hide no curve."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytorchrl.logging.looks import LineStyle
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_BELOW = 6
+_CHARACTERS_BELOW = 95
+"""That fit beside each other below the axes, in all."""
+_CHARACTERS_BESIDE = 44
+"""Of a line to the right of the axes."""
+_CHARACTERS_OF_A_LINE = 8
+"""As wide as the line and the space around it."""
+_INCHES_PER_CHARACTER = 0.078
+_INCHES_PER_LINE = 0.21
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a legend."""
+
+    label: str
+    color: str
+    line_style: LineStyle = "-"
+    marker: str = ""
+    line_width: float = 1.8
+
+
+@dataclass(frozen=True)
+class Legend:
+    """Entries and their place: below the axes, or to the right where they are many."""
+
+    entries: Sequence[Entry]
+    caption: str = ""
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it lies below the axes."""
+        return len(self.entries) <= _MOST_BELOW
+
+    @property
+    def columns(self) -> int:
+        """Entries beside each other."""
+        if not self.is_below:
+            return 1
+        return max(1, min(len(self.entries), _CHARACTERS_BELOW // (self._longest() + _CHARACTERS_OF_A_LINE)))
+
+    def size_with(self, width: float, height: float) -> tuple[float, float]:
+        """The size in inches of a figure whose axes want as much for themselves."""
+        lines = sum(entry.label.count("\n") + 1 for entry in self._wrapped())
+        if self.is_below:
+            return width, height + _INCHES_PER_LINE * (-(-lines // self.columns) + 1)
+        wide = max(self._longest() + _CHARACTERS_OF_A_LINE, min(len(self.caption), _CHARACTERS_BESIDE))
+        return width + _INCHES_PER_CHARACTER * wide, max(height, _INCHES_PER_LINE * (lines + 3))
+
+    def add_to(self, figure: "Figure") -> None:
+        """Draw it."""
+        from matplotlib.lines import Line2D
+
+        lines = [
+            Line2D(
+                *([], []),
+                color=entry.color,
+                linestyle=entry.line_style,
+                marker=entry.marker,
+                markersize=5,
+                linewidth=entry.line_width,
+                label=entry.label,
+            )
+            for entry in self._wrapped()
+        ]
+        place: dict[str, Any] = {"loc": "outside lower center" if self.is_below else "outside right upper"}
+        caption = self.caption if self.is_below else textwrap.fill(self.caption, _CHARACTERS_BESIDE)
+        legend = figure.legend(handles=lines, ncols=self.columns, title=caption or None, frameon=False, **place)
+        for text in (*legend.get_texts(), legend.get_title()):
+            text.set_fontsize("small")
+        legend.get_title().set_color("#555555")
+
+    def _wrapped(self) -> list[Entry]:
+        width = _CHARACTERS_BELOW - _CHARACTERS_OF_A_LINE if self.is_below else _CHARACTERS_BESIDE
+        return [replace(entry, label=textwrap.fill(entry.label, width)) for entry in self.entries]
+
+    def _longest(self) -> int:
+        return max((len(line) for entry in self._wrapped() for line in entry.label.splitlines()), default=0)

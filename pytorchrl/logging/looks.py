@@ -1,0 +1,27 @@
+"""Colours and markers of lines, told apart by colour-blind readers too."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+LineStyle: TypeAlias = Literal["-", "--"]
+
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Of Okabe and Ito, "Color Universal Design", 2008; without the yellow, which is hard to see on white."""
+DISTINCT_COLORS = len(_COLORS)
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a group's lines look like."""
+
+    color: str
+    marker: str
+    is_repeated: bool
+    """Whether another group has the color, so that the marker tells them apart."""
+
+
+def look_of(number: int) -> Look:
+    """The look of a group by its number; the first 56 differ."""
+    round_ = number // DISTINCT_COLORS
+    return Look(_COLORS[number % DISTINCT_COLORS], _MARKERS[round_ % len(_MARKERS)], round_ > 0)

@@ -1,0 +1,100 @@
+"""Runs below folders."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from pytorchrl.logging.curves import EVALUATION, TRAINING, Run, read_run
+
+_BACKUP = re.compile(r"\.backup-\d+$")
+"""How folders end that a run was moved to when another overwrote it."""
+
+
+def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Run folders among some paths and below them, each once; seed 2 comes before seed 10.
+
+    Runs that others have overwritten, and what lies inside of a run or behind a link, are no runs of their own.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+    """
+    found: dict[Path, None] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist: expected a run folder, or a folder with runs below it")
+        found |= dict.fromkeys(sorted(_below(path), key=_in_counting_order))
+    return list(found)
+
+
+def read_runs(paths: Iterable[str | os.PathLike[str]], metric: str | None = None) -> tuple[list[Run], list[str]]:
+    """Read the runs among some paths and below them that have measured something.
+
+    Args:
+        paths: run folders, and folders with runs below them.
+        metric: what they must have measured; a return, of evaluations or of training, where left out.
+
+    Returns:
+        The runs, and a line for each that was found below a folder and cannot be used, with the reason.
+
+    Raises:
+        FileNotFoundError: a path does not exist, or there is no run that can be used.
+        ValueError: a run that was named itself cannot be read.
+    """
+    named = [Path(path) for path in paths]
+    runs, left_out = [], []
+    for folder in find_runs(named):
+        try:
+            run = read_run(folder)
+            refuse_without(run, metric)
+            runs.append(run)
+        except (OSError, ValueError) as error:
+            if folder in named:
+                raise
+            left_out.append(f"{folder} is left out: {error}")
+    if not runs:
+        places = ", ".join(map(str, named)) or "no folder"
+        raise FileNotFoundError("\n".join([f"there is no run with measurements in {places}", *left_out]))
+    return runs, left_out
+
+
+def refuse_without(run: Run, metric: str | None) -> None:
+    """Refuse a run that has not measured something; see :func:`read_runs`.
+
+    Raises:
+        ValueError: it has not.
+    """
+    if any(len(run.curve(name)) for name in ((EVALUATION, TRAINING) if metric is None else (metric,))):
+        return
+    if metric is None:
+        raise ValueError(f"{run.folder} has not measured a return yet: no episode has ended, no evaluation was made")
+    logged = sorted({name for record in run.records for name in record} - {"steps", "seconds"})
+    close = get_close_matches(metric, logged, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(logged)}"
+    raise ValueError(f"{run.folder} has not logged {metric!r}; {hint}")
+
+
+def _below(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or _is_run(path):
+        # A path that is no run folder is refused where it is read.
+        yield path
+        return
+    for folder, subfolders, files in os.walk(path):
+        if _BACKUP.search(folder):
+            subfolders.clear()
+        elif _is_run_of(files):
+            subfolders.clear()
+            yield Path(folder)
+
+
+def _is_run(path: Path) -> bool:
+    return _is_run_of(entry.name for entry in path.iterdir() if entry.is_file())
+
+
+def _is_run_of(files: Iterable[str]) -> bool:
+    return bool({"metrics.jsonl", "config.json"} & set(files))
+
+
+def _in_counting_order(path: Path) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]

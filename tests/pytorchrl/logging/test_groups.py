@@ -1,0 +1,183 @@
+"""Which runs belong together, and what they are called."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytorchrl.logging.curves import Run, read_run
+from pytorchrl.logging.groups import environment, grouped, named_groups, title, unit
+from tests.support.run_folders import composition, recorded_run
+
+
+def run(config: dict[str, Any], folder: str = "run") -> Run:
+    return Run(Path(folder), config, [])
+
+
+def members(runs: list[Run]) -> list[list[Run]]:
+    return [list(group.runs) for group in grouped(runs)]
+
+
+def names(configs: list[dict[str, Any]]) -> list[str]:
+    return [group.name for group in grouped([run(config, f"runs/folder {n}") for n, config in enumerate(configs)])]
+
+
+def test_runs_that_differ_in_their_seed_and_where_they_log_belong_together() -> None:
+    one, two = run(composition(seed=1), "1"), run(composition(seed=2, log_to=["wandb"], log_every=7), "2")
+    other = run(composition(seed=1, settings={"gamma": 0.9}), "3")
+    reordered = run(dict(reversed(composition(seed=4).items())), "4")
+    assert members([one, other, two, reordered]) == [[one, two, reordered], [other]]
+
+
+def test_runs_of_which_nothing_is_known_stay_apart() -> None:
+    one, two = run({}, "1"), run({}, "2")
+    assert members([one, two]) == [[one], [two]]
+    assert len(members([run({"seed": 1}, "1"), run({"seed": 1}, "2")])) == 2
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ([composition("DQN"), composition("SAC")], ["DQN", "SAC"]),
+        (
+            [composition(storage="ReplayBuffer"), composition(storage="PERBuffer")],
+            ["DQN + ReplayBuffer", "DQN + PERBuffer"],
+        ),
+        (
+            [composition(env="CartPole-v1"), composition(env="Acrobot-v1")],
+            ["DQN", "DQN"],
+        ),
+        ([composition(env={"callable": "toys.Counter"}), composition()], ["DQN", "DQN"]),
+        (
+            [composition(buffer={"n_step": 1}), composition(buffer={"n_step": 3}), composition(buffer={"n_step": 5})],
+            ["DQN, n_step=1", "DQN, n_step=3", "DQN, n_step=5"],
+        ),
+        (
+            [composition(settings={"lr": 0.1, "gamma": 0.9}), composition(settings={"lr": 0.2})],
+            ["DQN, lr=0.1, gamma=0.9", "DQN, lr=0.2"],
+        ),
+        (
+            [composition("DQN", env="A-v0"), composition("DQN", env="B-v0"), composition("SAC", env="A-v0")],
+            ["DQN", "DQN", "SAC"],
+        ),
+        (
+            [composition(settings={}), composition(settings={"a": 1, "b": 2, "c": 3, "d": 4})],
+            ["folder 0", "folder 1"],
+        ),
+        ([composition(), {}], ["DQN", "folder 1"]),
+    ],
+    ids=[
+        "algorithm",
+        "storage",
+        "environment",
+        "own environment",
+        "setting",
+        "settings",
+        "both",
+        "too many",
+        "unknown",
+    ],
+)
+def test_a_name_is_no_longer_than_what_tells_the_groups_of_an_environment_apart(
+    configs: list[dict[str, Any]], expected: list[str]
+) -> None:
+    assert names(configs) == expected
+
+
+def test_settings_of_one_storage_are_not_in_the_name_of_another() -> None:
+    configs = [
+        composition(storage="ReplayBuffer"),
+        composition(storage="PERBuffer", buffer={"alpha": 0.4}),
+        composition(storage="PERBuffer", buffer={"alpha": 0.6}),
+        composition("PPO", storage="GAEBuffer"),
+    ]
+    assert names(configs) == ["DQN + ReplayBuffer", "DQN + PERBuffer, alpha=0.4", "DQN + PERBuffer, alpha=0.6", "PPO"]
+
+
+def test_settings_that_differ_between_environments_alone_are_in_no_name() -> None:
+    configs = [
+        composition(env="A-v0", settings={"gamma": 0.9, "lr": 1e-3}),
+        composition(env="A-v0", settings={"gamma": 0.9, "lr": 1e-4}),
+        composition(env="B-v0", settings={"gamma": 0.99, "lr": 1e-3}, storage="PERBuffer"),
+    ]
+    assert names(configs) == ["DQN, lr=0.001", "DQN, lr=0.0001", "DQN, lr=0.001"]
+
+
+def test_settings_are_written_as_one_writes_them() -> None:
+    schedule = {"name": "LinearSchedule", "hyper_parameters": {"initial": 1e-3, "final": 0.0}}
+    configs = [composition(settings={"lr": schedule}), composition(settings={"lr": 5e-4})]
+    assert names(configs) == ["DQN, lr=LinearSchedule(0.001, 0)", "DQN, lr=0.0005"]
+    configs = [composition(settings={"lr": 1.0, "optimizer": {"lr": rate}}) for rate in (1, 2)]
+    configs += [composition(settings={"lr": 2.0, "optimizer": {"lr": 1}})]
+    assert names(configs) == [
+        f"DQN, algorithm.lr={lr}, algorithm.optimizer.lr={rate}" for lr, rate in ((1, 1), (1, 2), (2, 1))
+    ]
+
+
+def test_an_environment_with_other_arguments_is_another() -> None:
+    shorter = composition()
+    shorter["train_envs"] = {"hyper_parameters": {"env": "CartPole-v1", "env_kwargs": {"max_episode_steps": 50}}}
+    assert environment(shorter) == "CartPole-v1(max_episode_steps=50)"
+    assert names([composition(), shorter]) == ["DQN", "DQN"]
+    assert environment(composition() | {"test_envs": shorter["train_envs"]}) == "CartPole-v1(max_episode_steps=50)"
+
+
+def test_groups_that_are_named_already_are_apart_by_environment() -> None:
+    one, two, three = (run(composition(env=env), env) for env in ("A-v0", "B-v0", "A-v0"))
+    groups = named_groups({"mine": [one, two, three]})
+    assert [(group.name, group.environment, len(group.runs)) for group in groups] == [
+        ("mine", "A-v0", 2),
+        ("mine", "B-v0", 1),
+    ]
+
+
+def test_seeds_do_not_enter_the_names_of_the_groups_they_repeat() -> None:
+    runs = [run(composition(seed=seed, settings={"lr": lr})) for lr in (0.1, 0.2) for seed in (2, 1)]
+    assert [group.name for group in grouped(runs)] == ["DQN, lr=0.1", "DQN, lr=0.2"]
+
+
+def test_folders_of_one_name_are_told_apart_by_their_paths() -> None:
+    assert [group.name for group in grouped([run({}, "a/run"), run({}, "b/run")])] == ["a/run", "b/run"]
+
+
+def test_what_is_named_by_folders_is_named_by_the_folder_of_its_seeds() -> None:
+    far = [{}, {"a": 1, "b": 2, "c": 3, "d": 4}]
+    runs = [
+        run(composition(seed=seed, settings=settings), f"sweep/{number}/seed-{seed}")
+        for number, settings in enumerate(far)
+        for seed in (1, 2)
+    ]
+    assert [group.name for group in grouped(runs)] == ["0", "1"]
+    beside = [Run(Path(f"runs/{number}"), one.config, []) for number, one in enumerate(runs)]
+    assert [group.name for group in grouped(beside)] == ["0 and 1 more", "2 and 1 more"]
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ([composition(), composition(seed=3)], "DQN on CartPole-v1"),
+        ([composition(), composition("SAC", env="Pendulum-v1")], "DQN, SAC on CartPole-v1, Pendulum-v1"),
+        ([composition(name) for name in ("A2C", "DQN", "PPO", "SAC")], "CartPole-v1"),
+        ([{}, {}], "folder 0, folder 1"),
+    ],
+)
+def test_the_title_says_what_ran_where(configs: list[dict[str, Any]], expected: str) -> None:
+    assert title(grouped([run(config, f"runs/folder {n}") for n, config in enumerate(configs)])) == expected
+
+
+def test_steps_of_runs_without_environments_to_train_in_are_updates() -> None:
+    envs = {"name": "VecEnv", "hyper_parameters": {"env": "Pendulum-v1"}}
+    trained, offline = run(composition()), run(composition("BCQ") | {"train_envs": None, "test_envs": envs})
+    assert unit(grouped([trained])) == unit(grouped([run({})])) == "environment steps"
+    assert unit(grouped([offline, offline])) == "updates"
+    assert unit(grouped([trained, offline])) == "environment steps, or updates"
+    assert title(grouped([offline])) == "BCQ on Pendulum-v1"
+
+
+def test_runs_that_differ_in_where_a_source_is_kept_belong_together(tmp_path: Path) -> None:
+    runs = []
+    for number in range(2):
+        source = {"name": "ReplayBuffer", "hyper_parameters": {"size": 9, "directory": f"expert-{number}"}}
+        config = composition("GAIL", seed=number) | {"sources": {"expert": source}}
+        runs.append(read_run(recorded_run(tmp_path / str(number), [{"steps": 10, "test/return": 1.0}], config)))
+    assert len(grouped(runs)) == 1

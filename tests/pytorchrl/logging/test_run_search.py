@@ -1,0 +1,72 @@
+"""Runs below folders."""
+
+from pathlib import Path
+
+import pytest
+
+from pytorchrl.logging.run_search import find_runs, read_runs
+from tests.support.run_folders import evaluated_run, recorded_run
+
+
+def runs(folder: Path, *names: str) -> list[Path]:
+    return [evaluated_run(folder / name, [(0, 1.0), (100, 2.0)]) for name in names]
+
+
+def test_runs_are_found_at_any_depth_in_the_order_of_their_seeds(tmp_path: Path) -> None:
+    two, ten, one = runs(tmp_path, "a/seed-2", "a/seed-10", "b/deep/seed-1")
+    assert find_runs([tmp_path]) == [two, ten, one]
+    assert find_runs([tmp_path / "b", tmp_path]) == [one, two, ten]
+    assert find_runs([two, two]) == [two]
+
+
+def test_a_run_that_was_overwritten_is_found_only_where_it_is_named(tmp_path: Path) -> None:
+    kept, backup = runs(tmp_path, "seed-1", "seed-1.backup-1")
+    assert find_runs([tmp_path]) == [kept]
+    assert find_runs([backup]) == [backup]
+
+
+def test_nothing_is_looked_for_inside_of_a_run_or_behind_a_link(tmp_path: Path) -> None:
+    (run,) = runs(tmp_path, "folder/run")
+    runs(run, "inside")
+    runs(tmp_path, "elsewhere")
+    (tmp_path / "folder" / "link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    assert find_runs([tmp_path / "folder"]) == [run]
+
+
+def test_runs_of_a_folder_that_cannot_be_used_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    (good,) = runs(tmp_path, "good")
+    damaged, young = recorded_run(tmp_path / "damaged", [{"steps": 1}], {}), tmp_path / "young"
+    (damaged / "metrics.jsonl").write_text("{\n{}\n")
+    young.mkdir()
+    (young / "config.json").write_text("{}")
+    without = recorded_run(tmp_path / "without", [{"steps": 1, "losses/q": 1.0}], {})
+    read, left_out = read_runs([tmp_path])
+    assert [run.folder for run in read] == [good]
+    assert [line.partition(" is left out: ")[0] for line in left_out] == [str(damaged), str(without), str(young)]
+    assert "has not measured a return yet" in left_out[1]
+    assert "has not measured anything yet" in left_out[2]
+
+
+def test_a_run_that_is_named_and_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    (good,) = runs(tmp_path, "good")
+    without = recorded_run(tmp_path / "without", [{"steps": 1, "train/return": float("nan")}], {})
+    with pytest.raises(ValueError, match="without has not measured a return yet"):
+        read_runs([good, without])
+
+
+def test_a_metric_that_no_run_has_is_refused_with_a_name_it_could_have_been(tmp_path: Path) -> None:
+    run = recorded_run(tmp_path / "run", [{"steps": 1, "losses/loss": 1.0, "train/return": 2.0}], {})
+    assert read_runs([run], "losses/loss")[1] == []
+    with pytest.raises(ValueError, match=r"has not logged 'losses/los'; did you mean losses/loss\?"):
+        read_runs([run], "losses/los")
+    with pytest.raises(ValueError, match="has not logged 'entropy'; it has losses/loss, train/return"):
+        read_runs([run], "entropy")
+
+
+def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"there is no run with measurements in {tmp_path}"):
+        read_runs([tmp_path])
+    with pytest.raises(FileNotFoundError, match="there is no run with measurements in no folder"):
+        read_runs([])
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist: expected a run folder, or a folder with runs"):
+        read_runs([tmp_path / "nowhere"])
