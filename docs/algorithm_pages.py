@@ -1,8 +1,9 @@
-"""What the pages of the algorithms take from the classes: ``python docs/algorithm_pages.py`` writes it anew.
+"""What pages take from the classes: ``python docs/algorithm_pages.py`` writes it anew.
 
 A page has markers, ``<!-- generated: hyper-parameters of DQN -->`` and ``<!-- end -->``, and what lies between them is
-replaced. The kinds are "hyper-parameters", "composition", "curve", which shows what the pages of learning curves have
-of an algorithm, "index", which lists the pages, "presets", and "algorithms", the table of the README.
+replaced. The kinds are "hyper-parameters", "settings", those of a frozen dataclass, "sections", one for each
+of several such, "learners", which learn from a storage, "composition", "curve", which shows what the pages of learning curves have of an algorithm, "index", which
+lists the pages, "presets", and "algorithms", the table of the README.
 """
 
 import functools
@@ -21,16 +22,17 @@ from gymnasium import spaces
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pytorchrl as prl
-from docs import algorithm_curves, algorithm_parameters
+from docs import algorithm_curves, algorithm_parameters, part_sections
 from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.agent.preset import Preset
 from pytorchrl.scheme.fitting import check_composition
 from storages.component.declared import hyper_parameters_of
 
-PAGES = Path(__file__).parent / "algorithms"
+DOCS = Path(__file__).parent
+PAGES = DOCS / "algorithms"
 README = Path(__file__).parents[1] / "README.md"
-BLOCK = re.compile(r"^(<!-- generated: ([a-z-]+)(?: of ([\w, ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^(<!-- generated: ([a-z-]+)(?: of ([\w., ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
 FAMILIES = {
     "value_based": "values of actions",
     "actor_critic": "actor and critic",
@@ -61,7 +63,7 @@ Memory = Literal["none", "possible", "required"]
 
 def main() -> None:
     """Write all pages whose generated parts have changed."""
-    for page in (README, *sorted(PAGES.glob("*.md"))):
+    for page in (README, *sorted(DOCS.glob("**/*.md"))):
         old = page.read_text(encoding="utf-8")
         if (new := rewritten(old)) != old:
             page.write_text(new, encoding="utf-8")
@@ -98,7 +100,13 @@ def _generated(kind: str, names: str | None) -> str:
         return _table(["algorithm", "family", "actions", "memory", "learns from", "curve"], _overview())
     if kind == "presets":
         return _table(["preset", "what it is"], _presets())
-    classes = [exported(prl.Algorithm)[name] for name in (names or "").split(", ")]
+    if kind == "settings":
+        return _settings(_named(names)) or "None."
+    if kind == "sections":
+        return "\n\n".join(_section(name) for name in (names or "").split(", "))
+    if kind == "learners":
+        return _learners(names or "")
+    classes = [_named(name) for name in (names or "").split(", ")]
     if kind == "hyper-parameters":
         return _table(["name", "default", "values", "meaning", "of"], algorithm_parameters.rows_of(classes))
     if kind == "curve":
@@ -107,6 +115,28 @@ def _generated(kind: str, names: str | None) -> str:
     texts = {_table(["", ""], _composition(cls)) for cls in classes}
     assert len(texts) == 1, f"{names} compose with different parts; give each a marker"
     return texts.pop()
+
+
+def _named(name: str | None) -> Any:
+    """A public class: of ``prl`` itself, or ``heads.Policy`` of one of its modules."""
+    return functools.reduce(getattr, (name or "").split("."), prl)
+
+
+def _settings(cls: type[Any]) -> str:
+    rows = list(part_sections.settings_of(cls))
+    return _table(["name", "default", "values", "meaning"], rows) if rows else ""
+
+
+def _section(name: str) -> str:
+    cls = _named(name)
+    parts = [f"## {cls.__name__}", part_sections.purpose_of(cls), _settings(cls)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _learners(storage: str) -> str:
+    """Links to the algorithms that learn from a storage."""
+    names = [name for name, cls in _by_family() if any(storage in _storages(cls, source) for source in cls.sources)]
+    return ", ".join(_link(name, "../algorithms/") for name in names) or "Those of your own."
 
 
 # The index

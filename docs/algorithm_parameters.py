@@ -1,5 +1,6 @@
 """The hyper-parameters of algorithms as rows of a table: name, default, values, meaning, and the class that has it."""
 
+import inspect
 import math
 import re
 import types
@@ -23,15 +24,19 @@ def rows_of(classes: Sequence[type[Any]]) -> Iterator[Sequence[str]]:
     for name in sorted(parameters, key=lambda name: last.__mro__.index(describing[name])):
         base = describing[name]
         meaning = plain_text(descriptions(base)[name])
-        defaults = {cls.__name__: shown(hyper_parameters_of(cls)[name].default) for cls in classes}
-        yield f"`{name}`", _defaults(defaults), _values(parameters[name].annotation), meaning, f"`{base.__name__}`"
+        defaults = {cls.__name__: _default(hyper_parameters_of(cls)[name].default) for cls in classes}
+        yield f"`{name}`", _defaults(defaults), values(parameters[name].annotation), meaning, f"`{base.__name__}`"
 
 
 def _defaults(defaults: dict[str, str]) -> str:
     """One, or, where those of several classes differ, each with its class."""
     if len(set(defaults.values())) == 1:
-        return f"`{next(iter(defaults.values()))}`"
-    return ", ".join(f"`{value}` ({name})" for name, value in defaults.items())
+        return next(iter(defaults.values()))
+    return ", ".join(f"{value} ({name})" for name, value in defaults.items())
+
+
+def _default(value: Any) -> str:
+    return "required" if value is inspect.Parameter.empty else f"`{shown(value)}`"
 
 
 def shown(value: Any) -> str:
@@ -46,18 +51,18 @@ def shown(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(arguments)})"
 
 
-def _values(annotation: Any, limits: str = "") -> str:
+def values(annotation: Any, limits: str = "") -> str:
     """What an annotation admits, in words."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         within = " ".join(_limit(limit) for limit in arguments[1:] if isinstance(limit, Within))
-        return _values(arguments[0], within)
+        return values(arguments[0], within)
     if origin in (typing.Union, types.UnionType):
-        return ", or ".join(dict.fromkeys(_values(option, limits) for option in arguments))
+        return ", or ".join(dict.fromkeys(values(option, limits) for option in arguments))
     if origin is Literal:
         return ", ".join(f"`{option!r}`" for option in arguments).replace("'", '"')
     if origin is Sequence:
-        return f"several of: {_values(arguments[0])}"
+        return f"several of: {values(arguments[0])}"
     if annotation in (None, type(None)):
         return "None"
     words = {bool: "True, False", int: "whole number", float: "number", str: "text", prl.Schedule: "a schedule"}

@@ -65,6 +65,9 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
     shapes = {"inputs": tuple({0: rows} for _ in inputs)}
     with torch.no_grad():
         program = torch.export.export(network, inputs, dynamic_shapes=shapes)
+        # An optimiser may keep all parameters in one tensor; a file has each by itself.
+        for name, parameter in program.state_dict.items():
+            program.state_dict[name] = nn.Parameter(parameter.clone(), parameter.requires_grad)
         if path.suffix == ".pt2":
             torch.export.save(program, path)
         else:
