@@ -52,8 +52,9 @@ learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and acto
 learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/learning_mujoco.py $(BENCH)
 
-docs: $(ENV)  ## the tables of docs/algorithms, made from the classes
-	$(BIN)/python docs/algorithm_pages.py
+docs: $(ENV)  ## the documentation: tables made from the classes, and the site, site/index.html
+	$(BIN)/python docs/generated_parts.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff format .

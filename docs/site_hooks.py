@@ -13,6 +13,7 @@ from latex2mathml.converter import convert
 
 INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 DISPLAYED = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
+FUNCTION = re.compile(r"(<mi>(?:log|exp|tanh|clip|sg|argmax|max|min)</mi>)")
 SOURCE_FILE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[\w./-]+\.(?:py|toml)\)")
 """A link to a file outside of the site, which a reader of the repository can follow."""
 
@@ -24,9 +25,14 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def on_page_content(content: str, **_: Any) -> str:
     """Draw the equations of a page."""
-    content = INLINE.sub(lambda found: convert(html.unescape(found[1])), content)
-    return DISPLAYED.sub(
-        lambda found: f'<div class="arithmatex">{convert(html.unescape(found[1]), display="block")}</div>', content
+    content = INLINE.sub(lambda found: _mathml(found[1], "inline"), content)
+    return DISPLAYED.sub(lambda found: f'<div class="arithmatex">{_mathml(found[1], "block")}</div>', content)
+
+
+def _mathml(equation: str, display: str) -> str:
+    """An equation, with some space around the names of functions."""
+    return FUNCTION.sub(
+        r'<mspace width="0.17em"/>\1<mspace width="0.17em"/>', convert(html.unescape(equation), display=display)
     )
 
 

@@ -31,10 +31,11 @@ PACKAGES = {"atari_envs": ("ale_py",), "MinAtar": ("minatar",)}
 def blocks() -> Iterator[Any]:
     """Language and code of all blocks, and the modules of the page that the code imports.
 
-    The examples of algorithms are not among them: another test runs them in one process, which takes far less time.
+    The examples of algorithms, storages and explorers are not among them: other tests run them in one process, which
+    takes far less time.
     """
     for page in PAGES:
-        if page.parent.name == "algorithms":
+        if page.parent.name in ("algorithms", "storages", "explorers"):
             continue
         found = BLOCK.findall(page.read_text(encoding="utf-8"))
         modules = {name[1]: code for _, code in found if (name := FILE.match(code))}

@@ -1,9 +1,12 @@
-"""What pages take from the classes: ``python docs/algorithm_pages.py`` writes it anew.
+"""What pages take from the classes: ``python docs/generated_parts.py`` writes it anew.
 
 A page has markers, ``<!-- generated: hyper-parameters of DQN -->`` and ``<!-- end -->``, and what lies between them is
-replaced. The kinds are "hyper-parameters", "settings", those of a frozen dataclass, "sections", one for each
-of several such, "learners", which learn from a storage, "composition", "curve", which shows what the pages of learning curves have of an algorithm, "index", which
-lists the pages, "presets", and "algorithms", the table of the README.
+replaced. The kinds are
+
+- "hyper-parameters" of components, "settings" of a frozen dataclass, "sections", one for each of several such;
+- "composition" of an algorithm, its "curve" on the pages of learning curves, and "learners" from a storage;
+- "index", which lists the pages of algorithms, "presets", and "algorithms", the table of the README;
+- "reference", the names of a page of the API.
 """
 
 import functools
@@ -22,7 +25,7 @@ from gymnasium import spaces
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pytorchrl as prl
-from docs import algorithm_curves, algorithm_parameters, part_sections
+from docs import algorithm_curves, algorithm_parameters, part_sections, reference_pages
 from docs.algorithm_parameters import plain_text, shown
 from pytorchrl.agent.actors.memory import MemoryKind
 from pytorchrl.agent.preset import Preset
@@ -32,7 +35,9 @@ from storages.component.declared import hyper_parameters_of
 DOCS = Path(__file__).parent
 PAGES = DOCS / "algorithms"
 README = Path(__file__).parents[1] / "README.md"
-BLOCK = re.compile(r"^(<!-- generated: ([a-z-]+)(?: of ([\w., ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^(<!-- generated: ([a-z-]+)(?: of ([\w., ]+))? -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE
+)
 FAMILIES = {
     "value_based": "values of actions",
     "actor_critic": "actor and critic",
@@ -102,6 +107,8 @@ def _generated(kind: str, names: str | None) -> str:
         return _table(["preset", "what it is"], _presets())
     if kind == "settings":
         return _settings(_named(names)) or "None."
+    if kind == "reference":
+        return reference_pages.reference(names or "")
     if kind == "sections":
         return "\n\n".join(_section(name) for name in (names or "").split(", "))
     if kind == "learners":
