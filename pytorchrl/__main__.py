@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 
 from pytorchrl import data_commands
 from pytorchrl.commands import comparing, policies, runs
+from pytorchrl.commands import inspect as inspect_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
 from pytorchrl.commands.shared import Imports, Run
-from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.learner import Learner
-from pytorchrl.logging.storage_plot import plot_storage
-from pytorchrl.logging.storage_report import storage_report
 
 
 def resume(run: Run, target_steps: int | None = None, imports: Imports = ()) -> None:
@@ -39,31 +36,6 @@ def resume(run: Run, target_steps: int | None = None, imports: Imports = ()) -> 
             print(f"Learning curve: {learner.curve_file}")
     finally:
         learner.close()
-
-
-def inspect(
-    path: tyro.conf.Positional[Path],
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
-    imports: Imports = (),
-) -> None:
-    """Tell what a checkpoint's storage holds, and draw its returns, lengths, priorities and ages into a PNG file.
-
-    Of a storage that keeps whole episodes on disk it tells what `data show` tells of them, all there are now.
-
-    Args:
-        path: a run folder, or a checkpoint.
-        output: the picture; storage.png beside the checkpoint where left out.
-        imports: modules of yours.
-    """
-    import_modules(imports)
-    if (episodes := directory_of_episodes(path)) is not None:
-        print(f"The storage keeps whole episodes in {episodes}:")
-        data_commands.show(episodes)
-        return
-    inspection = inspect_storage(path)
-    Console().print(storage_report(inspection))
-    if inspection.episodes is not None:
-        print(f"Histograms: {plot_storage(inspection, output or inspection.path.parent / 'storage.png')}")
 
 
 def train(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
@@ -98,7 +70,7 @@ def main() -> None:
         "export": policies.export,
         "ls": runs.ls,
         "plot": comparing.plot,
-        "inspect": inspect,
+        "inspect": inspect_command.inspect,
     }
     commands = [
         *_commands(functions),

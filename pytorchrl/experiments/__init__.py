@@ -15,6 +15,8 @@ from pytorchrl.experiments.callbacks import (
 )
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.demonstrations import collect_demonstrations
+from pytorchrl.experiments.episode_film import EpisodeFilm, film_transition
+from pytorchrl.experiments.episode_seeds import ReenactmentError
 from pytorchrl.experiments.memory_of_episodes import with_memory
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunInUseError
@@ -24,10 +26,12 @@ from pytorchrl.experiments.transitions import TransitionDescription, describe_tr
 __all__ = [
     "Callback",
     "CheckpointError",
+    "EpisodeFilm",
     "EvaluateIn",
     "LogWeights",
     "PruneTrial",
     "RecordVideos",
+    "ReenactmentError",
     "RunFolder",
     "RunInUseError",
     "SavePolicies",
@@ -40,6 +44,7 @@ __all__ = [
     "TransitionDescription",
     "collect_demonstrations",
     "describe_transition",
+    "film_transition",
     "load_policy",
     "most_surprising",
     "with_memory",

@@ -17,7 +17,7 @@ from pytorchrl.experiments.trained_policy import TrainedPolicy
 from pytorchrl.experiments.video import write_video
 from storages.component.factory import Factory
 
-_FRAMES_PER_SECOND = 30
+FRAMES_PER_SECOND = 30
 """Where an environment does not say how fast it is to be shown."""
 
 
@@ -38,7 +38,7 @@ class Stage(NamedTuple):
     @property
     def frames_per_second(self) -> int:
         """How fast it is to be shown."""
-        return int(self.env.metadata.get("render_fps") or _FRAMES_PER_SECOND)
+        return int(self.env.metadata.get("render_fps") or FRAMES_PER_SECOND)
 
 
 @contextmanager

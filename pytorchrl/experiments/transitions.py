@@ -232,7 +232,10 @@ class StoredTransitions:
         """(stored,): whether an update has met each, as far as can be told; all where that leaves none."""
         if self._draws is not None:
             return self._draws > 0
-        met: NDArray[np.bool_] = priorities.errors(self.ring.oldest).ravel() != np.float32(priorities.initial_error)
+        errors = priorities.errors(self.ring.oldest).ravel()
+        # Those that came in between two updates were given the same initial error.
+        _, which, times = np.unique(errors, return_inverse=True, return_counts=True)
+        met: NDArray[np.bool_] = (errors != np.float32(priorities.initial_error)) & (times[which] == 1)
         return met if met.any() else ~met
 
     def _no_priorities(self) -> str:

@@ -161,7 +161,7 @@ class Scheme:
             )
             self._collector = Collector(self.envs, self.algorithm, self.storage, rewards)
             self._collector.seed(self._seed_of(_RANDOM_ACTIONS))
-            self._collector.reset(self._seed_of(_TRAIN_ENVS))
+            self._collector.reset(seed_of_training_envs(seed))
 
     @property
     def steps(self) -> int:
@@ -402,6 +402,11 @@ class Scheme:
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
         return np.random.SeedSequence(self.run_seed, spawn_key=purpose)
+
+
+def seed_of_training_envs(run_seed: int) -> np.random.SeedSequence:
+    """What the training environments of a run are reset with at its beginning."""
+    return np.random.SeedSequence(run_seed, spawn_key=(_TRAIN_ENVS,))
 
 
 @contextmanager

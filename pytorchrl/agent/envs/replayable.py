@@ -50,8 +50,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; all seeds that are due later follow from one that is given."""
         if seed is not None:
-            # Another stream than the one that environments make of the seed.
-            self._seeds = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+            self._seeds = seeds_after(seed)
         is_due = seed is None and self.seed_due and not any(layer.goes_on_at_reset for layer in self._outlasting)
         if is_due:
             seed = self._draw_seed()
@@ -101,7 +100,7 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
                 observation, reward, terminated, truncated, _ = self.step(action)
                 if terminated or truncated:
                     observation, _ = self.reset()
-            if _shows(observation, saved["observation"]) and _shows(reward, np.float64(saved["reward"])):
+            if shows(observation, saved["observation"]) and shows(reward, np.float64(saved["reward"])):
                 self.seed_due = saved["seed_due"]
                 # The return so far was summed again; episodes that finished on the way were reported then.
                 self._recorder.take_finished()
@@ -120,13 +119,24 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
         return info | {FINISHED: finished} if finished else info
 
     def _draw_seed(self) -> int:
-        return int(self._seeds.integers(2**32))
+        return drawn_seed(self._seeds)
 
 
-def _shows(observation: Any, expected: Any) -> bool:
+def seeds_after(seed: int) -> np.random.Generator:
+    """What the later seeds of an environment are drawn with that was given one, see :func:`drawn_seed`."""
+    # Another stream than the one that environments make of the seed.
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+
+
+def drawn_seed(seeds: np.random.Generator) -> int:
+    """The next seed of an environment."""
+    return int(seeds.integers(2**32))
+
+
+def shows(observation: Any, expected: Any) -> bool:
     """Whether an observation or a reward is, to the bit, the one that was shown, of whatever dtype it was then."""
     if isinstance(expected, Mapping):
-        return all(_shows(observation[name], part) for name, part in expected.items())
+        return all(shows(observation[name], part) for name, part in expected.items())
     shown: NDArray[Any] = np.asarray(observation, expected.dtype)
     same: bool = shown.tobytes() == expected.tobytes()
     return same

@@ -170,8 +170,8 @@ class VecEnv(Component):
             TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
         """
         sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        seeds: list[int | None] = [int(word) for word in sequence.generate_state(self.num_envs)]
-        observation, _ = self._envs.reset(seed=seeds)
+        seeds = seeds_of_copies(sequence, self.num_envs)
+        observation, _ = self._envs.reset(seed=list(seeds))
         self._histories.begin(observation)
         self.finished_episodes = []
         return with_trailing_axis(observation, self.observation_space)
@@ -254,6 +254,11 @@ class VecEnv(Component):
     def close(self) -> None:
         """Free what the environments hold; a second call does nothing."""
         self._envs.close()
+
+
+def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:
+    """The seeds that :meth:`VecEnv.reset` gives its environments."""
+    return [int(word) for word in sequence.generate_state(num_envs)]
 
 
 def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:

@@ -1,0 +1,127 @@
+"""Command that looks into what a run learns from: its storage as a whole, and single transitions."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from pytorchrl import data_commands
+from pytorchrl.commands.shared import Imports, Run
+from pytorchrl.experiments.episode_film import film_transition
+from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
+from pytorchrl.experiments.own_modules import import_modules
+from pytorchrl.experiments.saved_storage import SavedStorage
+from pytorchrl.experiments.transitions import StoredTransitions, TransitionDescription
+from pytorchrl.experiments.video import refuse_missing_encoder
+from pytorchrl.logging.storage_plot import plot_storage
+from pytorchrl.logging.storage_report import storage_report
+from pytorchrl.logging.transition_plot import plot_transition
+from pytorchrl.logging.transition_report import transition_report, transitions_table
+
+Number = Annotated[int | None, tyro.conf.arg(metavar="N")]
+
+
+def inspect(
+    path: Run,
+    row: Number = None,
+    most_surprising: Number = None,
+    highest_priority: Number = None,
+    highest_reward: Number = None,
+    lowest_reward: Number = None,
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
+    video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    around: int = 4,
+    imports: Imports = (),
+) -> None:
+    """Tell what a checkpoint's storage holds, or of single transitions: episode, age, priority, what was seen.
+
+    Without options it tells of the storage as a whole, with histograms in a PNG file; of one that keeps whole episodes
+    on disk, what `data show` tells. With one of the options that choose transitions it tells of these.
+
+    Args:
+        path: a run folder, or a checkpoint.
+        row: the transition with this number, which INDICES of a batch has.
+        most_surprising: the N transitions whose errors were largest when they were learnt from last.
+        highest_priority: the N transitions of highest priority, which those have that no update has met yet.
+        highest_reward: the N transitions of highest reward.
+        lowest_reward: the N transitions of lowest reward.
+        output: a picture that ends in .png, of the steps around the (first) transition; of the whole storage,
+            storage.png beside the checkpoint where left out.
+        video: a video of the episode of the (first) transition, played again; it ends in .mp4 or .gif.
+        around: steps before and after the transition that are shown.
+        imports: modules of yours.
+    """
+    import_modules(imports)
+    chosen = {
+        "most_surprising": most_surprising,
+        "highest_priority": highest_priority,
+        "highest_reward": highest_reward,
+        "lowest_reward": lowest_reward,
+    }
+    given = {name: count for name, count in chosen.items() if count is not None}
+    if row is None and not given:
+        if video is not None:
+            raise ValueError("a video is of the episode of a transition: say which with --row, or --most-surprising 1")
+        _inspect_storage(path, output)
+        return
+    if (row is not None) + len(given) > 1:
+        raise ValueError(f"choose one of --row, {', '.join('--' + name.replace('_', '-') for name in chosen)}")
+    if around < 0:
+        raise ValueError(f"--around must be at least 0, got {around}")
+    if video is not None:
+        refuse_missing_encoder(video.suffix)
+    transitions = StoredTransitions(SavedStorage.read(path))
+    if row is not None:
+        rows = [row]
+    else:
+        ((name, count),) = given.items()
+        rows = _rows(transitions, name, count)
+    told = transitions.describe(rows)
+    steps = transitions.describe(transitions.around(rows[0], around))
+    Console().print(transition_report(told[0], steps) if len(told) == 1 else transitions_table(told))
+    if output is not None or video is not None:
+        _show(path, told[0], steps, output, video)
+
+
+def _inspect_storage(path: Path, output: Path | None) -> None:
+    if (episodes := directory_of_episodes(path)) is not None:
+        print(f"The storage keeps whole episodes in {episodes}:")
+        data_commands.show(episodes)
+        return
+    inspection = inspect_storage(path)
+    Console().print(storage_report(inspection))
+    if inspection.episodes is not None:
+        print(f"Histograms: {plot_storage(inspection, output or inspection.path.parent / 'storage.png')}")
+
+
+def _rows(transitions: StoredTransitions, name: str, count: int) -> list[int]:
+    option = f"--{name.replace('_', '-')}"
+    if count < 1:
+        raise ValueError(f"{option} must be at least 1, got {count}")
+    if name == "most_surprising":
+        # Says what is missing where nothing has a priority.
+        transitions.ranked("highest priority", count)
+        rows = transitions.most_surprising(count)
+    else:
+        rows = transitions.ranked(name.replace("_", " "), count)  # type: ignore[arg-type]
+    if not len(rows):
+        raise ValueError(f"{transitions.storage.file}: there is no transition to show by {option}")
+    found: list[int] = rows.tolist()
+    return found
+
+
+def _show(
+    path: Path,
+    told: TransitionDescription,
+    around: list[TransitionDescription],
+    output: Path | None,
+    video: Path | None,
+) -> None:
+    """Draw and film a transition, and tell where the pictures come from."""
+    film = film_transition(path, told.row)
+    print(film.told)
+    if output is not None:
+        print(f"Picture: {plot_transition(told, around, film, output)}")
+    if video is not None:
+        print(f"Video: {film.write(video)}; row {told.row} has a red frame")

@@ -1,0 +1,120 @@
+"""Pictures of the episode of a stored transition: re-enacted where that is possible, else as they are stored."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.experiments.episode_seeds import ReenactmentError
+from pytorchrl.experiments.filming import FRAMES_PER_SECOND
+from pytorchrl.experiments.pictures import marked, picture_of
+from pytorchrl.experiments.reenactment import Reenactment, reenact
+from pytorchrl.experiments.saved_storage import SavedStorage
+from pytorchrl.experiments.transitions import StoredTransitions
+from pytorchrl.experiments.video import write_video
+from storages.component.factory import Factory
+from storages.transition import OBS, OBS2
+
+
+@dataclass(frozen=True)
+class EpisodeFilm:
+    """Pictures of an episode."""
+
+    frames: list[NDArray[np.uint8]]
+    """(height, width, 3) each, one more than steps."""
+    frames_per_second: int
+    moment: int
+    """The frame before the transition."""
+    told: str
+    """Where the pictures come from, and what could not be shown, in sentences."""
+
+    def write(self, path: Path) -> Path:
+        """Write a video in which the transition has a red frame and is shown for a second before it and one after.
+
+        Args:
+            path: the file, which ends in ".mp4" or ".gif".
+
+        Raises:
+            ImportError: the package that writes videos is not installed.
+            ValueError: there is no such kind of video, or the pictures end before the transition.
+        """
+        if self.moment >= len(self.frames):
+            raise ValueError(f"{self.told} The transition comes after that, so that there is nothing to show of it")
+        frames = marked(self.frames, self.moment, self.frames_per_second)
+        return write_video(path, frames, self.frames_per_second)
+
+
+def film_transition(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> EpisodeFilm:
+    """Make pictures of the episode of a stored transition, to be written as a video.
+
+    The episode is played again as :func:`reenact` says. Where that is not possible, or the environment does not repeat
+    itself, the pictures are the stored observations, if they are such; :attr:`EpisodeFilm.told` says it.
+
+    Args:
+        run: the run folder, or a checkpoint.
+        row: the transition's number, as INDICES of a batch has it.
+        envs: the training environments, where they cannot be made of ``config.json``.
+
+    Raises:
+        CheckpointError: there is no checkpoint, it is damaged, or holds no storage.
+        CompositionError: the environments are of a script; pass them as ``envs``.
+        ReenactmentError: there is no picture: the episode cannot be played again, or its environment does not render,
+            and observations are no pictures.
+        ValueError: the row is not stored.
+    """
+    try:
+        played = reenact(run, row, envs)
+    except ReenactmentError as error:
+        return _stored(run, row, f"The episode cannot be played again: {error}.")
+    if played.differs_at is None and played.frames:
+        steps = len(played.frames) - 1
+        return _film(played, f"The episode was played again by its seed and its {steps:,} actions, and is as it was.")
+    if played.differs_at is None:
+        return _stored(run, row, "The environment does not render.")
+    told = f"The environment does not repeat itself: {_where(played.differs_at)} {_what(played.difference)}."
+    try:
+        return _stored(run, row, told)
+    except ReenactmentError:
+        if played.differs_at < 0 or not played.frames:
+            raise
+        return _film(played, f"{told} The pictures end there.")
+
+
+def _film(played: Reenactment, told: str) -> EpisodeFilm:
+    return EpisodeFilm(played.frames, played.frames_per_second, played.moment, told)
+
+
+def _stored(run: Path, row: int, told: str) -> EpisodeFilm:
+    """Pictures that observations are."""
+    transitions = StoredTransitions(SavedStorage.read(run))
+    ring, rows = transitions.ring, transitions.episode_of(row)
+    seen, last = ring.gather(rows, {OBS})[OBS], ring.gather(rows[-1:], {OBS2})[OBS2]
+    places = [(seen, place) for place in range(len(rows))] + [(last, 0)]
+    found = [
+        picture_of(
+            {name: part[place] for name, part in of.items()} if isinstance(of, Mapping) else of[place], ring.stacked
+        )
+        for of, place in places
+    ]
+    frames = [picture for picture in found if picture is not None]
+    if len(frames) < len(found):
+        raise ReenactmentError(f"{told} Its observations are no pictures, so that there is nothing to show")
+    first_step = transitions.describe(rows[:1])[0].step_in_episode
+    whole = (
+        "" if first_step == 0 else f" Its beginning is not stored any more: they are of the last {len(rows):,} steps."
+    )
+    moment = int(np.searchsorted(rows, row))
+    return EpisodeFilm(frames, FRAMES_PER_SECOND, moment, f"{told} The pictures are the stored observations.{whole}")
+
+
+def _where(step: int) -> str:
+    return f"in step {step} of the episode" if step >= 0 else f"{-step} steps before the episode"
+
+
+def _what(difference: str) -> str:
+    if difference == "end":
+        return "the episode ends where it did not, or does not end where it did"
+    return f"it gives another {difference} than is stored"

@@ -1,0 +1,222 @@
+"""An episode that a storage holds, played again by its seed and its actions, and filmed."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pytorchrl.agent.actors.codec import make_codec
+from pytorchrl.agent.envs.lasting_state import layers_that_last, layers_with, load_lasting_state
+from pytorchrl.agent.envs.making import make_env
+from pytorchrl.agent.envs.replayable import shows
+from pytorchrl.agent.envs.spaces import EnvActions
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.experiments.composition import made_of, refuse_to_import
+from pytorchrl.experiments.episode_seeds import EpisodeSeeds, Origin, ReenactmentError
+from pytorchrl.experiments.filming import FRAMES_PER_SECOND
+from pytorchrl.experiments.own_modules import maker_named
+from pytorchrl.experiments.pictures import picture_of
+from pytorchrl.experiments.saved_storage import SavedStorage
+from pytorchrl.experiments.transitions import StoredTransitions
+from pytorchrl.scheme.fitting import CompositionError
+from storages.component.factory import Factory
+from storages.transition import ACT, DONE, OBS, OBS2, REW
+
+_MOST_ATTEMPTS = 16
+"""Seeds that are tried where what an environment shows does not tell which it was."""
+_STEPS_TO_TELL = 64
+"""After which resets with a seed that begin alike are believed to be the same."""
+
+
+@dataclass(frozen=True)
+class Reenactment:
+    """An episode as it was played again."""
+
+    frames: list[NDArray[np.uint8]]
+    """(height, width, 3) each: after the reset, and after each step; none where the environment does not render."""
+    frames_per_second: int
+    moment: int
+    """Steps of the episode before the transition: its frames are this one and the next."""
+    differs_at: int | None
+    """The step of the episode, counted from 0, at which the environment did not do again what is stored; below 0 for
+    one of an earlier episode. The frames end with it. None where all is as it was."""
+    difference: str
+    """What was another: "observation", "reward" or "end"; empty where nothing was."""
+
+
+def reenact(run: Path, row: int, envs: Factory[VecEnv] | None = None) -> Reenactment:
+    """Play the episode of a stored transition again, in a new copy of the environment that renders.
+
+    The environment is reset with the seed from which the episode follows, and repeats its actions; everything that it
+    shows and pays is compared with what is stored. Nothing is recorded for it during training: seeds follow from the
+    run's, and actions are in the storage. A seed is given about every 512 steps, so that of the oldest steps that are
+    stored, about as many cannot be played again.
+
+    Args:
+        run: the run folder, or a checkpoint.
+        row: the transition's number, as INDICES of a batch has it.
+        envs: the training environments, where they cannot be made of ``config.json``.
+
+    Raises:
+        CheckpointError: there is no checkpoint, it is damaged, or holds no storage.
+        CompositionError: the environments are of a script; pass them as ``envs``.
+        ReenactmentError: the seed is not known; the text says why.
+        ValueError: the row is not stored.
+    """
+    storage = SavedStorage.read(run)
+    rows = StoredTransitions(storage).episode_of(row)
+    factory = _envs_of(storage) if envs is None else envs
+    environment = row % storage.ring.envs
+    seeds = EpisodeSeeds(storage, environment)
+    made, kwargs = factory.hyper_parameters["env"], dict(factory.hyper_parameters["env_kwargs"] or {})
+    if isinstance(made, str) or _takes_render_mode(made):
+        kwargs["render_mode"] = "rgb_array"
+    env, _ = make_env(made, kwargs, factory.hyper_parameters["wrappers"])
+    try:
+        play = _Play(storage, rows, row, env)
+        is_put_off = bool(layers_with(env, "goes_on_at_reset"))
+        best: Reenactment | None = None
+        origins = seeds.origins(play.first, lambda seed: env.reset(seed=seed)[0], play.leads_on, is_put_off)
+        for _, origin in zip(range(_MOST_ATTEMPTS), origins, strict=False):
+            played = play(origin)
+            if played.differs_at is None:
+                return played
+            if best is None or played.differs_at > (best.differs_at or 0):
+                best = played
+        if best is None:
+            raise ReenactmentError(
+                f"the seed from which the episode of row {row} follows was given before the oldest step that is "
+                f"stored, and the actions since then are gone"
+            )
+        return best
+    finally:
+        env.close()
+
+
+class _Play:
+    """Plays a stored episode again.
+
+    Args:
+        storage: as the checkpoint has it.
+        rows: transitions of the episode.
+        row: the one that is to be seen.
+        env: where to play.
+    """
+
+    def __init__(self, storage: SavedStorage, rows: NDArray[np.int64], row: int, env: gym.Env[Any, Any]) -> None:
+        ring = storage.ring
+        self._storage, self._ring, self._env = storage, ring, env
+        self._environment = row % ring.envs
+        self.first, self._last, self._step = (int(one) // ring.envs for one in (rows[0], rows[-1], row))
+        """Numbers of steps: the first and the last that are stored of the episode, and that of the transition."""
+        self._begins = bool(ring.gather(rows[:1], {DONE})[DONE][0, 0])
+        # What a wrapper keeps from earlier episodes, such as a mean of returns, is not known of older ones.
+        is_normalised = storage.state["config"].get("normalize_rewards") is not None
+        self._compares_rewards = not is_normalised and not layers_that_last(env)
+
+    def __call__(self, origin: Origin) -> Reenactment:
+        """Play from a reset with a seed to the episode's last step."""
+        return self._played(origin, self._last, films=True)
+
+    def leads_on(self, origin: Origin) -> bool:
+        """Whether the first steps after a reset with a seed are those that are stored."""
+        return self._played(origin, min(self._last, origin.step + _STEPS_TO_TELL), films=False).differs_at is None
+
+    def _played(self, origin: Origin, last: int, films: bool) -> Reenactment:
+        env = self._env
+        if origin.lasting is not None:
+            load_lasting_state(layers_that_last(env), origin.lasting)
+        observation, _ = env.reset(seed=origin.seed)
+        actions, stored = self._actions(origin, last), self._stored(origin, last)
+        begun, difference, step = origin.step, "", origin.step
+        # Of the episodes before nothing is shown, where it is known that they are.
+        shown_from = sys.maxsize if not films else self.first if self._begins else origin.step
+        frames = self._pictures(observation) if origin.step >= shown_from else []
+        for step in range(origin.step, last + 1):
+            place = step - max(origin.step, self._ring.oldest)
+            if place >= 0 and not shows(observation, _part(stored[OBS], place)):
+                difference = "observation"
+                break
+            observation, reward, terminated, truncated, _ = env.step(actions[step - origin.step])
+            is_over = bool(terminated or truncated)
+            frames += self._pictures(observation) if step >= shown_from else []
+            difference = self._difference(stored, place, observation, float(reward), is_over) if place >= 0 else ""
+            if difference:
+                break
+            if is_over and step < last:
+                observation, _ = env.reset()
+                begun, frames = step + 1, self._pictures(observation) if step + 1 >= shown_from else []
+        return Reenactment(
+            frames,
+            int(env.metadata.get("render_fps", FRAMES_PER_SECOND)),
+            moment=self._step - begun,
+            differs_at=step - (self.first if self._begins else begun) if difference else None,
+            difference=difference,
+        )
+
+    def _difference(self, stored: Mapping[str, Any], place: int, observation: Any, reward: float, is_over: bool) -> str:
+        """What is another than it was stored after a step."""
+        if is_over != bool(stored["ended"][place]):
+            return "end"
+        if self._compares_rewards and np.float32(reward) != np.float32(stored[REW][place, 0]):
+            return "reward"
+        return "" if shows(observation, _part(stored[OBS2], place)) else "observation"
+
+    def _actions(self, origin: Origin, last: int) -> NDArray[Any]:
+        """(steps, *action) from a reset on, as the environment took them."""
+        if origin.actions is not None:
+            return origin.actions
+        space = self._env.action_space
+        codec = make_codec(space, torch.device("cpu"), scaled=False)
+        actions = self._ring.gather(self._rows(origin.step, last), {ACT})[ACT]
+        return EnvActions(space)(codec.to_env(torch.from_numpy(actions)).numpy())
+
+    def _stored(self, origin: Origin, last: int) -> dict[str, Any]:
+        """What is stored of the steps since a reset, (steps, ...)."""
+        first = max(origin.step, self._ring.oldest)
+        fields = self._ring.gather(self._rows(first, last), {OBS, OBS2, REW})
+        ended = self._ring.ended()[first - self._ring.oldest : last + 1 - self._ring.oldest, self._environment]
+        return fields | {"ended": ended}
+
+    def _rows(self, first: int, last: int) -> NDArray[np.int64]:
+        return np.arange(first, last + 1) * self._ring.envs + self._environment
+
+    def _pictures(self, observation: Any) -> list[NDArray[np.uint8]]:
+        """What is rendered, or the observation itself; nothing where neither is a picture."""
+        rendered = picture_of(self._env.render()) if self._env.render_mode == "rgb_array" else None
+        picture = picture_of(observation, self._ring.stacked) if rendered is None else rendered
+        return [] if picture is None else [picture]
+
+
+def _envs_of(storage: SavedStorage) -> Factory[VecEnv]:
+    described = storage.state["config"]["train_envs"]
+    if described is None:
+        raise ReenactmentError(f"the run of {storage.file} had no environments to train in")
+    way_out = "film the episode in the script that defines it: prl.film_transition(run, row, envs=...)"
+    refuse_to_import(described, way_out)
+    made = described["hyper_parameters"].get("env")
+    if isinstance(made, Mapping) and maker_named(str(made["callable"])) is None:
+        raise CompositionError(
+            f"the environments of the run are made by {made['callable']}; name the module that defines it by --import, "
+            f"or {way_out}"
+        )
+    factory: Factory[VecEnv] = made_of(described)
+    return factory
+
+
+def _takes_render_mode(make: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(make).parameters.values()
+    return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _part(observations: Any, place: int) -> Any:
+    if isinstance(observations, Mapping):
+        return {name: part[place] for name, part in observations.items()}
+    return observations[place]

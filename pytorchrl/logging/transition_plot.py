@@ -1,0 +1,68 @@
+"""The steps around a transition, as a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytorchrl.logging.transition_report import told_values
+from storages.persistent.log.files import replacing
+
+if TYPE_CHECKING:
+    from pytorchrl.experiments.episode_film import EpisodeFilm
+    from pytorchrl.experiments.transitions import TransitionDescription
+
+_INCHES = 1.5
+"""Width of a picture."""
+
+
+def plot_transition(
+    told: "TransitionDescription", around: Sequence["TransitionDescription"], film: "EpisodeFilm", output: Path
+) -> Path:
+    """Draw the steps before and after a transition side by side into a PNG file; its own have a red frame.
+
+    Args:
+        told: the transition.
+        around: those of its episode before and after it, and itself, in the order of time.
+        film: pictures of its episode.
+        output: the file.
+
+    Raises:
+        ValueError: ``output`` is not to be a PNG, or there is no picture of the transition.
+    """
+    # Slow to import. No pyplot: its backend is the user's to choose.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    output = Path(output)
+    if output.suffix.lower() != ".png":
+        raise ValueError(f"the picture is a PNG; its name must end in .png, got {str(output)!r}")
+    if film.moment >= len(film.frames):
+        raise ValueError(f"row {told.row}: {film.told} The transition comes after that")
+    place = next(number for number, one in enumerate(around) if one.row == told.row)
+    first = film.moment - place
+    frames = film.frames[max(0, first) : first + len(around) + 1]
+    height, width = frames[0].shape[:2]
+    figure = Figure(figsize=(_INCHES * len(frames), _INCHES * height / width + 1.1), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    for number, frame in enumerate(frames):
+        axes = figure.add_subplot(1, len(frames), number + 1)
+        axes.imshow(frame)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        is_moment = number in (place, place + 1)
+        for spine in axes.spines.values():
+            spine.set(visible=is_moment, edgecolor="tab:red", linewidth=3)
+        if number < len(around):
+            one = around[number]
+            step = "" if one.step_in_episode is None else f"step {one.step_in_episode:,}\n"
+            caption = f"{step}action {told_values(one.action)}\nreward {one.reward:.4g}"
+            axes.set_xlabel(caption, fontsize="small", color="tab:red" if number == place else "black")
+        elif around[-1].terminated or around[-1].truncated:
+            axes.set_xlabel("terminated" if around[-1].terminated else "truncated", fontsize="small")
+    known = "" if told.priority is None else f", priority {told.priority:.4g}"
+    counted = "" if told.draws is None else f", drawn {told.draws:,} times"
+    figure.suptitle(f"Row {told.row}, {told.age_steps:,} steps ago{known}{counted}", fontsize="medium")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(output) as file:
+        figure.savefig(file, format="png")
+    return output

@@ -1,0 +1,116 @@
+"""Transitions that a storage holds, as tables for a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from pytorchrl.experiments.transitions import TransitionDescription
+
+_MOST_NUMBERS = 8
+"""Of an observation in a line."""
+
+
+def transitions_table(transitions: Sequence["TransitionDescription"]) -> Table:
+    """A line for each transition; what is not known of any is left out."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    several = len({one.environment for one in transitions}) > 1
+    columns: dict[str, list[str]] = {
+        "row": [str(one.row) for one in transitions],
+        "env": [str(one.environment) if several else "" for one in transitions],
+        "episode": [str(one.episode) for one in transitions],
+        "step": [_step(one) for one in transitions],
+        "age": [f"{one.age_steps:,}" for one in transitions],
+        "priority": [_number(one.priority) for one in transitions],
+        "draws": ["" if one.draws is None else f"{one.draws:,}" for one in transitions],
+        "weight": [_number(one.weight) for one in transitions],
+        "reward": [f"{one.reward:.4g}" for one in transitions],
+        "end": [_end(one) for one in transitions],
+        "action": [told_values(one.action) for one in transitions],
+    }
+    shown = {heading: cells for heading, cells in columns.items() if any(cells)}
+    for heading in shown:
+        table.add_column(heading, justify="left" if heading in ("end", "action") else "right", no_wrap=True)
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*cells)
+    return table
+
+
+def transition_report(told: "TransitionDescription", around: Sequence["TransitionDescription"]) -> Group:
+    """All that is known of a transition, and the steps around it.
+
+    Args:
+        told: the transition.
+        around: those before and after it, and itself, in the order of time.
+    """
+    table = Table.grid(padding=(0, 2))
+    for name, value in _lines(told).items():
+        table.add_row(Text(name, style="bold"), Text(value))
+    return Group(table, _steps_table(told, around))
+
+
+def told_values(value: Any) -> str:
+    """``0.12 -1.5``: the numbers of a small array; shape and dtype of a large one."""
+    numbers = np.asarray(value)
+    if numbers.size > _MOST_NUMBERS:
+        return f"{numbers.dtype} {numbers.shape}"
+    return " ".join(f"{number:.4g}" for number in numbers.ravel().tolist())
+
+
+def _lines(told: "TransitionDescription") -> dict[str, str]:
+    episode = f"{told.episode} of those that are stored, return {told.episode_return:.4g}"
+    if told.step_in_episode is None:
+        step = f"not known: of the episode, the last {told.episode_length:,} steps are stored, and not the first"
+    else:
+        step = f"{told.step_in_episode:,} of {told.episode_length:,}, counted from 0"
+    lines = {
+        "Row": str(told.row),
+        "Environment": str(told.environment),
+        "Episode": episode,
+        "Step": step,
+        "Age": f"{told.age_steps:,} steps",
+        "Priority": _number(told.priority) or "none",
+        "Draws": "not counted; make the storage with count_draws=True" if told.draws is None else f"{told.draws:,}",
+        "Weight": _number(told.weight) or "none",
+        "Reward": f"{told.reward:.6g}",
+        "End": _end(told) or "no",
+        "Action": told_values(told.action),
+    }
+    if told.mean_weight is not None:
+        lines["Weight"] += f" now, {told.mean_weight:.4g} on average when it was drawn"
+    return lines
+
+
+def _steps_table(told: "TransitionDescription", around: Sequence["TransitionDescription"]) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    parts = _parts(told.observation)
+    for heading in ("step", "row", *parts, "action", "reward", "end"):
+        table.add_column(heading, justify="right" if heading in ("step", "row", "reward") else "left")
+    for one in around:
+        values = [told_values(part) for part in _parts(one.observation).values()]
+        cells = [_step(one), str(one.row), *values, told_values(one.action), f"{one.reward:.4g}", _end(one)]
+        table.add_row(*cells, style="bold red" if one.row == told.row else "")
+    return table
+
+
+def _parts(observation: Any) -> dict[str, Any]:
+    if isinstance(observation, Mapping):
+        return {f"observation {name}": part for name, part in observation.items()}
+    return {"observation": observation}
+
+
+def _step(one: "TransitionDescription") -> str:
+    return "?" if one.step_in_episode is None else f"{one.step_in_episode:,}"
+
+
+def _end(one: "TransitionDescription") -> str:
+    return "terminated" if one.terminated else "truncated" if one.truncated else ""
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,138 @@
+"""``python -m pytorchrl inspect`` tells of single transitions, draws them, and films their episodes."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from tests.support.compositions import dqn_scheme, ppo_scheme
+from tests.support.toys import Counter
+
+PER = prl.PERBuffer.create_factory(size=150, alpha=0.5, beta=0.4, epsilon=0.1)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run in CartPole, with priorities."""
+    folder = tmp_path_factory.mktemp("run") / "cartpole"
+    return trained(folder, dqn_scheme(storage=PER))
+
+
+def trained(folder: Path, scheme: prl.Scheme, steps: int = 250) -> Path:
+    learner = prl.Learner(scheme, steps, folder)
+    learner.run()
+    learner.close()
+    return folder
+
+
+@pytest.fixture
+def inspect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Type the command, and return what it prints with single spaces."""
+
+    def typed(*arguments: str | Path | int) -> str:
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "inspect", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "160")
+        capsys.readouterr()
+        main()
+        return " ".join(capsys.readouterr().out.split())
+
+    return typed
+
+
+def test_the_most_surprising_transitions_are_listed(run: Path, inspect: Any) -> None:
+    printed = inspect(run, "--most-surprising", 3)
+    assert printed.startswith("row env episode step age priority weight reward ")
+    for one in prl.most_surprising(run, 3):
+        assert f"{one.row} {one.environment} {one.episode} {one.step_in_episode} {one.age_steps}" in printed
+
+
+def test_a_row_is_told_of_with_the_steps_around_it(run: Path, inspect: Any) -> None:
+    told = prl.describe_transition(run, 150)
+    printed = inspect(run, "--row", 150, "--around", 2)
+    assert f"Row 150 Environment 0 Episode {told.episode} of those that are stored" in printed
+    assert "Draws not counted; make the storage with count_draws=True" in printed
+    shown = " ".join(f"{number:.4g}" for number in told.observation)
+    assert f"150 {shown} {told.action[0]}" in printed
+
+
+@pytest.mark.parametrize("option", ["--highest-priority", "--highest-reward", "--lowest-reward"])
+def test_transitions_can_be_chosen_in_other_ways(option: str, run: Path, inspect: Any) -> None:
+    assert inspect(run, option, 2).startswith("row ")
+
+
+def test_a_video_and_a_picture_are_written_where_they_are_asked_for_and_nothing_else(
+    run: Path, inspect: Any, tmp_path: Path
+) -> None:
+    import imageio.v3 as imageio
+
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    row = prl.most_surprising(run, 1)[0].row
+    printed = inspect(
+        run, "--most-surprising", 1, "--video", tmp_path / "surprise.gif", "--output", tmp_path / "steps.png"
+    )
+    assert "The episode was played again by its seed and its" in printed
+    assert f"surprise.gif; row {row} has a red frame" in printed
+    told = prl.describe_transition(run, row)
+    frames = imageio.imread(tmp_path / "surprise.gif", index=None)
+    assert len(frames) > told.episode_length
+    red = [frame[2, 300, 0] > 180 and frame[2, 300, 1] < 90 for frame in frames]
+    assert red.index(True) == told.step_in_episode
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_rollout_has_no_surprises_but_rows(tmp_path: Path, inspect: Any) -> None:
+    folder = trained(tmp_path / "run", ppo_scheme(), steps=206)
+    with pytest.raises(SystemExit, match="GAEBuffer has no priorities; a PERBuffer with alpha above 0 has some"):
+        inspect(folder, "--most-surprising", 1)
+    with pytest.raises(SystemExit, match=r"row 3 is not stored; those from (\d+) to \d+ are") as refused:
+        inspect(folder, "--row", 3)
+    first = str(refused.value).partition("those from ")[2].split()[0]
+    assert "Weight 1 " in inspect(folder, "--row", first, "--video", tmp_path / "rollout.gif")
+
+
+def test_pictures_that_are_observed_are_shown_where_the_environment_does_not_render(
+    tmp_path: Path, inspect: Any
+) -> None:
+    pixels = prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"kind": "image", "length": 5})
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
+    scheme = prl.Scheme(
+        algo_factory=prl.DQN.create_factory(start_steps=10, update_every=64, mini_batch_size=4, test_every=0),
+        actor_factory=actor,
+        storage_factory=prl.ReplayBuffer.create_factory(size=60),
+        train_envs_factory=pixels,
+        seed=0,
+    )
+    folder = trained(tmp_path / "run", scheme, steps=60)
+    film = prl.film_transition(folder, 13, pixels)
+    assert [int(frame[0, 0, 0]) for frame in film.frames] == [0, 1, 2, 3, 4, 5]
+    assert film.moment == 1
+    assert np.asarray(film.frames).shape == (6, 40, 40, 3)
+    # The command cannot make an environment of a script; the description needs none.
+    assert "uint8 (3, 40, 40)" in inspect(folder, "--row", 13)
+    with pytest.raises(SystemExit, match=r"made by .*Counter; film the episode in the script that defines it"):
+        inspect(folder, "--row", 13, "--video", tmp_path / "film.gif")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--row", "160", "--highest-reward", "1"], "choose one of --row, --most-surprising"),
+        (["--video", "film.gif"], "a video is of the episode of a transition: say which with --row"),
+        (["--row", "160", "--video", "film.avi"], r"a video is written to a file that ends in \.mp4 or \.gif"),
+        (["--row", "160", "--output", "steps.jpg"], r"its name must end in \.png"),
+        (["--most-surprising", "0"], "--most-surprising must be at least 1, got 0"),
+        (["--row", "160", "--around", "-1"], "--around must be at least 0, got -1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    options: list[str], told: str, run: Path, inspect: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=told):
+        inspect(run, *options)
+    assert list(tmp_path.iterdir()) == []
