@@ -5,7 +5,6 @@ import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro

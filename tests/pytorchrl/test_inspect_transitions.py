@@ -114,7 +114,7 @@ def test_pictures_that_are_observed_are_shown_where_the_environment_does_not_ren
     assert np.asarray(film.frames).shape == (6, 40, 40, 3)
     # The command cannot make an environment of a script; the description needs none.
     assert "uint8 (3, 40, 40)" in inspect(folder, "--row", 13)
-    with pytest.raises(SystemExit, match=r"made by .*Counter; film the episode in the script that defines it"):
+    with pytest.raises(SystemExit, match=r"made by .*Counter; name the module that defines it by --import"):
         inspect(folder, "--row", 13, "--video", tmp_path / "film.gif")
 
 

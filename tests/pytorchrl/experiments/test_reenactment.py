@@ -186,7 +186,7 @@ def test_what_cannot_be_played_again_says_why(tmp_path: Path) -> None:
     with pytest.raises(prl.ReenactmentError, match="repeat nothing: replay_on_resume=False"):
         reenact(tmp_path / "robot", 60, prl.VecEnv.create_factory(Noise))
     trained(tmp_path / "script", Noise, steps=100)
-    with pytest.raises(prl.CompositionError, match=r"made by .*Noise; film the episode in the script that defines it"):
+    with pytest.raises(prl.CompositionError, match=r"made by .*Noise; name the module that defines it by --import"):
         reenact(tmp_path / "script", 60)
 
 
