@@ -11,6 +11,7 @@ import tyro
 
 from pytorchrl import data_commands
 from pytorchrl.commands import comparing, policies, runs
+from pytorchrl.commands import env as env_command
 from pytorchrl.commands import inspect as inspect_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
@@ -68,6 +69,7 @@ def main() -> None:
         "record": policies.record,
         "export": policies.export,
         "ls": runs.ls,
+        "env": env_command.env,
         "plot": comparing.plot,
         "inspect": inspect_command.inspect,
     }

@@ -15,6 +15,7 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.parts import actor_for, part_named, storage_for
 from pytorchrl.commands.values import value_of
+from pytorchrl.experiments.own_modules import maker_named
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.fitting import CompositionError
 from storages import Storage
@@ -127,8 +128,8 @@ def composed(description: Mapping[str, Any]) -> Composed:
     storage = storage_class(description, algorithm)
     name = description["actor"].get("name")
     actor = actor_for(storage) if name is None else part_named(Actor, name)
-    envs = {"env": description["env"]["name"]} | _without_name(description["env"])
-    envs_factory = _factory(VecEnv, envs)
+    env = description["env"]["name"]
+    envs_factory = _factory(VecEnv, {"env": maker_named(str(env)) or env} | _without_name(description["env"]))
     num_envs = envs_factory.hyper_parameters["num_envs"]
     of_storage = _without_name(description["storage"])
     if "size" not in of_storage and "size" in hyper_parameters_of(storage):

@@ -66,7 +66,7 @@ def _row(folder: Path, path: Path) -> list[str]:
     return [
         name,
         str(config["algorithm"]["name"]),
-        env if isinstance(env, str) else str(env),
+        str(env["callable"]) if isinstance(env, dict) and "callable" in env else str(env),
         str(config["seed"]),
         f"{metrics.get('steps', 0):,.0f} of {config['target_steps']:,}",
         *(f"{metrics[key]:.1f}" if key in metrics else "" for key in ("train/return", "test/return")),

@@ -25,6 +25,7 @@ from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations
 from storages import Storage
+from storages.component.setting import text_of
 
 _PROGRAM = "python -m pytorchrl train"
 _OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every")
@@ -53,8 +54,9 @@ class DescribedRun:
     @property
     def log_dir(self) -> Path:
         """The folder of the runs of all seeds."""
-        env = str(self.parts.envs.hyper_parameters["env"]).replace("/", "-")
-        return Path(self.settings.get("log_dir") or Path("runs") / f"{self.parts.algorithm.name}-{env}")
+        env = self.parts.envs.hyper_parameters["env"]
+        name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
+        return Path(self.settings.get("log_dir") or Path("runs") / f"{self.parts.algorithm.name}-{name}")
 
 
 def train(arguments: Sequence[str]) -> None:

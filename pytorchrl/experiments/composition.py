@@ -184,10 +184,8 @@ def _described(config: Any) -> Iterator[Mapping[str, Any]]:
 
 WRITE_FILES = frozenset({"RecordVideo"})
 """Wrappers of gymnasium that write into a folder that they are told."""
-_WAY_OUT = (
-    "import the module that defines it, by --import MODULE, or make the scheme in a script and pass it: "
-    "Learner.resume(log_dir, scheme=scheme)"
-)
+_IN_A_SCRIPT = "make the scheme in a script and pass it: Learner.resume(log_dir, scheme=scheme)"
+_WAY_OUT = f"import the module that defines it, by --import MODULE, or {_IN_A_SCRIPT}"
 
 
 def refuse_classes_of_a_script(config: Mapping[str, Any], way_out: str) -> None:
@@ -209,7 +207,7 @@ def made_of(config: Any) -> Any:
             raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
         return maker
     if set(config) == {"name", "hyper_parameters", "dataset"}:
-        raise CompositionError(f"the run learns from the data set {config['dataset']}; {_WAY_OUT}")
+        raise CompositionError(f"the run learns from the data set {config['dataset']}; {_IN_A_SCRIPT}")
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}
     hyper_parameters = {name: made_of(value) for name, value in config["hyper_parameters"].items()}

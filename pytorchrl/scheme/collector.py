@@ -15,6 +15,7 @@ from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.kept_infos import kept_infos
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.shaped_returns import ShapedReturns
+from storages import SampleError
 from storages.storage import Storage
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, RHS2, TRUNC2
 
@@ -114,19 +115,23 @@ class Collector:
         reward, ended = step.reward.astype(np.float32), step.terminated | step.truncated
         if self._rewards is not None:
             reward = self._rewards(reward, ended)
-        self.storage.insert_transition(
-            {
-                OBS: self._observation,
-                DONE: self._done,
-                ACT: choice.action,
-                REW: reward,
-                OBS2: step.next_observation,
-                DONE2: step.terminated,
-                TRUNC2: step.truncated,
-                **kept_infos(step, self._info_keys),
-                **choice.fields,
-            }
-        )
+        try:
+            self.storage.insert_transition(
+                {
+                    OBS: self._observation,
+                    DONE: self._done,
+                    ACT: choice.action,
+                    REW: reward,
+                    OBS2: step.next_observation,
+                    DONE2: step.terminated,
+                    TRUNC2: step.truncated,
+                    **kept_infos(step, self._info_keys),
+                    **choice.fields,
+                }
+            )
+        except SampleError as error:
+            error.add_note(f"It was collected in {self.envs.env_name}, by reset() or step().")
+            raise
         if self._shaped is not None:
             self._shaped.add(reward, ended)
         self._observation, self._rhs, self._done = step.observation, choice.rhs, ended

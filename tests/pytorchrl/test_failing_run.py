@@ -106,10 +106,10 @@ def test_a_run_resumed_after_a_step_that_failed_is_the_run_in_which_it_did_not(
     learner.close()
     saved_at = saved_steps(tmp_path / "run")
     assert (
-        f"The run is saved in {tmp_path / 'run'} as of {saved_at} of 240 steps; continue in the script that defines "
-        f"FailsOnce, with the scheme made as before:\n"
-        f"  learner = prl.Learner.resume('{tmp_path / 'run'}', scheme=scheme)\n  learner.run()"
+        f"The run is saved in {tmp_path / 'run'} as of {saved_at} of 240 steps; continue with\n  "
+        f"{learner.resume_command}"
     ) in error.value.__notes__
+    assert learner.resume_command.endswith(f" --import {__name__}")
     # Evaluations step environments, too.
     assert saved_at <= (fails - 1) // 2 * 2
     resumed = prl.Learner.resume(tmp_path / "run", scheme=SCHEMES[name]())

@@ -30,7 +30,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path, capsys: pytest.Capt
     assert signal.getsignal(signal.SIGINT) is handler
     assert learner.scheme.steps == 7
     printed = capsys.readouterr().out
-    assert "Stopped at 7 of 100 steps; continue in the script that defines PressesCtrlC, with the scheme" in printed
+    assert f"Stopped at 7 of 100 steps; continue with\n  {learner.resume_command}\n" in printed
     assert checkpoint.load(tmp_path / "run" / "checkpoint.pt")["scheme"]["collector"]["steps"] == learner.scheme.steps
 
 

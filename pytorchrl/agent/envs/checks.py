@@ -130,7 +130,14 @@ def _check_part(value: Any, space: gym.Space[Any], text: str) -> None:
         return
     if not isinstance(space, spaces.Box):
         raise InvalidEnvironmentError(f"{text} outside its space {space}: {_shown(value)}")
-    if np.isfinite(array).all():
+    if not np.isfinite(array).all():
+        first = next(zip(*np.nonzero(~np.isfinite(array)), strict=True))
+        warnings.warn(
+            f"{text} with {array[first]} at {tuple(map(int, first))}, of which networks make no action; return finite "
+            f"numbers",
+            stacklevel=2,
+        )
+    else:
         warnings.warn(
             f"{text} outside the bounds of its space {space}: numbers from {array.min()} to {array.max()}; give the "
             f"space bounds that hold",

@@ -44,7 +44,7 @@ def make_env(
         UnsupportedSpaceError: two parts of nested observations would have the same name.
         ValueError: it normalises observations by itself.
     """
-    made = _made(env, arguments)
+    made = bare_env(env, arguments)
     check_made(made, repr(env) if isinstance(env, str) else getattr(env, "__name__", repr(env)))
     recorder = EpisodeRecorder(made, reports)
     for wrapper in wrappers:
@@ -88,7 +88,8 @@ def check_wrapper(wrapper: Any, owner: str) -> None:
         raise ValueError(f"{owner}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable")
 
 
-def _made(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
+def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
+    """An environment of an id or a callable, as it is without anything of the toolkit's."""
     if not isinstance(env, str):
         return env(**arguments)
     find_registered(env)  # the process of an asynchronous environment has imported nothing yet

@@ -101,6 +101,7 @@ class VecEnv(Component):
     ) -> None:
         found: list[int] = []
         specs: list[EnvSpec | None] = []
+        names: list[str] = []
         process, signals = os.getpid(), worker_signals()
 
         def make() -> gym.Env[Any, Any]:
@@ -109,6 +110,7 @@ class VecEnv(Component):
             made, recorder = make_env(env, dict(env_kwargs or {}), wrappers, episode_infos)
             found.append(frames_stacked_by(made))
             specs.append(made.spec)
+            names.append(str(made))
             return Replayable(made, recorder, replay_on_resume)
 
         self._make = make
@@ -130,6 +132,7 @@ class VecEnv(Component):
         self.finished_episodes: list[EpisodeRecord] = []
         """The environments' own episodes that finished in the last step, with their returns before any wrapper."""
         self._spec = specs[0]
+        self._name = names[0]
         try:
             check_observation_space(self.observation_space, type(self).__name__)
             check_action_space(self.action_space, type(self).__name__)
@@ -239,6 +242,11 @@ class VecEnv(Component):
             return None if self._spec is None else self._spec.to_json()
         except (AttributeError, TypeError, ValueError):
             return None
+
+    @property
+    def env_name(self) -> str:
+        """One environment with its wrappers, for messages."""
+        return getattr(self, "_name", type(self).__name__)
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:

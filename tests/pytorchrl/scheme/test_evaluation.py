@@ -149,7 +149,7 @@ def test_a_signal_in_an_evaluation_saves_and_the_resumed_run_makes_the_evaluatio
     learner.close()
     printed = capsys.readouterr().out
     stopped = "Stopped at 200 of 260 steps" if at == "on the way" else "Stopped in the last evaluation"
-    assert f"{stopped}; continue in the script that defines Presses, with the scheme made as before:" in printed
+    assert f"{stopped}; continue with\n  {learner.resume_command}\n" in printed
     resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme())
     assert resumed.scheme.steps == 200
     assert resumed.run()

@@ -1,6 +1,7 @@
 """Environments that break gymnasium's interface are named, with what is wrong and what to do."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -9,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 import pytorchrl as prl
+from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter, Noise
 
 
@@ -110,6 +112,37 @@ def test_a_wrapper_that_breaks_the_interface_is_named() -> None:
 def test_bounds_that_do_not_hold_are_told_once_and_go_on() -> None:
     with pytest.warns(UserWarning, match=r"outside the bounds of its space Box.*: numbers from 11.0 to 11.0"):
         two_steps(Wrong, env_kwargs={"observation": np.full(2, 11, np.float32)})
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_observations_that_are_not_finite_are_told_with_their_place(number: float) -> None:
+    with pytest.warns(UserWarning, match="of which networks make no action; return finite numbers") as caught:
+        two_steps(Wrong, env_kwargs={"observation": np.array([0, number], np.float32)})
+    told = {str(warning.message).partition(", of which")[0] for warning in caught}
+    assert told == {
+        f"VecEnv: {method}() of <Wrong instance> returned an observation with {number} at (1,)"
+        for method in ("reset", "step")
+    }
+
+
+@pytest.mark.parametrize("at", [2, 40])
+def test_a_reward_that_is_not_finite_is_refused_at_any_step_with_the_environments_name(at: int, tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory(PaysNaNLate, env_kwargs={"at": at})
+    learner = prl.Learner(dqn_scheme(envs=envs), 100, tmp_path / "run")
+    with pytest.raises(prl.SampleError, match=r"Reward of environment 0 is nan at step") as error:
+        learner.run()
+    learner.close()
+    assert "It was collected in <PaysNaNLate instance>, by reset() or step()." in error.value.__notes__
+
+
+class PaysNaNLate(Counter):
+    def __init__(self, at: int) -> None:
+        super().__init__(length=60)
+        self.at = at
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, float("nan") if self.count == self.at else reward, *rest
 
 
 @pytest.mark.parametrize("observation", [np.zeros(2), [0, 1], (0.5, 1)])

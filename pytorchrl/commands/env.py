@@ -1,0 +1,140 @@
+"""``python -m pytorchrl env``: what an environment is like, and what is wrong with it."""
+
+import json
+from typing import Annotated, Any
+
+import gymnasium as gym
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.algorithms.action_spaces import check_action_space
+from pytorchrl.agent.envs.description import (
+    RandomPlay,
+    complaints_of,
+    layers_of,
+    play_at_random,
+    time_limit_of,
+    told_space,
+)
+from pytorchrl.agent.envs.making import bare_env, check_id, make_env
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.commands.parts import names_of, part_named
+from pytorchrl.commands.shared import Imports
+from pytorchrl.commands.values import value_of
+from pytorchrl.experiments.own_modules import import_modules, maker_named
+
+
+def env(
+    env_id: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ID")],
+    env_kwargs: str = "{}",
+    episodes: int = 10,
+    longest: int = 10_000,
+    seed: int = 0,
+    imports: Imports = (),
+) -> None:
+    """Describe an environment: its spaces, what random actions lead to, its speed, and what is wrong with it.
+
+    Args:
+        env_id: a gymnasium id, or a class of an imported module.
+        env_kwargs: its arguments, as Python or JSON writes a dict: '{"max_episode_steps": 100}'.
+        episodes: to play by random actions.
+        longest: steps of an episode at most.
+        seed: of the first episode and of the actions.
+        imports: modules of yours.
+    """
+    import_modules(imports)
+    arguments = _arguments(env_kwargs)
+    if episodes < 1 or longest < 1:
+        raise ValueError(f"env: episodes and longest must be numbers from 1, got {episodes} and {longest}")
+    made_by = maker_named(env_id)
+    if made_by is None:
+        check_id(env_id, "env")
+    made_of = made_by or env_id
+
+    def make() -> gym.Env[Any, Any]:
+        return make_env(made_of, dict(arguments), ())[0]
+
+    one = make()
+    try:
+        _show(env_id, _made(one))
+        _show("Random actions", _played(play_at_random(make, episodes, longest, seed)))
+        _show("Algorithms", _algorithms(one.action_space))
+        complaints = complaints_of(lambda: bare_env(made_of, dict(arguments)))
+    finally:
+        one.close()
+    print("gymnasium's checker has no complaint." if not complaints else "gymnasium's checker says:")
+    for complaint in complaints:
+        print(f"- {complaint}")
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = json.loads(text)
+    except ValueError:
+        arguments = value_of(text)
+    if not isinstance(arguments, dict):
+        raise ValueError(f"env: env_kwargs must be a dict such as '{{\"max_episode_steps\": 100}}', got {text!r}")
+    return arguments
+
+
+def _made(env: gym.Env[Any, Any]) -> dict[str, str]:
+    """What is known of an environment before it is reset."""
+    limit = time_limit_of(env)
+    metadata = env.metadata
+    fps = metadata.get("render_fps")
+    modes = ", ".join(map(str, metadata.get("render_modes") or [])) or "none"
+    return {
+        "observations": told_space(env.observation_space),
+        "actions": told_space(env.action_space),
+        "time limit": "none known" if limit is None else f"{limit:,} steps",
+        "wrappers": " of ".join(layers_of(env)),
+        "render modes": f"{modes}{f', {fps} pictures a second' if fps else ''}",
+    }
+
+
+def _played(play: RandomPlay) -> dict[str, str]:
+    returns, lengths = np.array(play.returns), np.array(play.lengths)
+    running = len(returns) - play.terminated - play.truncated
+    ends = {"ended": play.terminated, "cut by a limit": play.truncated, "cut here": running}
+    speed = play.steps_per_second
+    hours = 1e6 / speed / 3_600
+    return {
+        "episodes": f"{len(returns)}: {', '.join(f'{number} {how}' for how, number in ends.items() if number)}",
+        "return": f"{returns.mean():.2f} on average, deviation {returns.std():.2f}, from {returns.min():.2f} to "
+        f"{returns.max():.2f}",
+        "length": f"{lengths.mean():.1f} on average, from {lengths.min():,} to {lengths.max():,}",
+        "reward": f"from {play.rewards[0]:g} to {play.rewards[1]:g}",
+        "speed": f"{speed:,.0f} steps/s; a million take {f'{hours:.1f} h' if hours >= 1 else f'{hours * 60:.1f} min'}",
+        "numbers in the last info": ", ".join(play.infos) or "none",
+        "repeats itself": "yes, from a seed and actions"
+        if play.differs_at is None
+        else f"no: from the same seed and actions, another copy showed something else at step {play.differs_at}; a "
+        f"resumed run begins new episodes",
+    }
+
+
+def _algorithms(space: gym.Space[Any]) -> dict[str, str]:
+    """Names of algorithms that can act in a space, and of those that cannot, with what they need."""
+    fitting: list[str] = []
+    others: dict[str, list[str]] = {}
+    for name in names_of(Algorithm):
+        try:
+            check_action_space(space, part_named(Algorithm, name).actions, "")
+            fitting.append(name)
+        except UnsupportedSpaceError as error:
+            others.setdefault(str(error).strip().replace(f", the environments have {space}", ""), []).append(name)
+    cannot = "\n".join(f"{', '.join(names)}: {reason}" for reason, names in others.items())
+    return {"can act in it": ", ".join(fitting) or "none"} | ({"cannot": cannot} if cannot else {})
+
+
+def _show(title: str, rows: dict[str, str]) -> None:
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    Console().print(table)
+    print()

@@ -1,0 +1,121 @@
+"""``python -m pytorchrl env``: what an environment is like, and what is wrong with it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from pytorchrl.agent.envs.description import play_at_random, told_space
+from pytorchrl.experiments import own_modules
+from tests.support.toys import Counter, Noise
+
+
+class Restless(Counter):
+    """Shows what no seed repeats."""
+
+    number = 0
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        Restless.number += 1
+        return observation + Restless.number, *rest
+
+
+class PaysArrays(Counter):
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, np.ones(2), *rest
+
+
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "env", *arguments])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(own_modules, "_imported", {})
+    main()
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_an_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said = told(monkeypatch, capsys, "CartPole-v1", "--episodes", "3", "--env-kwargs", '{"max_episode_steps": 12}')
+    for expected in (
+        "Box (4,) of float32, from [-4.8, -inf, -0.418879, -inf] to [4.8, inf, 0.418879, inf]",
+        "actions Discrete(2)",
+        "time limit 12 steps",
+        "wrappers TimeLimit of OrderEnforcing of CartPoleEnv",
+        "render modes human, rgb_array, 50 pictures a second",
+        "episodes 3: ",
+        "reward from 1 to 1",
+        "steps/s; a million take ",
+        "repeats itself yes",
+        "can act in it A2C, ACER, ",
+        "cannot ACERContinuous, ",
+        "TQC: needs a Box action space;",
+        "gymnasium's checker says: - A Box observation space minimum value is -infinity.",
+    ):
+        assert expected in said, expected
+
+
+def test_a_class_of_ones_own_is_described_and_trained_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = told(monkeypatch, capsys, "Restless", "--import", __name__, "--env-kwargs", "{'length': 4}")
+    assert "repeats itself no: from the same seed and actions, another copy showed something else at step 1" in said
+    assert "length 4.0 on average, from 4 to 4" in said
+    assert "time limit none known" in said
+    arguments = ["train", "--import", __name__, "--algorithm", "dqn", "--env", "Restless", "--steps", "50"]
+    arguments += ["--env.env-kwargs", "{'length': 4}", "--algorithm.test-every", "0"]
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
+    monkeypatch.chdir(tmp_path)
+    main()
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "ls"])
+    main()
+    assert "DQN-Restless/seed-1" in capsys.readouterr().out
+    learner = prl.Learner.resume("runs/DQN-Restless/seed-1")
+    assert learner.resume_command.endswith(f" --import {__name__}")
+    learner.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["PaysArrays", "--import", __name__],
+            r"step\(\) of <PaysArrays instance> returned the reward an array",
+        ),
+        (["NoSuch-v0"], "error: env: env 'NoSuch-v0' is no registered gymnasium id"),
+        (["CartPole-v1", "--env-kwargs", "[1]"], r"error: env: env_kwargs must be a dict such as .*, got '\[1\]'"),
+        (["CartPole-v1", "--episodes", "0"], "error: env: episodes and longest must be numbers from 1, got 0"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=message):
+        told(monkeypatch, capsys, *arguments)
+
+
+def test_random_play_follows_its_seed_and_counts_how_episodes_ended() -> None:
+    plays = [play_at_random(Noise, 4, 50, seed) for seed in (3, 3, 4)]
+    assert plays[0].returns == plays[1].returns
+    assert plays[0].returns != plays[2].returns
+    assert plays[0].differs_at is None
+    assert plays[0].terminated + plays[0].truncated <= 4
+    short = play_at_random(lambda: Counter(length=20), 2, 5, 0)
+    assert short.lengths == (5, 5)
+    assert short.terminated == short.truncated == 0
+
+
+def test_parts_of_nested_spaces_have_a_line_each() -> None:
+    space = gym.spaces.Dict(
+        camera=gym.spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        arm=gym.spaces.Box(np.arange(7, dtype=np.float32) - 9, np.ones(7, np.float32)),
+    )
+    assert told_space(space).splitlines() == [
+        "camera: Box (8, 8, 3) of uint8, from 0 to 255",
+        "arm: Box (7,) of float32, from -9 ... -3 to 1",
+    ]
