@@ -130,7 +130,7 @@ def test_an_environment_that_fails_in_a_process_of_its_own_costs_the_running_epi
     with pytest.raises(ConnectionError, match="the simulator does not answer") as error:
         learner.run()
     learner.close()
-    assert "as of 12 of 60 steps; continue in the script" in error.value.__notes__[-1]
+    assert f"as of 12 of 60 steps; continue with\n  {learner.resume_command}" in error.value.__notes__[-1]
     monkeypatch.setattr(FailsOnce, "fails_at", 0)
     resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme())
     assert "2 of 2 environments did not come back" in capfd.readouterr().out
