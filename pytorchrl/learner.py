@@ -25,7 +25,7 @@ from pytorchrl.experiments.loop_timer import LoopTimer
 from pytorchrl.experiments.measurements import Measurements
 from pytorchrl.experiments.own_modules import modules_named
 from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.experiments.run_lock import RunLock
+from pytorchrl.experiments.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
@@ -205,6 +205,8 @@ class Learner:
         self._stop_reason = None
         with self._interruption, worker_signals().held_back():
             try:
+                self._lock.check()
+                self._folder.forget_error()
                 self._callbacks.call("on_run_begin", self)
                 self._train()
                 self._callbacks.call("on_run_end", self)
@@ -493,7 +495,10 @@ class Learner:
                 self._evaluation_is_due = False
 
     def _save_despite(self, error: Exception) -> None:
-        """Save before an error ends the run, where its state is whole, and add to the error how to continue."""
+        """Save before an error ends the run, where its state is whole, and add to the error how to continue.
+
+        Its traceback stays in the run folder, for a report.
+        """
         if self._is_updating:
             error.add_note("The update that was being made is half done; the run was not saved in the middle of it.")
         else:
@@ -511,6 +516,9 @@ class Learner:
                 f"The run is saved in {self._folder.path} as of {self._saved_at:,} of {self.target_steps:,} "
                 f"{self.scheme.unit}; continue {self._how_to_continue()}"
             )
+        with suppress(OSError, RunInUseError):
+            self._lock.check()
+            self._folder.write_error(error)
 
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all)

@@ -4,12 +4,13 @@
 often it saves, ``versions.json`` what it came of, ``git_diff.patch`` what was not committed of its code,
 ``metrics.jsonl`` what it measured, ``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before
 it, where more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came
-of it.
+of it, ``error.txt`` the traceback of the error that ended it.
 """
 
 import json
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from itertools import count
 from pathlib import Path
@@ -41,6 +42,7 @@ class RunFolder:
         self.checkpoint_file = self.path / "checkpoint.pt"
         self.best_weights_file = self.path / "best_weights.pt"
         self.curve_file = self.path / "learning_curve.png"
+        self.error_file = self.path / "error.txt"
 
     def earlier_checkpoint_files(self, keep: int) -> list[Path]:
         """Where the checkpoints before the newest are kept, newest first, of ``keep`` in all."""
@@ -102,6 +104,15 @@ class RunFolder:
         # Last, because its presence says that the folder is a run's.
         self.write_config(config)
         return replaces
+
+    def write_error(self, error: Exception) -> None:
+        """Keep the traceback of an error that ends the run, until the run goes on."""
+        text = "".join(traceback.format_exception(error))
+        write_atomically(self.error_file, text.encode(errors="replace"))
+
+    def forget_error(self) -> None:
+        """Remove what :meth:`write_error` kept."""
+        self.error_file.unlink(missing_ok=True)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Keep what the run is made of."""

@@ -112,9 +112,13 @@ def test_a_run_resumed_after_a_step_that_failed_is_the_run_in_which_it_did_not(
     assert learner.resume_command.endswith(f" --import {__name__}")
     # Evaluations step environments, too.
     assert saved_at <= (fails - 1) // 2 * 2
+    kept = (tmp_path / "run" / "error.txt").read_text()
+    assert kept.startswith("Traceback")
+    assert f"ConnectionError: the simulator does not answer\nThe run is saved in {tmp_path / 'run'}" in kept
     resumed = prl.Learner.resume(tmp_path / "run", scheme=SCHEMES[name]())
     assert resumed.scheme.steps == saved_at
     assert resumed.run()
+    assert not (tmp_path / "run" / "error.txt").exists()
     assert_equal(came_to(resumed), came_to(whole))
 
 
