@@ -13,6 +13,7 @@ from pytorchrl import data_commands
 from pytorchrl.commands import comparing, policies, runs
 from pytorchrl.commands import env as env_command
 from pytorchrl.commands import inspect as inspect_command
+from pytorchrl.commands import report as report_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
 from pytorchrl.commands.shared import Imports, Run
@@ -71,6 +72,7 @@ def main() -> None:
         "ls": runs.ls,
         "env": env_command.env,
         "plot": comparing.plot,
+        "report": report_command.report,
         "inspect": inspect_command.inspect,
     }
     commands = [

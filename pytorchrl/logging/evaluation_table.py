@@ -3,12 +3,12 @@
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pytorchrl.logging.metrics_file import read_metrics
 
-_COLUMNS: Mapping[str, str] = {
+COLUMNS: Mapping[str, str] = {
     "steps": "steps",
     "seconds": "seconds",
     "episodes": "test/episodes",
@@ -38,25 +38,41 @@ def read_evaluations(run: str | os.PathLike[str]) -> list[Row]:
         FileNotFoundError: the folder holds no metrics.
         MetricsError: they are damaged.
     """
-    records = [record for record in read_metrics(Path(run) / "metrics.jsonl") if "test/return" in record]
-    return [{name: record[metric] for name, metric in _COLUMNS.items() if metric in record} for record in records]
+    return evaluations_of(read_metrics(Path(run) / "metrics.jsonl"))
+
+
+def evaluations_of(records: Iterable[Mapping[str, float]], name: str | None = None) -> list[Row]:
+    """The evaluations among records of metrics, as `read_evaluations` gives them.
+
+    Args:
+        records: the metrics, oldest first.
+        name: of an :class:`EvaluateIn`; None for those in the test environments.
+    """
+    prefix = "test/" if name is None else f"test/{name}/"
+    columns = {column: metric.replace("test/", prefix) for column, metric in COLUMNS.items()}
+    return [
+        {column: record[metric] for column, metric in columns.items() if metric in record}
+        for record in records
+        if f"{prefix}return" in record
+    ]
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Evaluations as a table in Markdown."""
-    lines = [f"| {' | '.join(_COLUMNS)} |", "|" + " ---: |" * len(_COLUMNS)]
-    return "\n".join([*lines, *(f"| {' | '.join(_texts(row))} |" for row in rows)])
+    lines = [f"| {' | '.join(COLUMNS)} |", "|" + " ---: |" * len(COLUMNS)]
+    return "\n".join([*lines, *(f"| {' | '.join(texts_of(row))} |" for row in rows)])
 
 
 def as_csv(rows: Sequence[Row]) -> str:
     """Evaluations as comma-separated values."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()
 
 
-def _texts(row: Row) -> list[str]:
+def texts_of(row: Row) -> list[str]:
+    """An evaluation as it is shown, column by column."""
     whole = ("steps", "episodes")
-    return [f"{row[name]:,.0f}" if name in whole else f"{row[name]:.2f}" if name in row else "" for name in _COLUMNS]
+    return [f"{row[name]:,.0f}" if name in whole else f"{row[name]:.2f}" if name in row else "" for name in COLUMNS]

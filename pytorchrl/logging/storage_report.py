@@ -54,7 +54,7 @@ def _heading(inspection: "Inspection") -> Table:
     if inspection.priorities is not None:
         memory += f", {told_bytes(inspection.priorities.nbytes)} for priorities"
     for name, value in (
-        ("Storage", _call(config)),
+        ("Storage", as_written(config)),
         ("Checkpoint", str(inspection.path)),
         (
             "Transitions",
@@ -107,16 +107,18 @@ def _numbers(title: str, rows: Mapping[str, NDArray[Any]]) -> Table:
     return table
 
 
-def _call(config: Any) -> str:
+def as_written(config: Any) -> str:
     """How a part of a configuration was written: ``LinearSchedule(initial=1.0, final=0.0)``."""
+    if isinstance(config, list):
+        return f"[{', '.join(map(as_written, config))}]"
     if not isinstance(config, Mapping):
         return repr(config) if not isinstance(config, str) else config
     if set(config) == {"callable"}:
         return str(config["callable"])
     if set(config) != {"name", "hyper_parameters"}:
-        return "{" + ", ".join(f"{key}: {_call(value)}" for key, value in config.items()) + "}"
+        return "{" + ", ".join(f"{key}: {as_written(value)}" for key, value in config.items()) + "}"
     return (
-        f"{config['name']}({', '.join(f'{key}={_call(value)}' for key, value in config['hyper_parameters'].items())})"
+        f"{config['name']}({', '.join(f'{key}={as_written(value)}' for key, value in config['hyper_parameters'].items())})"
     )
 
 

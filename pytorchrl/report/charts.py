@@ -1,0 +1,84 @@
+"""The numbers of the page's curves and histograms, as plain data for its scripts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytorchrl.logging.curves import unit
+from pytorchrl.report.groups import RunGroup
+from pytorchrl.report.runs import RunRead
+
+MOST_POINTS = 1_000
+"""Of a curve; of a longer one, the means of neighbouring points are shown."""
+_MOST_BARS = 40
+_DIGITS = 6
+_RETURNS = ("test/return", "train/return")
+_CLOCKS = ("steps", "seconds")
+
+
+def curves_of(groups: Sequence[RunGroup]) -> dict[str, Any]:
+    """Everything that runs have measured, over steps, seconds and training episodes.
+
+    Returns:
+        "unit" of the steps; "metrics", the names; "groups", each with its "label" and its "runs", each of which has a
+        "name" and, by the names of metrics, "series".
+    """
+    runs = [run for group in groups for run in group.runs]
+    metrics = dict.fromkeys(name for run in runs for record in run.records for name in record)
+    return {
+        "unit": unit([run.curves for run in runs]),
+        "metrics": sorted(name for name in metrics if name not in (*_CLOCKS, *_RETURNS)),
+        "groups": [
+            {"label": group.label, "runs": [{"name": run.name, "series": _series_of(run)} for run in group.runs]}
+            for group in groups
+        ],
+    }
+
+
+def histogram(values: NDArray[Any], title: str, unit: str, weights: NDArray[np.float64] | None = None) -> dict[str, Any]:
+    """Bars of finite numbers: "title", "unit", "edges" and "heights"."""
+    finite = np.isfinite(values)
+    shown = values[finite]
+    bars = min(_MOST_BARS, max(1, 2 * int(np.ceil(np.sqrt(len(shown))))))
+    heights, edges = np.histogram(shown, bars, weights=None if weights is None else weights[finite])
+    return {"title": title, "unit": unit, "edges": _rounded(edges), "heights": _rounded(heights)}
+
+
+def _series_of(run: RunRead) -> dict[str, dict[str, list[float | None]]]:
+    """Of each metric, its values, and where they were measured."""
+    episodes = np.cumsum([record.get("train/episodes", 0.0) for record in run.records])
+    names = dict.fromkeys(name for record in run.records for name in record if name not in _CLOCKS)
+    series = {}
+    for name in names:
+        if name == "train/return" and not len(run.curves.train):
+            # Rewards of training are not those of evaluations, so that the two are no curves of one picture.
+            continue
+        at = [number for number, record in enumerate(run.records) if np.isfinite(record.get(name, np.nan))]
+        if not at:
+            continue
+        columns = {clock: [run.records[number].get(clock, np.nan) for number in at] for clock in _CLOCKS}
+        columns["episodes"] = list(episodes[at]) if episodes[-1] else []
+        columns["y"] = [run.records[number][name] for number in at]
+        series[name] = {column: _rounded(_thinned(np.array(values))) for column, values in columns.items()}
+    return series
+
+
+def _thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means of as many neighbours as make the curve short enough."""
+    together = -(-len(values) // MOST_POINTS)
+    if together <= 1:
+        return values
+    starts = np.arange(0, len(values), together)
+    means: NDArray[np.float64] = np.add.reduceat(values, starts) / np.diff([*starts, len(values)])
+    return means
+
+
+def _rounded(values: NDArray[Any]) -> list[float | None]:
+    """As JSON has them, in few characters."""
+    return [_short(float(value)) if np.isfinite(value) else None for value in values]
+
+
+def _short(value: float) -> float:
+    return int(value) if value == int(value) and abs(value) < 1e15 else float(f"{value:.{_DIGITS}g}")

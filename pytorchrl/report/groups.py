@@ -1,0 +1,72 @@
+"""Runs that differ in their seed alone, together, and what distinguishes the groups."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytorchrl.experiments.composition import COMPOSITION
+from pytorchrl.logging.curves import grouped, labels
+from pytorchrl.logging.storage_report import as_written
+from pytorchrl.report.runs import RunRead
+
+_COMPARED = (*COMPOSITION, "target_steps", "callbacks", "max_test_episode_steps")
+_FOLLOWS = ("spaces", "own_classes")
+"""Parts of a configuration that follow from the others."""
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs of one composition."""
+
+    label: str
+    runs: Sequence[RunRead]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting that is not the same in all groups."""
+
+    name: str
+    values: Sequence[str]
+    """Of each group; empty where it has no such setting."""
+
+
+def groups_of(runs: Sequence[RunRead]) -> list[RunGroup]:
+    """The runs, those of one composition together."""
+    by_folder = {run.folder: run for run in runs}
+    together = grouped([run.curves for run in runs])
+    return [
+        RunGroup(label, [by_folder[run.folder] for run in group])
+        for group, label in zip(together, labels(together) if together else [], strict=True)
+    ]
+
+
+def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
+    """The settings that distinguish groups; where a storage is kept is none of them."""
+    configs = [group.runs[0].curves.config for group in groups]
+    settings = [
+        settings_of({name: config[name] for name in _COMPARED if name in config and name != "seed"})
+        for config in configs
+    ]
+    names = dict.fromkeys(name for of_group in settings for name in of_group)
+    values = {name: [of_group.get(name, "") for of_group in settings] for name in names}
+    return [Difference(name, found) for name, found in values.items() if len(set(found)) > 1]
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """A whole composition, hyper-parameter by hyper-parameter, values as they are written in Python."""
+    return dict(_settings({name: value for name, value in config.items() if name not in _FOLLOWS}))
+
+
+def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in config.items():
+        if not isinstance(value, Mapping) or "callable" in value:
+            yield f"{prefix}{name}", as_written(value)
+        elif "hyper_parameters" in value:
+            yield f"{prefix}{name}", as_written(value.get("name"))
+            if "dataset" in value:
+                yield f"{prefix}{name}.dataset", as_written(value["dataset"])
+            for hyper_parameter, setting in value["hyper_parameters"].items():
+                yield f"{prefix}{name}.{hyper_parameter}", as_written(setting)
+        else:
+            yield from _settings(value, f"{prefix}{name}.")

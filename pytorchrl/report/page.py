@@ -1,0 +1,137 @@
+"""The page: runs are read, and written into one file with everything that it needs."""
+
+import base64
+import hashlib
+import importlib.util
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytorchrl.logging.curves import title as title_of
+from pytorchrl.report.charts import MOST_POINTS, curves_of
+from pytorchrl.report.evaluations import evaluations_in
+from pytorchrl.report.groups import differences_between, groups_of, settings_of
+from pytorchrl.report.provenance import Failure, failures_of, origins_of
+from pytorchrl.report.runs import RunRead, find_runs, read_runs
+from pytorchrl.report.storage import read_storage
+from pytorchrl.report.summary import LAST, rows_of
+from pytorchrl.report.videos import videos_of
+from storages.persistent.log.files import replacing
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "curves.js", "histograms.js")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a page may hold of large things."""
+
+    videos: float = 30.0
+    """Megabytes of all videos."""
+    checkpoint: float = 1_000.0
+    """Megabytes of a checkpoint whose storage is looked into."""
+
+
+def write_report(paths: Sequence[Path], output: Path, title: str | None = None, limits: Limits | None = None) -> Path:
+    """Write a page about runs that a browser shows without a network; no run folder is changed.
+
+    Args:
+        paths: run folders, and folders that hold some.
+        output: the page, which ends in ".html".
+        title: of the page; None names algorithms and environments.
+        limits: of the page's size; None takes the defaults.
+
+    Returns:
+        ``output``.
+
+    Raises:
+        FileNotFoundError: a folder is not there, or there is no run.
+        RuntimeError: a package is not installed.
+        ValueError: ``output`` is not to be a page.
+    """
+    output = Path(output)
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"the report is a page; its name must end in .html, got {str(output)!r}")
+    _refuse_missing_packages()
+    page = _page(find_runs(paths), title, limits or Limits())
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(output) as file:
+        file.write(page.encode(errors="replace"))
+    return output
+
+
+def _refuse_missing_packages() -> None:
+    for package in ("plotly", "jinja2"):
+        if importlib.util.find_spec(package) is None:
+            raise RuntimeError(f'a report needs the package {package}: pip install ".[report]", or {package} alone')
+
+
+def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
+    from plotly.offline import get_plotlyjs
+
+    read = list(read_runs(folders))
+    groups = groups_of([run for run in read if isinstance(run, RunRead)])
+    # As they are grouped, everywhere.
+    runs = [run for group in groups for run in group.runs]
+    unreadable = [Failure(run.name, run.reason) for run in read if not isinstance(run, RunRead)]
+    storages = [read_storage(run, limits.checkpoint) for run in runs]
+    origins, diffs = origins_of(runs)
+    environment = _environment()
+    plotly = get_plotlyjs()
+    script = "\n".join(_part(environment, name) for name in _SCRIPTS)
+    data = {"curves": curves_of(groups), "histograms": [getattr(storage, "histograms", []) for storage in storages]}
+    return environment.get_template("page.html").render(
+        title=title or title_of([run.curves for run in runs]) if runs else title or "Runs",
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=metadata.version("pytorchrl"),
+        style=_part(environment, "page.css"),
+        plotly=plotly,
+        script=script,
+        # No other script runs, whatever a run folder holds, and nothing is asked of a network.
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; media-src data:; "
+        f"script-src {_hash_of(plotly)} {_hash_of(script)}",
+        data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+        rows=rows_of(groups),
+        last=LAST,
+        groups=groups,
+        differences=differences_between(groups),
+        runs=runs,
+        settings=[settings_of(run.config) for run in runs],
+        evaluations=[evaluations_in(run) for run in runs],
+        storages=storages,
+        videos=videos_of(runs, limits.videos),
+        video_limit=limits.videos,
+        origins=origins,
+        diffs=diffs,
+        failures=[*failures_of(runs), *unreadable],
+        most_points=MOST_POINTS,
+    )
+
+
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("pytorchrl.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _part(environment: "Environment", name: str) -> str:
+    """A file beside the templates that is no template."""
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _hash_of(script: str) -> str:
+    """How a page names a script that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,0 +1,135 @@
+"""What run folders hold for a report; nothing in them is changed, and no link in them is followed."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytorchrl.experiments import places
+from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.logging import curves, read_metrics
+from storages.errors import PersistenceError
+from storages.persistent.log.files import read_text, refuse_link
+
+UNREADABLE = (CheckpointError, PersistenceError, OSError, ValueError, RecursionError)
+"""What reading a file raises that is damaged, or another's."""
+
+
+@dataclass(frozen=True)
+class RunRead:
+    """A run as its folder tells of it."""
+
+    folder: Path
+    name: str
+    """Tells it from the other runs of the report."""
+    config: Mapping[str, Any]
+    records: Sequence[Mapping[str, float]]
+    versions: Mapping[str, Any]
+    diff: str | None
+    error: str | None
+    """Traceback of the error that ended it."""
+    curves: curves.Run
+    """Its returns; empty curves where none was measured."""
+
+    @property
+    def steps(self) -> int:
+        """Environment transitions, or updates, up to the last record."""
+        return int(max((record.get("steps", 0) for record in self.records), default=0))
+
+    @property
+    def seconds(self) -> float:
+        """Of training, up to the last record."""
+        return max((record.get("seconds", 0.0) for record in self.records), default=0.0)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A run folder that cannot be read."""
+
+    name: str
+    reason: str
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """The run folders among some folders, and in or below them.
+
+    Raises:
+        FileNotFoundError: a folder is not there, or there is no run in any.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise FileNotFoundError(f"{path} is no folder; name a run folder, or one that holds runs")
+        found |= dict.fromkeys(sorted(file.parent for file in path.glob("**/config.json") if _is_a_run(file.parent)))
+    if not found:
+        raise FileNotFoundError(
+            f"there is no run in {', '.join(map(str, paths))}; a run folder holds the config.json and versions.json "
+            f"that a learner writes into its log_dir"
+        )
+    return list(found)
+
+
+def read_runs(folders: Sequence[Path]) -> Iterator[RunRead | Unreadable]:
+    """Read run folders, one after the other."""
+    for folder, name in zip(folders, _names(folders), strict=True):
+        try:
+            yield _read(folder, name)
+        except UNREADABLE as error:
+            yield Unreadable(name, " ".join(str(error).split()))
+
+
+def _is_a_run(folder: Path) -> bool:
+    return (folder / "versions.json").is_file()
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """The folders' paths without what all of them begin with."""
+    resolved = [folder.resolve() for folder in folders]
+    parents = [folder.parent for folder in resolved]
+    common = next(parent for parent in (parents[0], *parents[0].parents) if all(_is_in(p, parent) for p in parents))
+    return [folder.relative_to(common).as_posix() for folder in resolved]
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder)
+
+
+def _read(path: Path, name: str) -> RunRead:
+    folder = RunFolder(path)
+    config = folder.read_config()
+    return RunRead(
+        folder=path,
+        name=name,
+        config=config,
+        records=read_metrics(folder.metrics_file) if folder.metrics_file.is_file() else [],
+        versions=_versions(folder.versions_file),
+        diff=_text(folder.diff_file),
+        error=_text(folder.error_file),
+        curves=_curves(path, config),
+    )
+
+
+def _versions(path: Path) -> Mapping[str, Any]:
+    refuse_link(path)
+    versions = json.loads(read_text(path))
+    if not isinstance(versions, dict):
+        raise ValueError(f"{path} is damaged: it holds no names with values")
+    return versions
+
+
+def _text(path: Path) -> str | None:
+    refuse_link(path)
+    return read_text(path) if path.is_file() else None
+
+
+def _curves(path: Path, config: Mapping[str, Any]) -> curves.Run:
+    try:
+        return curves.read_run(path)
+    except (FileNotFoundError, ValueError):
+        # It has not measured a return yet. A file that is damaged was refused before.
+        empty = curves.Curve(np.empty(0), np.empty(0))
+        return curves.Run(path, places.anywhere({"sources": {}, **config}), empty, empty)

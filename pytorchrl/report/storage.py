@@ -1,0 +1,100 @@
+"""What the storages of runs hold, as tables and histograms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytorchrl.experiments.inspection import Inspection, directory_of_episodes, inspect_storage
+from pytorchrl.logging.storage_report import as_written, counted, told_bytes
+from pytorchrl.report.charts import histogram
+from pytorchrl.report.runs import UNREADABLE, RunRead
+from storages.core.ring.summary import ENDINGS, Field
+
+MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class StorageRead:
+    """A storage as the newest checkpoint of a run holds it."""
+
+    facts: Sequence[tuple[str, str]]
+    fields: Sequence[Field]
+    histograms: Sequence[dict[str, Any]]
+
+
+def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
+    """Look into the storage of a run; a text says why that cannot be done.
+
+    Args:
+        run: the run.
+        largest_checkpoint: in megabytes, which is about the memory that it takes.
+    """
+    file = run.folder / "checkpoint.pt"
+    try:
+        if not file.is_file():
+            return "The run has no checkpoint yet."
+        if file.stat().st_size > largest_checkpoint * MEGABYTE:
+            return (
+                f"The checkpoint has {told_bytes(file.stat().st_size)}, more than the limit of "
+                f"{largest_checkpoint:,.0f} MB; --largest-checkpoint changes it."
+            )
+        if (episodes := directory_of_episodes(run.folder)) is not None:
+            return f"The storage keeps whole episodes in {episodes}; python -m pytorchrl data show tells of them."
+        return _described(inspect_storage(run.folder))
+    except UNREADABLE as error:
+        return f"It cannot be read: {' '.join(str(error).split())}"
+
+
+def _described(inspection: Inspection) -> StorageRead:
+    capacity = inspection.capacity_steps * inspection.num_envs
+    hyper_parameters = {"name": inspection.name, "hyper_parameters": inspection.hyper_parameters}
+    facts = [
+        ("Storage", as_written(hyper_parameters)),
+        ("Transitions", f"{inspection.transitions:,} of {capacity:,}"),
+        ("Steps", f"{inspection.steps:,} of {counted(inspection.num_envs, 'environment')}"),
+        ("Inserted so far", counted(inspection.inserted_steps, "step")),
+        ("Memory", f"{told_bytes(inspection.nbytes)} for transitions, free room included"),
+    ]
+    if inspection.priorities is not None:
+        facts.append(("Memory of priorities", told_bytes(inspection.priorities.nbytes)))
+    if inspection.episodes is not None:
+        endings = ", ".join(f"{inspection.episodes.ended(ending):,} {ending}" for ending in ENDINGS)
+        whole = int(np.count_nonzero(inspection.episodes.whole))
+        facts.append(("Episodes", f"{len(inspection.episodes.returns):,}, {whole:,} of them whole: {endings}"))
+    if inspection.lacks_alpha:
+        facts.append(("Priorities", "not known: alpha is no number, nor a schedule that can be followed"))
+    return StorageRead(facts, inspection.fields, _histograms(inspection))
+
+
+def _histograms(inspection: Inspection) -> list[dict[str, Any]]:
+    if inspection.episodes is None:
+        return []
+    episodes, priorities = inspection.episodes, inspection.priorities
+    returns, lengths = episodes.returns[episodes.whole], episodes.lengths[episodes.whole]
+    found = []
+    if len(returns):
+        count = counted(len(returns), "whole episode")
+        found = [
+            histogram(returns, f"Returns of {count}", "return"),
+            histogram(lengths, f"Lengths of {count}", "environment steps"),
+        ]
+    if priorities is None:
+        ages = inspection.steps - 1 - np.repeat(np.arange(inspection.steps), inspection.num_envs)
+        return [*found, histogram(ages, "Age of what is stored", "environment steps ago")]
+    if not len(priorities.values):
+        return found
+    positive = priorities.values[priorities.values > 0]
+    what = counted(len(positive), priorities.of)
+    weights = priorities.values if len(positive) else np.ones(len(priorities.values))
+    return [
+        *found,
+        histogram(np.log10(positive), f"Priorities above zero of {what}", "priority, as a power of ten"),
+        histogram(
+            priorities.ages,
+            "Age of what priorities draw",
+            "environment steps ago",
+            weights / weights.sum(),
+        ),
+    ]
