@@ -75,4 +75,4 @@ def as_csv(rows: Sequence[Row]) -> str:
 def texts_of(row: Row) -> list[str]:
     """An evaluation as it is shown, column by column."""
     whole = ("steps", "episodes")
-    return [f"{row[name]:,.0f}" if name in whole else f"{row[name]:.2f}" if name in row else "" for name in COLUMNS]
+    return ["" if name not in row else f"{row[name]:,.0f}" if name in whole else f"{row[name]:.2f}" for name in COLUMNS]

@@ -22,8 +22,8 @@ def curves_of(groups: Sequence[RunGroup]) -> dict[str, Any]:
     """Everything that runs have measured, over steps, seconds and training episodes.
 
     Returns:
-        "unit" of the steps; "metrics", the names; "groups", each with its "label" and its "runs", each of which has a
-        "name" and, by the names of metrics, "series".
+        "unit" of the steps; "metrics", the names; "groups", each with its "label", its "environment" and its "runs",
+        each of which has a "name" and, by the names of metrics, "series".
     """
     runs = [run for group in groups for run in group.runs]
     metrics = dict.fromkeys(name for run in runs for record in run.records for name in record)
@@ -31,13 +31,19 @@ def curves_of(groups: Sequence[RunGroup]) -> dict[str, Any]:
         "unit": unit([run.curves for run in runs]),
         "metrics": sorted(name for name in metrics if name not in (*_CLOCKS, *_RETURNS)),
         "groups": [
-            {"label": group.label, "runs": [{"name": run.name, "series": _series_of(run)} for run in group.runs]}
+            {
+                "label": group.label,
+                "environment": group.environment,
+                "runs": [{"name": run.name, "series": _series_of(run)} for run in group.runs],
+            }
             for group in groups
         ],
     }
 
 
-def histogram(values: NDArray[Any], title: str, unit: str, weights: NDArray[np.float64] | None = None) -> dict[str, Any]:
+def histogram(
+    values: NDArray[Any], title: str, unit: str, weights: NDArray[np.float64] | None = None
+) -> dict[str, Any]:
     """Bars of finite numbers: "title", "unit", "edges" and "heights"."""
     finite = np.isfinite(values)
     shown = values[finite]

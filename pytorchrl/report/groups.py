@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchrl.experiments.composition import COMPOSITION
-from pytorchrl.logging.curves import grouped, labels
+from pytorchrl.logging.curves import Run, grouped, labels
 from pytorchrl.logging.storage_report import as_written
 from pytorchrl.report.runs import RunRead
 
@@ -19,6 +19,8 @@ class RunGroup:
     """Runs of one composition."""
 
     label: str
+    """Tells it from the other groups of its environment."""
+    environment: str
     runs: Sequence[RunRead]
 
 
@@ -34,11 +36,20 @@ class Difference:
 def groups_of(runs: Sequence[RunRead]) -> list[RunGroup]:
     """The runs, those of one composition together."""
     by_folder = {run.folder: run for run in runs}
-    together = grouped([run.curves for run in runs])
-    return [
-        RunGroup(label, [by_folder[run.folder] for run in group])
-        for group, label in zip(together, labels(together) if together else [], strict=True)
-    ]
+    by_environment: dict[str, list[Run]] = {}
+    for run in runs:
+        by_environment.setdefault(_environment(run), []).append(run.curves)
+    groups = []
+    for environment, members in by_environment.items():
+        together = grouped(members)
+        for group, label in zip(together, labels(together), strict=True):
+            groups.append(RunGroup(label, environment, [by_folder[run.folder] for run in group]))
+    return groups
+
+
+def environments_of(groups: Sequence[RunGroup]) -> list[str]:
+    """The environments of groups, each once."""
+    return list(dict.fromkeys(group.environment for group in groups))
 
 
 def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
@@ -48,7 +59,9 @@ def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
         settings_of({name: config[name] for name in _COMPARED if name in config and name != "seed"})
         for config in configs
     ]
-    names = dict.fromkeys(name for of_group in settings for name in of_group)
+    # The parts in their order, although some groups have hyper-parameters that others lack.
+    parts = list(dict.fromkeys(_part(name) for of_group in settings for name in of_group))
+    names = sorted(dict.fromkeys(name for one in settings for name in one), key=lambda name: parts.index(_part(name)))
     values = {name: [of_group.get(name, "") for of_group in settings] for name in names}
     return [Difference(name, found) for name, found in values.items() if len(set(found)) > 1]
 
@@ -56,6 +69,15 @@ def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
 def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
     """A whole composition, hyper-parameter by hyper-parameter, values as they are written in Python."""
     return dict(_settings({name: value for name, value in config.items() if name not in _FOLLOWS}))
+
+
+def _part(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _environment(run: RunRead) -> str:
+    envs = run.config["test_envs"] or run.config["train_envs"] or {}
+    return as_written(envs.get("hyper_parameters", {}).get("env", ""))
 
 
 def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

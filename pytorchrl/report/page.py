@@ -9,23 +9,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytorchrl.logging.curves import title as title_of
 from pytorchrl.report.charts import MOST_POINTS, curves_of
 from pytorchrl.report.evaluations import evaluations_in
-from pytorchrl.report.groups import differences_between, groups_of, settings_of
+from pytorchrl.report.groups import differences_between, environments_of, groups_of, settings_of
 from pytorchrl.report.provenance import Failure, failures_of, origins_of
 from pytorchrl.report.runs import RunRead, find_runs, read_runs
 from pytorchrl.report.storage import read_storage
 from pytorchrl.report.summary import LAST, rows_of
+from pytorchrl.report.surprising import surprising_of
 from pytorchrl.report.videos import videos_of
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "curves.js", "histograms.js")
+_MOST_NAMES = 4
+"""Of algorithms or environments in the title."""
+_SCRIPTS = ("theme.js", "tabs.js", "panels.js", "bands.js", "curves.js", "histograms.js")
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,13 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
     unreadable = [Failure(run.name, run.reason) for run in read if not isinstance(run, RunRead)]
     storages = [read_storage(run, limits.checkpoint) for run in runs]
     origins, diffs = origins_of(runs)
+    environments = environments_of(groups)
     environment = _environment()
     plotly = get_plotlyjs()
     script = "\n".join(_part(environment, name) for name in _SCRIPTS)
     data = {"curves": curves_of(groups), "histograms": [getattr(storage, "histograms", []) for storage in storages]}
     return environment.get_template("page.html").render(
-        title=title or title_of([run.curves for run in runs]) if runs else title or "Runs",
+        title=title or _title(runs, environments),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("pytorchrl"),
         style=_part(environment, "page.css"),
@@ -100,11 +103,16 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
         rows=rows_of(groups),
         last=LAST,
         groups=groups,
-        differences=differences_between(groups),
+        environments=environments,
+        differences=[
+            ([group.label for group in members], differences_between(members))
+            for members in ([group for group in groups if group.environment == one] for one in environments)
+        ],
         runs=runs,
         settings=[settings_of(run.config) for run in runs],
         evaluations=[evaluations_in(run) for run in runs],
         storages=storages,
+        surprising={run.name: found for run in runs if (found := surprising_of(run, limits.checkpoint))},
         videos=videos_of(runs, limits.videos),
         video_limit=limits.videos,
         origins=origins,
@@ -112,6 +120,14 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
         failures=[*failures_of(runs), *unreadable],
         most_points=MOST_POINTS,
     )
+
+
+def _title(runs: Sequence[RunRead], environments: Sequence[str]) -> str:
+    algorithms = list(dict.fromkeys(run.config["algorithm"]["name"] for run in runs))
+    if not algorithms:
+        return "Runs"
+    names = ", ".join(algorithms) if len(algorithms) <= _MOST_NAMES else f"{len(algorithms)} algorithms"
+    return f"{names} on {', '.join(environments)}" if len(environments) <= _MOST_NAMES else names
 
 
 def _environment() -> "Environment":

@@ -36,6 +36,11 @@ class RunRead:
     """Its returns; empty curves where none was measured."""
 
     @property
+    def checkpoint(self) -> Path:
+        """The newest one, which need not be there."""
+        return RunFolder(self.folder).checkpoint_file
+
+    @property
     def steps(self) -> int:
         """Environment transitions, or updates, up to the last record."""
         return int(max((record.get("steps", 0) for record in self.records), default=0))

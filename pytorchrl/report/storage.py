@@ -12,7 +12,7 @@ from pytorchrl.report.charts import histogram
 from pytorchrl.report.runs import UNREADABLE, RunRead
 from storages.core.ring.summary import ENDINGS, Field
 
-MEGABYTE = 1_000_000
+_MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,12 @@ def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
         run: the run.
         largest_checkpoint: in megabytes, which is about the memory that it takes.
     """
-    file = run.folder / "checkpoint.pt"
     try:
-        if not file.is_file():
+        if not run.checkpoint.is_file():
             return "The run has no checkpoint yet."
-        if file.stat().st_size > largest_checkpoint * MEGABYTE:
+        if is_too_large(run, largest_checkpoint):
             return (
-                f"The checkpoint has {told_bytes(file.stat().st_size)}, more than the limit of "
+                f"The checkpoint has {told_bytes(run.checkpoint.stat().st_size)}, more than the limit of "
                 f"{largest_checkpoint:,.0f} MB; --largest-checkpoint changes it."
             )
         if (episodes := directory_of_episodes(run.folder)) is not None:
@@ -45,6 +44,11 @@ def read_storage(run: RunRead, largest_checkpoint: float) -> StorageRead | str:
         return _described(inspect_storage(run.folder))
     except UNREADABLE as error:
         return f"It cannot be read: {' '.join(str(error).split())}"
+
+
+def is_too_large(run: RunRead, largest_checkpoint: float) -> bool:
+    """Whether a run's checkpoint has more megabytes than that."""
+    return run.checkpoint.stat().st_size > largest_checkpoint * _MEGABYTE
 
 
 def _described(inspection: Inspection) -> StorageRead:

@@ -30,6 +30,7 @@ class Row:
 
     name: str
     group: str
+    environment: str
     seed: int
     steps: int
     target_steps: int
@@ -44,6 +45,7 @@ def rows_of(groups: Sequence[RunGroup]) -> list[Row]:
         Row(
             name=run.name,
             group=group.label,
+            environment=group.environment,
             seed=run.config["seed"],
             steps=run.steps,
             target_steps=run.config["target_steps"],

@@ -2,10 +2,13 @@
 const RETURN = "return";
 const UNITS = { steps: data.curves.unit, seconds: "seconds of training", episodes: "training episodes" };
 const MOST_SMOOTHED_POINTS = 500;
+const environments = [...new Set(data.curves.groups.map((group) => group.environment))];
 const hiddenGroups = new Set();
+const bands = new Map();
 
 const partsOf = (metric) => (metric === RETURN ? ["test/return", "train/return"] : [metric]);
 const isTraining = (name) => name.startsWith("train/");
+const groupsShown = () => data.curves.groups.filter((group) => group.environment === byId("environment").value);
 
 const curveOf = (run, name, over, share) => {
   const series = run.series[name];
@@ -34,55 +37,34 @@ const smoothed = (values, weights, share) => {
   });
 };
 
-const interpolated = (curve, xs) => {
-  let right = 0;
-  return xs.map((x) => {
-    while (right < curve.x.length - 1 && curve.x[right] < x) right += 1;
-    const left = Math.max(0, right - 1);
-    const width = curve.x[right] - curve.x[left];
-    return width > 0 ? curve.y[left] + ((curve.y[right] - curve.y[left]) * (x - curve.x[left])) / width : curve.y[right];
-  });
-};
-
-// Where all curves were measured: beyond the end of the shortest the mean would be that of others.
-const meanAndSpread = (curves) => {
-  const first = Math.max(...curves.map((curve) => curve.x[0]));
-  const last = Math.min(...curves.map((curve) => curve.x[curve.x.length - 1]));
-  if (first > last) return null;
-  const x = [...new Set(curves.flatMap((curve) => curve.x))].filter((at) => at >= first && at <= last).sort((a, b) => a - b);
-  const values = curves.map((curve) => interpolated(curve, x));
-  const mean = x.map((_, at) => values.reduce((sum, one) => sum + one[at], 0) / curves.length);
-  const spread = x.map((_, at) =>
-    Math.sqrt(values.reduce((sum, one) => sum + (one[at] - mean[at]) ** 2, 0) / Math.max(1, curves.length - 1)));
-  return { x, mean, spread };
-};
-
-const line = (curve, name, style, training) => ({
+const line = (curve, name, style, isBehind, isDotted) => ({
   x: curve.x, y: curve.y, name: escaped(name), type: "scatter", mode: curve.x.length === 1 ? "markers" : "lines",
-  line: { color: transparent(style.color, training ? 0.65 : 1), width: training ? 1.2 : 2, dash: training ? "dot" : style.dash },
+  line: {
+    color: transparent(style.color, isBehind ? 0.6 : 1), width: isBehind ? 1.2 : 2, dash: isDotted ? "dot" : style.dash,
+  },
+  marker: { color: style.color },
 });
 
-const band = (found, style) => ({
-  x: [...found.x, ...[...found.x].reverse()],
-  y: [...found.mean.map((value, at) => value + found.spread[at]),
-    ...found.mean.map((value, at) => value - found.spread[at]).reverse()],
+const area = (band, style) => ({
+  x: [...band.x, ...[...band.x].reverse()], y: [...band.high, ...[...band.low].reverse()],
   type: "scatter", mode: "lines", fill: "toself", hoverinfo: "skip",
   fillcolor: transparent(style.color, 0.16), line: { width: 0, color: transparent(style.color, 0) },
 });
 
-const tracesOf = (group, number, chosen) => {
-  const style = styleOf(number);
+const tracesOf = (group, style, chosen) => {
+  const isEvaluated = group.runs.some((run) => "test/return" in run.series);
   return partsOf(chosen.metric).flatMap((name) => {
-    const training = chosen.metric === RETURN && isTraining(name);
+    const isDotted = chosen.metric === RETURN && isTraining(name);
+    const isBehind = isDotted && isEvaluated;
     const runs = group.runs.map((run) => ({ run, curve: curveOf(run, name, chosen.over, chosen.share) }))
       .filter((one) => one.curve);
-    const label = group.label + (training ? ", training" : "");
-    const found = chosen.together && runs.length > 1 ? meanAndSpread(runs.map((one) => one.curve)) : null;
-    if (!found) {
-      return runs.map(({ run, curve }) => line(curve, run.name + (training ? ", training" : ""), style, training));
-    }
-    const mean = line({ x: found.x, y: found.mean }, `${label}, mean of ${runs.length}`, style, training);
-    return training ? [mean] : [band(found, style), mean];
+    const of = isDotted ? ", training" : "";
+    const key = JSON.stringify([data.curves.groups.indexOf(group), name, chosen.over, chosen.share]);
+    if (chosen.together && runs.length > 1 && !bands.has(key)) bands.set(key, bandOf(runs.map((one) => one.curve)));
+    const band = chosen.together ? bands.get(key) : null;
+    if (!band) return runs.map(({ run, curve }) => line(curve, run.name + of, style, isBehind, isDotted));
+    const middle = line(band, `${group.label}${of}, ${runs.length} runs`, style, isBehind, isDotted);
+    return isBehind ? [middle] : [area(band, style), middle];
   });
 };
 
@@ -91,8 +73,8 @@ const drawCurves = () => {
     metric: byId("metric").value, over: byId("over").value, together: byId("seeds").value === "together",
     share: Number(byId("smoothing").value),
   };
-  const traces = data.curves.groups.flatMap((group, number) =>
-    hiddenGroups.has(number) ? [] : tracesOf(group, number, chosen));
+  const traces = groupsShown().flatMap((group, number) =>
+    hiddenGroups.has(group) ? [] : tracesOf(group, styleOf(number), chosen));
   const none = byId("curve-none");
   none.hidden = traces.length > 0;
   none.textContent = chosen.over === "episodes" ? "No run that is shown has counted episodes beside this metric."
@@ -101,15 +83,18 @@ const drawCurves = () => {
   if (!traces.length) return;
   const y = chosen.metric === RETURN ? "return per episode" : chosen.metric;
   Plotly.react("curve-plot", traces, layoutOf({
-    xaxis: { title: { text: UNITS[chosen.over] } },
+    xaxis: { title: { text: UNITS[chosen.over] }, rangemode: "tozero" },
     yaxis: { title: { text: escaped(y) }, type: byId("logarithmic").checked ? "log" : "linear" },
   }), SETTINGS);
 };
 
-const fillMetrics = () => {
+const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text });
+
+const fillMenus = () => {
+  byId("environment").append(...environments.map((name) => option(name, name)));
+  byId("environment").parentElement.hidden = environments.length < 2;
   const hasReturn = data.curves.groups.some((group) => group.runs.some((run) =>
     partsOf(RETURN).some((name) => name in run.series)));
-  const option = (name, text) => Object.assign(document.createElement("option"), { value: name, textContent: text });
   if (hasReturn) byId("metric").append(option(RETURN, "return"));
   const kinds = new Map();
   for (const name of data.curves.metrics) {
@@ -123,8 +108,7 @@ const fillMetrics = () => {
   }
 };
 
-const swatch = (number) => {
-  const style = styleOf(number);
+const swatch = (style) => {
   const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   const stroke = document.createElementNS("http://www.w3.org/2000/svg", "line");
   const dashes = { solid: "none", dash: "6 3", longdash: "10 4", dashdot: "8 3 2 3" };
@@ -135,37 +119,37 @@ const swatch = (number) => {
   return picture;
 };
 
-const fillLegend = () => {
-  const list = document.querySelector("#legend ul");
-  list.replaceChildren(...data.curves.groups.map((group, number) => {
-    const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !hiddenGroups.has(number) });
-    box.addEventListener("change", () => {
-      if (box.checked) hiddenGroups.delete(number);
-      else hiddenGroups.add(number);
-      drawCurves();
-    });
-    const label = document.createElement("label");
-    const runs = group.runs.length > 1 ? ` (${group.runs.length} runs)` : "";
-    label.append(box, " ", swatch(number), " ", group.label + runs);
-    const item = document.createElement("li");
-    item.append(label);
-    return item;
-  }));
+const entryOf = (group, number) => {
+  const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: !hiddenGroups.has(group) });
+  box.addEventListener("change", () => {
+    if (box.checked) hiddenGroups.delete(group);
+    else hiddenGroups.add(group);
+    drawCurves();
+  });
+  const label = document.createElement("label");
+  label.append(box, " ", swatch(styleOf(number)), " ", group.label + (group.runs.length > 1 ? ` (${group.runs.length} runs)` : ""));
+  const item = document.createElement("li");
+  item.append(label);
+  return item;
 };
 
+const fillLegend = () => document.querySelector("#legend ul").replaceChildren(...groupsShown().map(entryOf));
+
 const showGroups = (shown) => {
-  data.curves.groups.forEach((_, number) => (shown ? hiddenGroups.delete(number) : hiddenGroups.add(number)));
+  groupsShown().forEach((group) => (shown ? hiddenGroups.delete(group) : hiddenGroups.add(group)));
   fillLegend();
   drawCurves();
 };
 
-fillMetrics();
+fillMenus();
 fillLegend();
 byId("show-all").addEventListener("click", () => showGroups(true));
 byId("show-none").addEventListener("click", () => showGroups(false));
+byId("environment").addEventListener("change", fillLegend);
 byId("curve-controls").addEventListener("change", drawCurves);
-byId("curves").addEventListener("shown", drawCurves);
+byId("curve-controls").addEventListener("submit", (event) => event.preventDefault());
+byId("part-curves").addEventListener("shown", drawCurves);
 darkness.addEventListener("change", () => {
   fillLegend();
-  if (!byId("curves").hidden) drawCurves();
+  if (!byId("part-curves").hidden) drawCurves();
 });

@@ -15,8 +15,8 @@ const drawHistograms = () => {
     });
   }
 };
-byId("storages").addEventListener("shown", drawHistograms);
+byId("part-storages").addEventListener("shown", drawHistograms);
 darkness.addEventListener("change", drawHistograms);
 
 // Last, when everything listens.
-open(location.hash.slice(1));
+openNamed();

@@ -1,4 +1,6 @@
-// Sections as tabs: one is shown at a time, arrow keys move between them, the address names the one that is open.
+// Sections as tabs: one is shown at a time, arrow keys move between them, the address names the one that is open. It is
+// no element's id, to which a browser would move the page.
+const PREFIX = "part-";
 const sections = [...document.querySelectorAll("main > section")];
 const tabs = sections.map((section) => {
   const tab = document.createElement("button");
@@ -22,7 +24,7 @@ const open = (id) => {
     tabs[number].setAttribute("aria-selected", String(isShown));
     tabs[number].tabIndex = isShown ? 0 : -1;
   });
-  history.replaceState(null, "", "#" + shown);
+  history.replaceState(null, "", "#" + shown.slice(PREFIX.length));
   byId(shown).dispatchEvent(new Event("shown"));
 };
 
@@ -41,4 +43,5 @@ bar.addEventListener("keydown", (event) => {
   tabs[next].click();
 });
 document.documentElement.classList.add("tabbed");
-addEventListener("hashchange", () => open(location.hash.slice(1)));
+const openNamed = () => open(PREFIX + location.hash.slice(1));
+addEventListener("hashchange", openNamed);

@@ -32,7 +32,9 @@ const layoutOf = (changes) => {
   };
 };
 
+// Those buttons alone, because others send the data elsewhere.
 const SETTINGS = {
-  responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"],
+  responsive: true, displaylogo: false, plotlyServerURL: "",
+  modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
   toImageButtonOptions: { format: "svg", filename: "curves" },
 };

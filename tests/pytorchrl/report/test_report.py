@@ -1,0 +1,178 @@
+"""A report holds what run folders hold, needs nothing beside itself, and changes nothing."""
+
+import html
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytorchrl.__main__ import main
+from pytorchrl.report import Limits, page, write_report
+from pytorchrl.report.charts import MOST_POINTS
+from tests.support.reported_runs import GIF, runs_of_all_kinds, trained
+
+pytest.importorskip("plotly")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runs_of_all_kinds(tmp_path_factory.mktemp("report") / "runs")
+
+
+@pytest.fixture(scope="module")
+def text(runs: Path) -> str:
+    return without_plotly(write_report([runs], runs.parent / "report.html"))
+
+
+def without_plotly(report: Path) -> str:
+    """What the toolkit has written of a page."""
+    between = "</script>\n<script>"
+    before, _, after = report.read_text().partition(between)
+    return before + between + after.rpartition(between)[2]
+
+
+def data_of(text: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def content(folder: Path) -> Mapping[str, tuple[bytes, int]]:
+    return {str(f): (f.read_bytes(), f.stat().st_mtime_ns) for f in folder.rglob("*") if f.is_file()}
+
+
+def part_of(text: str, name: str) -> str:
+    found = re.search(rf'<section id="part-{name}">(.*?)</section>', text, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_writing_a_report_changes_no_byte_of_the_runs(runs: Path, tmp_path: Path) -> None:
+    before = content(runs)
+    write_report([runs], tmp_path / "report.html")
+    assert content(runs) == before
+
+
+def test_the_page_refers_to_nothing_outside_of_itself(text: str) -> None:
+    assert not re.findall(r'(?:src|href)="(?!data:)[^"]*"', text)
+    assert "default-src 'none'" in html.unescape(text)
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_composition(text: str) -> None:
+    found = data_of(text)["curves"]["groups"]
+    assert {tuple(run["name"] for run in group["runs"]) for group in found} >= {
+        ("prioritised/seed-1", "prioritised/seed-2")
+    }
+    series = found[0]["runs"][0]["series"]
+    assert series["test/return"]["steps"] == [100, 200, 300, 400]
+    assert np.diff(series["train/return"]["seconds"]).min() > 0
+
+
+def test_what_differs_between_compositions_is_a_row_of_a_table(text: str) -> None:
+    rows = re.findall(r'<tr><th scope="row">([\w.]+)\n?<td>([^<]*)<td>([^<]*)', part_of(text, "compositions"))
+    differing = {name: {first.strip(), second.strip()} for name, first, second in rows}
+    assert differing["storage"] == {"ReplayBuffer", "PERBuffer"}
+    assert differing["storage.alpha"] == {"", "0.6"}
+    assert "seed" not in differing
+    assert "storage.size" not in differing
+
+
+def test_errors_and_runs_that_cannot_be_read_are_told(text: str) -> None:
+    errors = part_of(text, "errors")
+    assert "ValueError: the simulator is gone" in errors
+    assert re.search(r"<h3>damaged</h3>\n<pre[^>]*>[^<]*config.json is damaged", errors)
+    assert part_of(text, "overview").count('class="state">failed') == 2
+
+
+def test_a_diff_that_some_runs_share_is_there_once_and_collapsed(text: str) -> None:
+    provenance = part_of(text, "provenance")
+    assert provenance.count("+gamma = 0.99") == 1
+    assert re.search(r"<details>\n<summary>What was not committed</summary>\n<pre[^>]*>-gamma = 0.9", provenance)
+
+
+def test_videos_that_do_not_fit_are_named_and_left_out(runs: Path, tmp_path: Path) -> None:
+    report = write_report([runs / "uniform"], tmp_path / "report.html", limits=Limits(videos=len(GIF) * 1e-6))
+    assert part_of(report.read_text(), "videos").count("data:image/gif;base64,") == 1
+    report = write_report([runs / "uniform"], report, limits=Limits(videos=0))
+    videos = part_of(report.read_text(), "videos")
+    assert "data:" not in videos
+    assert f"seed-1/videos/steps-000000200.gif, {len(GIF)} bytes" in videos
+
+
+def test_a_link_in_a_run_folder_is_not_followed(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    secret = tmp_path / "secret.gif"
+    secret.write_bytes(GIF)
+    (run / "videos").mkdir()
+    (run / "videos" / "film.gif").symlink_to(secret)
+    text = write_report([run], tmp_path / "report.html").read_text()
+    assert "film.gif" not in text
+    (run / "git_diff.patch").unlink(missing_ok=True)
+    (run / "git_diff.patch").symlink_to(secret)
+    assert "git_diff.patch is a symbolic link" in write_report([run], tmp_path / "report.html").read_text()
+
+
+def test_the_ten_most_surprising_transitions_have_rows(text: str) -> None:
+    surprising = part_of(text, "surprising")
+    assert surprising.count('<div class="panel"') == 2
+    assert surprising.count('<tr><td class="n">') == 20
+
+
+def test_storages_are_described_and_a_large_checkpoint_is_left_alone(runs: Path, text: str, tmp_path: Path) -> None:
+    assert "PERBuffer(size=150" in part_of(text, "storages")
+    titles = [one["title"] for one in data_of(text)["histograms"][0]]
+    assert titles[-1] == "Age of what is stored"
+    report = write_report([runs / "uniform"], tmp_path / "report.html", limits=Limits(checkpoint=1e-6))
+    assert "more than the limit of 0 MB; --largest-checkpoint changes it" in report.read_text()
+
+
+def test_a_long_curve_shows_means_of_neighbours_and_what_is_not_finite_is_left_out(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    many = 2 * MOST_POINTS
+    records = [{"steps": step, "seconds": float(step), "losses/loss": step % 2} for step in range(1, many + 1)]
+    lines = [json.dumps(record) for record in [*records, {"steps": many + 1, "seconds": 1.0, "losses/loss": None}]]
+    (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    found = data_of(without_plotly(write_report([run], tmp_path / "report.html")))["curves"]["groups"][0]["runs"][0]
+    loss = found["series"]["losses/loss"]
+    assert loss["y"] == [0.5] * MOST_POINTS
+    assert loss["steps"][:2] == [1.5, 3.5]
+    assert loss["episodes"] == []
+
+
+def test_the_command_says_where_the_page_is_and_how_large(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "report.html"
+    arguments = ["report", str(runs / "uniform"), "-o", str(output), "--title", "Two seeds"]
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
+    main()
+    assert re.fullmatch(rf"{re.escape(str(output))}: [45]\.\d+ MiB\n", capsys.readouterr().out)
+    assert "<title>Two seeds</title>" in output.read_text()
+
+
+@pytest.mark.parametrize(
+    ("paths", "output", "message"),
+    [
+        (["nowhere"], "report.html", "nowhere is no folder; name a run folder, or one that holds runs"),
+        (["empty"], "report.html", "there is no run in .*empty; a run folder holds the config.json"),
+        (["empty"], "report.pdf", r"its name must end in .html, got '.*report.pdf'"),
+    ],
+)
+def test_what_is_no_run_or_no_page_is_refused(paths: list[str], output: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises((OSError, ValueError), match=message):
+        write_report([tmp_path / path for path in paths], tmp_path / output)
+    assert not (tmp_path / output).exists()
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r'needs the package plotly: pip install "\.\[report\]"'):
+        write_report([tmp_path], tmp_path / "report.html")
