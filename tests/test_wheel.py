@@ -84,6 +84,8 @@ def test_the_wheel_has_the_two_typed_packages_and_nothing_else(wheel: Path) -> N
         str(path.relative_to(ROOT)) for package in ("storages", "pytorchrl") for path in ROOT.glob(f"{package}/**/*.py")
     }
     assert {name for name in names if name.endswith(".py")} == kept
+    templates = ROOT / "pytorchrl" / "report" / "templates"
+    assert {name for name in names if "/templates/" in name} == {str(f.relative_to(ROOT)) for f in templates.iterdir()}
 
 
 @pytest.mark.long

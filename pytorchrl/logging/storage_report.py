@@ -117,9 +117,8 @@ def as_written(config: Any) -> str:
         return str(config["callable"])
     if set(config) != {"name", "hyper_parameters"}:
         return "{" + ", ".join(f"{key}: {as_written(value)}" for key, value in config.items()) + "}"
-    return (
-        f"{config['name']}({', '.join(f'{key}={as_written(value)}' for key, value in config['hyper_parameters'].items())})"
-    )
+    arguments = ", ".join(f"{key}={as_written(value)}" for key, value in config["hyper_parameters"].items())
+    return f"{config['name']}({arguments})"
 
 
 def told_bytes(number: int) -> str:

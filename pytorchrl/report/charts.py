@@ -1,12 +1,12 @@
 """The numbers of the page's curves and histograms, as plain data for its scripts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.logging.curves import unit
+from pytorchrl.logging.groups import unit
 from pytorchrl.report.groups import RunGroup
 from pytorchrl.report.runs import RunRead
 
@@ -28,7 +28,7 @@ def curves_of(groups: Sequence[RunGroup]) -> dict[str, Any]:
     runs = [run for group in groups for run in group.runs]
     metrics = dict.fromkeys(name for run in runs for record in run.records for name in record)
     return {
-        "unit": unit([run.curves for run in runs]),
+        "unit": unit(group.group for group in groups),
         "metrics": sorted(name for name in metrics if name not in (*_CLOCKS, *_RETURNS)),
         "groups": [
             {
@@ -58,7 +58,7 @@ def _series_of(run: RunRead) -> dict[str, dict[str, list[float | None]]]:
     names = dict.fromkeys(name for record in run.records for name in record if name not in _CLOCKS)
     series = {}
     for name in names:
-        if name == "train/return" and not len(run.curves.train):
+        if name == "train/return" and not len(run.measured.training()):
             # Rewards of training are not those of evaluations, so that the two are no curves of one picture.
             continue
         at = [number for number, record in enumerate(run.records) if np.isfinite(record.get(name, np.nan))]

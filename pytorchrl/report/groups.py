@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchrl.experiments.composition import COMPOSITION
-from pytorchrl.logging.curves import Run, grouped, labels
+from pytorchrl.logging.groups import Group, grouped
 from pytorchrl.logging.storage_report import as_written
 from pytorchrl.report.runs import RunRead
 
@@ -18,10 +18,18 @@ _FOLLOWS = ("spaces", "own_classes")
 class RunGroup:
     """Runs of one composition."""
 
-    label: str
-    """Tells it from the other groups of its environment."""
-    environment: str
+    group: Group
     runs: Sequence[RunRead]
+
+    @property
+    def label(self) -> str:
+        """What tells it from the other groups of its environment."""
+        return self.group.name
+
+    @property
+    def environment(self) -> str:
+        """The environment's id, with the arguments that it was made with."""
+        return self.group.environment or "unknown"
 
 
 @dataclass(frozen=True)
@@ -35,26 +43,18 @@ class Difference:
 
 def groups_of(runs: Sequence[RunRead]) -> list[RunGroup]:
     """The runs, those of one composition together."""
+    if not runs:
+        return []
     by_folder = {run.folder: run for run in runs}
-    by_environment: dict[str, list[Run]] = {}
-    for run in runs:
-        by_environment.setdefault(_environment(run), []).append(run.curves)
-    groups = []
-    for environment, members in by_environment.items():
-        together = grouped(members)
-        for group, label in zip(together, labels(together), strict=True):
-            groups.append(RunGroup(label, environment, [by_folder[run.folder] for run in group]))
-    return groups
-
-
-def environments_of(groups: Sequence[RunGroup]) -> list[str]:
-    """The environments of groups, each once."""
-    return list(dict.fromkeys(group.environment for group in groups))
+    return [
+        RunGroup(group, [by_folder[run.folder] for run in group.runs])
+        for group in grouped(run.measured for run in runs)
+    ]
 
 
 def differences_between(groups: Sequence[RunGroup]) -> list[Difference]:
     """The settings that distinguish groups; where a storage is kept is none of them."""
-    configs = [group.runs[0].curves.config for group in groups]
+    configs = [group.runs[0].measured.config for group in groups]
     settings = [
         settings_of({name: config[name] for name in _COMPARED if name in config and name != "seed"})
         for config in configs
@@ -73,11 +73,6 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _part(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _environment(run: RunRead) -> str:
-    envs = run.config["test_envs"] or run.config["train_envs"] or {}
-    return as_written(envs.get("hyper_parameters", {}).get("env", ""))
 
 
 def _settings(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -11,11 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytorchrl.logging.groups import title as title_of
+from pytorchrl.logging.run_search import find_runs
 from pytorchrl.report.charts import MOST_POINTS, curves_of
 from pytorchrl.report.evaluations import evaluations_in
-from pytorchrl.report.groups import differences_between, environments_of, groups_of, settings_of
+from pytorchrl.report.groups import differences_between, groups_of, settings_of
 from pytorchrl.report.provenance import Failure, failures_of, origins_of
-from pytorchrl.report.runs import RunRead, find_runs, read_runs
+from pytorchrl.report.runs import RunRead, read_runs
+from pytorchrl.report.statistics import statistics_of
 from pytorchrl.report.storage import read_storage
 from pytorchrl.report.summary import LAST, rows_of
 from pytorchrl.report.surprising import surprising_of
@@ -25,8 +28,6 @@ from storages.persistent.log.files import replacing
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_MOST_NAMES = 4
-"""Of algorithms or environments in the title."""
 _SCRIPTS = ("theme.js", "tabs.js", "panels.js", "bands.js", "curves.js", "histograms.js")
 
 
@@ -61,7 +62,10 @@ def write_report(paths: Sequence[Path], output: Path, title: str | None = None, 
     if output.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the report is a page; its name must end in .html, got {str(output)!r}")
     _refuse_missing_packages()
-    page = _page(find_runs(paths), title, limits or Limits())
+    folders = find_runs(paths)
+    if not folders:
+        raise FileNotFoundError(f"there is no run in {', '.join(map(str, paths)) or 'no folder'}")
+    page = _page(folders, title, limits or Limits())
     output.parent.mkdir(parents=True, exist_ok=True)
     with replacing(output) as file:
         file.write(page.encode(errors="replace"))
@@ -84,13 +88,14 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
     unreadable = [Failure(run.name, run.reason) for run in read if not isinstance(run, RunRead)]
     storages = [read_storage(run, limits.checkpoint) for run in runs]
     origins, diffs = origins_of(runs)
-    environments = environments_of(groups)
+    environments = list(dict.fromkeys(group.environment for group in groups))
+    by_environment = [[group for group in groups if group.environment == one] for one in environments]
     environment = _environment()
     plotly = get_plotlyjs()
     script = "\n".join(_part(environment, name) for name in _SCRIPTS)
     data = {"curves": curves_of(groups), "histograms": [getattr(storage, "histograms", []) for storage in storages]}
     return environment.get_template("page.html").render(
-        title=title or _title(runs, environments),
+        title=title or title_of([group.group for group in groups]) or "Runs",
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("pytorchrl"),
         style=_part(environment, "page.css"),
@@ -104,10 +109,8 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
         last=LAST,
         groups=groups,
         environments=environments,
-        differences=[
-            ([group.label for group in members], differences_between(members))
-            for members in ([group for group in groups if group.environment == one] for one in environments)
-        ],
+        differences=[([group.label for group in one], differences_between(one)) for one in by_environment],
+        statistics=[statistics_of(one) for one in by_environment],
         runs=runs,
         settings=[settings_of(run.config) for run in runs],
         evaluations=[evaluations_in(run) for run in runs],
@@ -120,14 +123,6 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
         failures=[*failures_of(runs), *unreadable],
         most_points=MOST_POINTS,
     )
-
-
-def _title(runs: Sequence[RunRead], environments: Sequence[str]) -> str:
-    algorithms = list(dict.fromkeys(run.config["algorithm"]["name"] for run in runs))
-    if not algorithms:
-        return "Runs"
-    names = ", ".join(algorithms) if len(algorithms) <= _MOST_NAMES else f"{len(algorithms)} algorithms"
-    return f"{names} on {', '.join(environments)}" if len(environments) <= _MOST_NAMES else names
 
 
 def _environment() -> "Environment":

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.logging import curves, read_metrics
+from pytorchrl.logging import read_metrics
+from pytorchrl.logging.curves import Run
 from storages.errors import PersistenceError
 from storages.persistent.log.files import read_text, refuse_link
 
@@ -32,8 +31,8 @@ class RunRead:
     diff: str | None
     error: str | None
     """Traceback of the error that ended it."""
-    curves: curves.Run
-    """Its returns; empty curves where none was measured."""
+    measured: Run
+    """Its composition, wherever its storages are kept, and its records, for curves."""
 
     @property
     def checkpoint(self) -> Path:
@@ -59,25 +58,6 @@ class Unreadable:
     reason: str
 
 
-def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """The run folders among some folders, and in or below them.
-
-    Raises:
-        FileNotFoundError: a folder is not there, or there is no run in any.
-    """
-    found: dict[Path, None] = {}
-    for path in paths:
-        if not path.is_dir():
-            raise FileNotFoundError(f"{path} is no folder; name a run folder, or one that holds runs")
-        found |= dict.fromkeys(sorted(file.parent for file in path.glob("**/config.json") if _is_a_run(file.parent)))
-    if not found:
-        raise FileNotFoundError(
-            f"there is no run in {', '.join(map(str, paths))}; a run folder holds the config.json and versions.json "
-            f"that a learner writes into its log_dir"
-        )
-    return list(found)
-
-
 def read_runs(folders: Sequence[Path]) -> Iterator[RunRead | Unreadable]:
     """Read run folders, one after the other."""
     for folder, name in zip(folders, _names(folders), strict=True):
@@ -85,10 +65,6 @@ def read_runs(folders: Sequence[Path]) -> Iterator[RunRead | Unreadable]:
             yield _read(folder, name)
         except UNREADABLE as error:
             yield Unreadable(name, " ".join(str(error).split()))
-
-
-def _is_a_run(folder: Path) -> bool:
-    return (folder / "versions.json").is_file()
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -106,15 +82,17 @@ def _is_in(path: Path, folder: Path) -> bool:
 def _read(path: Path, name: str) -> RunRead:
     folder = RunFolder(path)
     config = folder.read_config()
+    records = read_metrics(folder.metrics_file) if folder.metrics_file.is_file() else []
+    records.sort(key=lambda record: record.get("steps", 0.0))
     return RunRead(
         folder=path,
         name=name,
         config=config,
-        records=read_metrics(folder.metrics_file) if folder.metrics_file.is_file() else [],
+        records=records,
         versions=_versions(folder.versions_file),
         diff=_text(folder.diff_file),
         error=_text(folder.error_file),
-        curves=_curves(path, config),
+        measured=Run(path, places.anywhere({"sources": {}, **config}), records),
     )
 
 
@@ -129,12 +107,3 @@ def _versions(path: Path) -> Mapping[str, Any]:
 def _text(path: Path) -> str | None:
     refuse_link(path)
     return read_text(path) if path.is_file() else None
-
-
-def _curves(path: Path, config: Mapping[str, Any]) -> curves.Run:
-    try:
-        return curves.read_run(path)
-    except (FileNotFoundError, ValueError):
-        # It has not measured a return yet. A file that is damaged was refused before.
-        empty = curves.Curve(np.empty(0), np.empty(0))
-        return curves.Run(path, places.anywhere({"sources": {}, **config}), empty, empty)

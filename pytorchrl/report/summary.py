@@ -62,7 +62,7 @@ def returns_of(run: RunRead) -> Returns | None:
     """Final, mean of the last, and best; None where the run has not measured a return yet."""
     kind, values = "evaluations", [row["mean"] for row in evaluations_of(run.records)]
     if not values:
-        kind, values = "training", [float(value) for value in run.curves.train.values]
+        kind, values = "training", [float(value) for value in run.measured.training().values]
     finite = [value for value in values if np.isfinite(value)]
     if not finite:
         return None

@@ -158,8 +158,8 @@ def test_the_command_says_where_the_page_is_and_how_large(
 @pytest.mark.parametrize(
     ("paths", "output", "message"),
     [
-        (["nowhere"], "report.html", "nowhere is no folder; name a run folder, or one that holds runs"),
-        (["empty"], "report.html", "there is no run in .*empty; a run folder holds the config.json"),
+        (["nowhere"], "report.html", "nowhere does not exist: expected a run folder"),
+        (["empty"], "report.html", "there is no run in .*empty$"),
         (["empty"], "report.pdf", r"its name must end in .html, got '.*report.pdf'"),
     ],
 )

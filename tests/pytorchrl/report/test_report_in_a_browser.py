@@ -89,7 +89,7 @@ def test_seeds_make_one_line_with_a_band_and_training_is_another(browser: Any, r
         apart = {line["name"]: line for line in drawn(opened)}
         assert {"prioritised/seed-1", "prioritised/seed-1, training"} < set(apart)
         opened.page.select_option("#seeds", "together")
-        (together,) = (line for line in drawn(opened) if "PER" in (line["name"] or "") and "training" not in line["name"])
+        (together,) = (line for line in drawn(opened) if (line["name"] or "").endswith("PERBuffer, 2 runs"))
         seeds = [apart[f"prioritised/seed-{seed}"] for seed in (1, 2)]
         np.testing.assert_allclose(together["y"], np.mean([seed["y"] for seed in seeds], axis=0))
 
@@ -137,7 +137,7 @@ def test_no_button_sends_data_elsewhere(browser: Any, report: Path) -> None:
     with visit(browser, report) as opened:
         show(opened, "curves")
         buttons = [button.get_attribute("data-title") for button in opened.page.query_selector_all(".modebar-btn")]
-        assert buttons == ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes", "Download plot as SVG"]
+        assert buttons == ["Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes", "Download plot"]
 
 
 def test_storages_are_drawn_when_they_are_shown(browser: Any, report: Path) -> None:
