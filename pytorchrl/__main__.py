@@ -14,6 +14,7 @@ from pytorchrl.commands import comparing, policies, runs
 from pytorchrl.commands import env as env_command
 from pytorchrl.commands import inspect as inspect_command
 from pytorchrl.commands import report as report_command
+from pytorchrl.commands import show as show_command
 from pytorchrl.commands import sweep as sweep_command
 from pytorchrl.commands import train as train_command
 from pytorchrl.commands.shared import Imports, Run
@@ -70,6 +71,7 @@ def main() -> None:
         "record": policies.record,
         "export": policies.export,
         "ls": runs.ls,
+        "show": show_command.show,
         "env": env_command.env,
         "plot": comparing.plot,
         "report": report_command.report,

@@ -136,6 +136,35 @@ class RunFolder:
             raise CheckpointError(f"{self.config_file} is damaged: {error}") from error
         return places.as_found(config, self.path)
 
+    def read_provenance(self) -> dict[str, Any]:
+        """What the run came of, as :func:`provenance` told it.
+
+        Raises:
+            CheckpointError: the file is not there, or damaged.
+        """
+        try:
+            refuse_link(self.versions_file)
+            facts = json.loads(read_text(self.versions_file))
+        except (OSError, ValueError, RecursionError) as error:
+            raise CheckpointError(f"{self.versions_file} cannot be read: {error}") from error
+        if not isinstance(facts, dict):
+            raise CheckpointError(f"{self.versions_file} is damaged: it holds no names with values")
+        return facts
+
+    def read_diff(self) -> str | None:
+        """What was not committed of the code when the run began; None where there is no such file.
+
+        Raises:
+            CheckpointError: the file is no text.
+        """
+        if not self.diff_file.exists():
+            return None
+        try:
+            refuse_link(self.diff_file)
+            return read_text(self.diff_file)
+        except ValueError as error:
+            raise CheckpointError(f"{self.diff_file} cannot be read: {error}") from error
+
 
 def _check(config: Any) -> None:
     """Refuse what :meth:`RunFolder.create` would not have written.

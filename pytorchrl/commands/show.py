@@ -1,0 +1,151 @@
+"""``python -m pytorchrl show``: what a run is composed of, what it came of, and how well it did."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pytorchrl.commands.shared import Run
+from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.composition import class_named
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.logging import read_evaluations, read_metrics
+from pytorchrl.scheme.fitting import CompositionError
+from storages.component.declared import hyper_parameters_of
+from storages.component.setting import plain
+
+_LAST = 10
+"""Evaluations over which a mean is shown."""
+_PARTS = ("algorithm", "actor", "storage", "train_envs", "test_envs")
+_SETTINGS = ("seed", "device", "normalize_rewards", "log_to", "checkpoint_every", "imports")
+
+
+def show(run: Run, diff: bool = False) -> None:
+    """Show what a run is composed of, the code and machine it came of, and its returns; nothing is changed.
+
+    Args:
+        run: the run folder.
+        diff: print instead what was not committed of the code when the run began, for `git apply`.
+    """
+    folder = RunFolder(run)
+    config = folder.read_config()
+    if diff:
+        print(_printable(_diff_of(folder)), end="")
+        return
+    _print("Composition", _composition(config))
+    _print("Came of", _provenance(folder))
+    _print("Came to", _returns(run, config))
+
+
+def told(value: Any) -> str:
+    """A value of a configuration as Python writes it; of a part, only what is not the default of its class."""
+    if isinstance(value, Mapping) and set(value) == {"callable"}:
+        return str(value["callable"])
+    if isinstance(value, Mapping) and {"name", "hyper_parameters"} <= set(value):
+        given = value["hyper_parameters"]
+        defaults = _defaults(str(value["name"]))
+        changed = {name: one for name, one in given.items() if name not in defaults or one != defaults[name]}
+        return f"{value['name']}({', '.join(f'{name}={told(one)}' for name, one in changed.items())})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!r}: {told(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(told, value))}]"
+    return repr(value)
+
+
+def _defaults(name: str) -> Mapping[str, Any]:
+    """Hyper-parameters' defaults as a configuration holds them; none of a class that is not imported."""
+    try:
+        parameters = hyper_parameters_of(class_named(name))
+    except (CompositionError, TypeError):
+        return {}
+    return {key: plain(one.default) for key, one in parameters.items() if one.default is not one.empty}
+
+
+def _composition(config: Mapping[str, Any]) -> dict[str, str]:
+    rows = {part: told(config[part]) for part in _PARTS if config.get(part) is not None}
+    rows |= {f"source {name}": told(source) for name, source in config.get("sources", {}).items()}
+    if config.get("callbacks"):
+        rows["callbacks"] = told(config["callbacks"])
+    return rows | {name: told(config[name]) for name in _SETTINGS if config.get(name)}
+
+
+def _provenance(folder: RunFolder) -> dict[str, str]:
+    facts = folder.read_provenance()
+    commit = str(facts.get("git_commit") or "none: the run was begun outside a git repository")
+    if facts.get("git_uncommitted_changes"):
+        size = len(_diff_of(folder).splitlines()) if folder.diff_file.exists() else 0
+        commit += f", with changes that were not committed ({f'{size:,} lines: show --diff' if size else 'not kept'})"
+    machine = facts.get("machine") or {}
+    gpus = ", ".join(map(str, machine.get("gpus") or [])) or "no GPU"
+    rows = {
+        "experiment": facts.get("experiment"),
+        "begun": facts.get("started"),
+        "command": shlex.join(map(str, facts.get("command") or [])),
+        "commit": commit,
+        "machine": machine and f"{machine.get('processor')}, {machine.get('cores')} cores, {gpus}",
+        "system": facts.get("platform"),
+        "versions": ", ".join(
+            f"{name} {version}"
+            for name, version in {"python": facts.get("python"), **(facts.get("packages") or {})}.items()
+        ),
+        "variables": ", ".join(f"{name}={value}" for name, value in (facts.get("environment") or {}).items()),
+    }
+    return {name: str(value) for name, value in rows.items() if value}
+
+
+def _returns(run: Path, config: Mapping[str, Any]) -> dict[str, str]:
+    if not (run / "metrics.jsonl").exists():
+        return {"steps": f"none measured, of {config['target_steps']:,}"}
+    records, evaluations = read_metrics(run / "metrics.jsonl"), read_evaluations(run)
+    latest: dict[str, float] = {}
+    for record in records:
+        latest |= record
+    rows = {"steps": f"{latest.get('steps', 0):,.0f} of {config['target_steps']:,}"}
+    if "seconds" in latest:
+        rows["time"] = f"{latest['seconds'] / 60:.1f} minutes of training"
+    if "train/return" in latest:
+        rows["last training return"] = f"{latest['train/return']:.2f}"
+    return rows | _of_evaluations(evaluations)
+
+
+def _of_evaluations(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
+    """The final return, the mean of the last ones, and the best, which is too large for the policy behind it."""
+    if not rows:
+        return {"evaluations": "none"}
+    means = [row["mean"] for row in rows]
+    best = int(np.argmax(means))
+    return {
+        "evaluations": f"{len(rows)}",
+        "final return": f"{means[-1]:.2f}",
+        f"mean of the last {min(_LAST, len(rows))}": f"{np.mean(means[-_LAST:]):.2f}",
+        "best return": f"{means[best]:.2f} after {rows[best]['steps']:,.0f} steps",
+    }
+
+
+def _diff_of(folder: RunFolder) -> str:
+    diff = folder.read_diff()
+    if diff is None:
+        raise CheckpointError(f"{folder.path} has no {folder.diff_file.name}: nothing was uncommitted, or too much")
+    return diff
+
+
+def _printable(text: str) -> str:
+    """A text without what changes a terminal."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
+
+
+def _print(title: str, rows: Mapping[str, str]) -> None:
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(Text(_printable(name)), Text(_printable(value)))
+    console = Console()
+    console.print(table)
+    console.print()

@@ -1,0 +1,95 @@
+"""A run's composition, commit, changes and returns are found by a command, which changes nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from tests.support.compositions import dqn_scheme
+
+COMMIT = ("-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "first")
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was begun in a repository in which something was not committed."""
+    monkeypatch.chdir(tmp_path)
+    git("init", "--quiet")
+    (tmp_path / "script.py").write_text("lr = 1e-3\n")
+    git("add", "script.py")
+    git(*COMMIT)
+    (tmp_path / "script.py").write_text("lr = 3e-4\n")
+    monkeypatch.setattr(sys, "argv", ["script.py", "--seed", "3"])
+    learner = prl.Learner(dqn_scheme(seed=3), 300, tmp_path / "runs" / "mine")
+    learner.run()
+    learner.close()
+    return Path("runs/mine")
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "show", *map(str, arguments)])
+    monkeypatch.setenv("COLUMNS", "200")
+    capsys.readouterr()
+    main()
+    return capsys.readouterr().out
+
+
+def test_the_commit_and_the_changes_of_a_run_are_found_and_its_code_is_had_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before = {file: file.read_bytes() for file in run.iterdir() if file.is_file()}
+    said = shown(monkeypatch, capsys, run)
+    commit = git("rev-parse", "HEAD")
+    assert f"{commit}, with changes that were not committed (" in said
+    assert "lines: show --diff)" in said
+    diff = shown(monkeypatch, capsys, run, "--diff")
+    assert "+lr = 3e-4" in diff
+    git("checkout", "--quiet", commit, "--", "script.py")
+    assert (tmp_path / "script.py").read_text() == "lr = 1e-3\n"
+    subprocess.run(["git", "apply"], input=diff, check=True, text=True)
+    assert (tmp_path / "script.py").read_text() == "lr = 3e-4\n"
+    assert {file: file.read_bytes() for file in run.iterdir() if file.is_file()} == before
+
+
+def test_composition_command_experiment_and_returns_are_shown(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = shown(monkeypatch, capsys, run)
+    # What is at its default is left out.
+    assert "DQN(test_every=100, num_test_episodes=2, start_steps=40, mini_batch_size=16)" in " ".join(said.split())
+    assert "ReplayBuffer(size=150)" in said
+    assert "script.py --seed 3" in said
+    assert json.loads((run / "versions.json").read_text())["experiment"] in said
+    means = [row["mean"] for row in prl.read_evaluations(run)]
+    values = {line[:22].strip(): line[22:].strip() for line in said.splitlines()}
+    assert values["final return"] == f"{means[-1]:.2f}"
+    assert values["mean of the last 3"] == f"{sum(means) / 3:.2f}"
+    assert values["best return"].startswith(f"{max(means):.2f} after ")
+    assert values["steps"] == "300 of 300"
+
+
+def test_a_file_that_was_tampered_with_is_named_and_writes_nothing_to_the_terminal(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = json.loads((run / "versions.json").read_text())
+    (run / "versions.json").write_text(json.dumps(facts | {"command": ["\x1b[2J[red]"]}))
+    said = shown(monkeypatch, capsys, run)
+    assert "\x1b" not in said
+    assert "[red]" in said
+    (run / "versions.json").write_text("[]")
+    with pytest.raises(SystemExit, match=r"versions\.json is damaged: it holds no names with values"):
+        shown(monkeypatch, capsys, run)
+    (run / "versions.json").unlink()
+    with pytest.raises(SystemExit, match=r"versions\.json cannot be read"):
+        shown(monkeypatch, capsys, run)
+    (run / "git_diff.patch").unlink()
+    with pytest.raises(SystemExit, match=r"has no git_diff\.patch: nothing was uncommitted, or too much"):
+        shown(monkeypatch, capsys, run, "--diff")
