@@ -29,6 +29,7 @@ def inspect(
     highest_priority: Number = None,
     highest_reward: Number = None,
     lowest_reward: Number = None,
+    most_drawn: Number = None,
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE")] = None,
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
     around: int = 4,
@@ -46,6 +47,7 @@ def inspect(
         highest_priority: the N transitions of highest priority, which those have that no update has met yet.
         highest_reward: the N transitions of highest reward.
         lowest_reward: the N transitions of lowest reward.
+        most_drawn: the N transitions that were drawn most often, of a storage with count_draws.
         output: a picture that ends in .png, of the steps around the (first) transition; of the whole storage,
             storage.png beside the checkpoint where left out.
         video: a video of the episode of the (first) transition, played again; it ends in .mp4 or .gif.
@@ -58,6 +60,7 @@ def inspect(
         "highest_priority": highest_priority,
         "highest_reward": highest_reward,
         "lowest_reward": lowest_reward,
+        "most_drawn": most_drawn,
     }
     given = {name: count for name, count in chosen.items() if count is not None}
     if row is None and not given:

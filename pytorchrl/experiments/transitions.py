@@ -15,7 +15,7 @@ from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.prioritized import Priorities, importance_weights
 from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, TRUNC2, Array
 
-Ranking: TypeAlias = Literal["highest priority", "highest reward", "lowest reward"]
+Ranking: TypeAlias = Literal["highest priority", "highest reward", "lowest reward", "most drawn"]
 """What transitions can be ordered by."""
 
 
@@ -40,7 +40,7 @@ class TransitionDescription:
     priority: float | None
     """What it is drawn in proportion to; None where nothing is prioritised, or no row begins with it."""
     draws: int | None
-    """Rows of batches that began with it so far; None where the storage does not count them."""
+    """Rows of batches that began with it so far; None where the storage does not count them (``count_draws``)."""
     weight: float | None
     """Importance weight with which it would be drawn now, 1 being the largest of all; None where it cannot be drawn."""
     mean_weight: float | None
@@ -76,8 +76,9 @@ def describe_transition(run: Path, row: int) -> TransitionDescription:
 def most_surprising(run: Path, count: int = 10) -> list[TransitionDescription]:
     """The transitions that the algorithm was most wrong about when it learnt from them last, the largest error first.
 
-    Transitions that no update has met yet have the priority of the largest error, and are left out, as far as the
-    storage can tell: all of them where it counts draws.
+    Transitions that no update has met yet have the priority of the largest error, and are left out. A storage that
+    counts draws can tell them all; of another, those are left out that have the error which new ones are given now, and
+    of several with one error the newest is taken.
 
     Args:
         run: the run folder, or a checkpoint.
@@ -139,6 +140,12 @@ class StoredTransitions:
                 raise ValueError(self._no_priorities())
             return _first(priorities.drawn, priorities.values, count)
         stored = np.arange(start, self.ring.end)
+        if by == "most drawn":
+            if self._draws is None:
+                raise ValueError(
+                    f"{self.storage.file}: {self.storage.name} has not counted draws; make it with count_draws=True"
+                )
+            return _first(stored, self._draws, count)
         rewards = self.ring.gather(stored, {REW})[REW][:, 0] if len(stored) else np.zeros(0)
         return _first(stored, rewards if by == "highest reward" else -rewards, count)
 
@@ -233,9 +240,11 @@ class StoredTransitions:
         if self._draws is not None:
             return self._draws > 0
         errors = priorities.errors(self.ring.oldest).ravel()
-        # Those that came in between two updates were given the same initial error.
-        _, which, times = np.unique(errors, return_inverse=True, return_counts=True)
-        met: NDArray[np.bool_] = (errors != np.float32(priorities.initial_error)) & (times[which] == 1)
+        # Those that came in between two updates were given the same initial error: the newest stands for all.
+        _, newest = np.unique(errors[::-1], return_index=True)
+        met: NDArray[np.bool_] = np.zeros(len(errors), np.bool_)
+        met[len(errors) - 1 - newest] = True
+        met &= errors != np.float32(priorities.initial_error)
         return met if met.any() else ~met
 
     def _no_priorities(self) -> str:
@@ -261,7 +270,7 @@ class StoredTransitions:
         last[-1] = True
         return np.flatnonzero(last) + self.ring.start
 
-    @property
+    @cached_property
     def _draws(self) -> NDArray[np.int64] | None:
         counted = self.storage.saved.get("draws")
         return None if counted is None else counted["counts"].numpy().ravel().astype(np.int64)

@@ -75,7 +75,7 @@ def _lines(told: "TransitionDescription") -> dict[str, str]:
         "Step": step,
         "Age": f"{told.age_steps:,} steps",
         "Priority": _number(told.priority) or "none",
-        "Draws": "not counted" if told.draws is None else f"{told.draws:,}",
+        "Draws": "not counted; make the storage with count_draws=True" if told.draws is None else f"{told.draws:,}",
         "Weight": _number(told.weight) or "none",
         "Reward": f"{told.reward:.6g}",
         "End": _end(told) or "no",

@@ -71,6 +71,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     keep_on_device: ClassVar[bool] = False  # type: ignore[misc]
     draws: ClassVar[Literal["with replacement"]] = "with replacement"  # type: ignore[misc]
     max_bytes: ClassVar[None] = None  # type: ignore[misc]
+    count_draws: ClassVar[bool] = False  # type: ignore[misc]
 
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"}
     knows_newest_steps = False

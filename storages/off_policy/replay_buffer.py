@@ -19,6 +19,7 @@ from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
 from storages.core.parts import Gather, Relabeler, Request, Rows, Sampler, Window
 from storages.core.ring.ring import Ring
+from storages.core.sampling.draw_counter import DrawCounter
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.rate_limiter import RateLimit, RateLimiter
 from storages.core.sampling.recency import Recency
@@ -80,6 +81,8 @@ class ReplayBuffer(Storage):
         durable: whether what is there survives a power cut as well as the death of the process.
         rate_limit: how many rows are drawn for each transition inserted; what would leave the ratio is refused, and a
             scheme has update phases when they are due by it. None draws as many as are asked for.
+        count_draws: count how often rows begin with each stored transition, and sum their importance weights, to be
+            looked at in a checkpoint; :attr:`draw_counts` has them.
     """
 
     max_bytes: Count | None = None
@@ -92,6 +95,7 @@ class ReplayBuffer(Storage):
     commit_every: Count = 1_000
     durable: bool = False
     rate_limit: RateLimit | None = None
+    count_draws: bool = False
 
     on_policy = False
     knows_next_actions = True
@@ -107,6 +111,7 @@ class ReplayBuffer(Storage):
             "commit_every",
             "durable",
             "rate_limit",
+            "count_draws",
         }
     )
     state_names = (*Storage.state_names, "inserted", "sampled")
@@ -130,7 +135,16 @@ class ReplayBuffer(Storage):
         self._prefetcher: Prefetcher[Draw, Sent] = Prefetcher(self._undo)
         self.sampler = self.make_sampler()
         self.rate_limiter = None if self.rate_limit is None else RateLimiter(self.rate_limit)
-        parts = (self.rate_limiter, self._prefetcher, self.relabeler, self._cache, self._tracker, self.recency)
+        self._draw_counter = DrawCounter(ring) if self.count_draws else None
+        parts = (
+            self.rate_limiter,
+            self._draw_counter,
+            self._prefetcher,
+            self.relabeler,
+            self._cache,
+            self._tracker,
+            self.recency,
+        )
         growth = RingGrowth(self) if ring.grows and self.max_bytes is None else None
         for part in (growth, *parts, self.sampler):
             if part is not None:
@@ -321,6 +335,8 @@ class ReplayBuffer(Storage):
                 draw = self._draw(batch_size, update, updates)
                 sent = self._make_batch(draw)
                 self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
+                if self._draw_counter is not None:
+                    self._draw_counter.count(draw.rows)
                 yield sent.batch if sent.arrived is None else self._transfer.receive(sent)
             return
 
@@ -330,6 +346,8 @@ class ReplayBuffer(Storage):
 
         for draw, sent in self._prefetcher.batches(draw_ahead, self._make_batch, updates, ahead):
             self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
+            if self._draw_counter is not None:
+                self._draw_counter.count(draw.rows)
             yield self._transfer.receive(sent)
 
     def draw_rows(self, batch_size: int, update: int = 1, updates: int = 1) -> Rows:
@@ -389,6 +407,31 @@ class ReplayBuffer(Storage):
         return transformed(batch, self.transforms or {}, seed, type(self).__name__)
 
     # State
+
+    @property
+    def draw_counts(self) -> dict[str, torch.Tensor] | None:
+        """How often each stored transition was drawn, and its weights' sum, (steps, E); None without ``count_draws``.
+
+        The steps are the oldest first. Of sequences and episodes, it is their first transition that is counted.
+        """
+        return None if self._draw_counter is None else self._draw_counter.counted()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, as :meth:`Storage.state_dict`; counts of draws are in it with a directory, too."""
+        return super().state_dict() | self._counts()
+
+    def state_without_contents(self) -> dict[str, Any]:
+        """Return what :meth:`state_dict` does, without the transitions: for those that are kept elsewhere."""
+        return super().state_without_contents() | self._counts()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned, as :meth:`Storage.load_state_dict`."""
+        super().load_state_dict(state)
+        if self._draw_counter is not None:
+            self._draw_counter.load_state_dict(self._ring, state)
+
+    def _counts(self) -> dict[str, Any]:
+        return {} if self._draw_counter is None else {"draws": self._draw_counter.counted()}
 
     def extra_state(self) -> dict[str, Any]:
         """State beside transitions and their errors: a few numbers, as JSON can keep them."""

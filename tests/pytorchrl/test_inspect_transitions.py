@@ -54,7 +54,7 @@ def test_a_row_is_told_of_with_the_steps_around_it(run: Path, inspect: Any) -> N
     told = prl.describe_transition(run, 150)
     printed = inspect(run, "--row", 150, "--around", 2)
     assert f"Row 150 Environment 0 Episode {told.episode} of those that are stored" in printed
-    assert "Draws not counted" in printed
+    assert "Draws not counted; make the storage with count_draws=True" in printed
     shown = " ".join(f"{number:.4g}" for number in told.observation)
     assert f"150 {shown} {told.action[0]}" in printed
 
