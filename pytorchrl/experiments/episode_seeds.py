@@ -84,8 +84,8 @@ class EpisodeSeeds:
         Args:
             step: its number.
             first_observation: resets an environment with a seed.
-            leads_on: whether what is stored after a reset follows from it, for some steps; asked where first
-                observations are alike.
+            leads_on: whether what is stored after a reset follows from it, for some steps; asked where the first
+                observation does not tell.
             is_put_off: whether a wrapper may put off a seed that is due.
 
         Raises:
@@ -103,7 +103,7 @@ class EpisodeSeeds:
             if len(found):
                 shown = first_observation(seed)
                 found = found[[shows(shown, self._observation(int(start))) for start in found]]
-            if len(found) > 1:
+            if len(found) > 1 or is_put_off:
                 found = found[[leads_on(Origin(int(start), seed)) for start in found]]
             yield from (Origin(int(start), seed) for start in found[::-1] if start <= step)
             later = found[found > step]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.__main__ import inspect, main
+from pytorchrl.__main__ import main
+from pytorchrl.commands.inspect import inspect
 from pytorchrl.commands.comparing import plot
 from pytorchrl.experiments import run_lock
 from pytorchrl.experiments.run_lock import RunInUseError
@@ -57,7 +58,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_looking_at_a_live_run_changes_no_byte_of_it(live: Any, tmp_path: Path) -> None:
     before = content(tmp_path / "run")
     assert prl.read_metrics(tmp_path / "run" / "metrics.jsonl")
-    inspect(tmp_path / "run", tmp_path / "storage.png")
+    inspect(tmp_path / "run", output=tmp_path / "storage.png")
     plot((tmp_path / "run",), tmp_path / "curve.png")
     assert content(tmp_path / "run") == before
 
