@@ -97,6 +97,7 @@ from pytorchrl.agent.explorers import (
     UniformUntil,
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
+from pytorchrl.commands.compose import compose
 from pytorchrl.experiments import (
     Callback,
     CheckpointError,
@@ -308,6 +309,7 @@ __all__ = [
     "VecStep",
     "View",
     "atari_envs",
+    "compose",
     "describe_transition",
     "film_transition",
     "from_dataset",

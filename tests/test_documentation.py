@@ -24,7 +24,12 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-PACKAGES = {"atari_envs": ("ale_py",), "MinAtar": ("minatar",)}
+PACKAGES = {
+    "atari_envs": ("ale_py",),
+    "MinAtar": ("minatar",),
+    "stable_baselines3": ("stable_baselines3",),
+    "VecVideoRecorder": ("moviepy",),
+}
 """Words of blocks that need packages of an extra, without which they are skipped."""
 
 
@@ -74,6 +79,19 @@ def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[
         else:
             assert command[0] == "python", f"{line!r} is run by no test"
             run([sys.executable, *command[1:]], tmp_path)
+
+
+def test_five_common_tasks_take_no_more_lines_than_in_stable_baselines3() -> None:
+    page = (ROOT / "docs" / "five-tasks.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| ([^|]*) \| (\d+) \| (\d+) \| ([\d-]+) \|$", page, re.MULTILINE)
+    counted = []
+    for section in re.split("^## ", page, flags=re.MULTILINE)[1:]:
+        theirs = re.findall(r"(?:^    .*\n)+", BLOCK.sub("", section), re.MULTILINE)
+        blocks = [code for _, code in BLOCK.findall(section)] + theirs
+        lines = [str(sum(bool(line.strip()) for line in block.splitlines())) for block in blocks]
+        counted.append((section.splitlines()[0].lower(), *lines, *(["-"] if len(lines) == 2 else [])))
+    assert [(task.lower(), *lines) for task, *lines in table] == counted
+    assert all(int(ours) <= int(theirs) for _, ours, theirs, _ in table)
 
 
 def test_a_part_of_ones_own_takes_at_most_twenty_lines() -> None:

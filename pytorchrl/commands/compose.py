@@ -1,0 +1,71 @@
+"""A scheme of an algorithm and an environment, in a call: what is not chosen is what `train` would choose."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pytorchrl.agent.actors import Actor
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.envs import VecEnv
+from pytorchrl.commands.composing import composed, merged, preset_of
+from pytorchrl.commands.parts import part_named
+from pytorchrl.scheme import Scheme
+from storages import Storage
+from storages.component.factory import Factory
+
+
+def compose(
+    algorithm: str | Factory[Algorithm],
+    env: str | Callable[..., Any] | Factory[VecEnv],
+    *,
+    actor: str | Factory[Actor] | None = None,
+    storage: str | Factory[Storage] | None = None,
+    num_envs: int | None = None,
+    **others: Any,
+) -> Scheme:
+    """Make a scheme of an algorithm and an environment, with parts that fit where none are given.
+
+    Parts are names, as on the command line, or factories. Of an algorithm given by its name, hyper-parameters are those
+    of the preset for the environment where there is one (`pytorchrl/commands/presets.yaml`), as `train` takes them; of
+    one given by a factory they are the factory's, and no preset is taken. The scheme's `config` tells what was chosen.
+
+    Args:
+        algorithm: "DQN", or a factory.
+        env: an environment's id, a callable that makes one, or a factory of environments.
+        actor: "OffPolicyActor", or a factory; one that fits the storage where left out.
+        storage: "PER", or a factory; one that the algorithm learns from where left out.
+        num_envs: copies of the environment; the preset's, or one, where left out.
+        others: arguments of :class:`Scheme`, such as `seed` and `device`.
+
+    Raises:
+        CompositionError: a name means no part, or the parts do not fit.
+        ValueError: `num_envs` is given beside a factory of environments.
+    """
+    if isinstance(env, Factory) and num_envs is not None:
+        raise ValueError(
+            "compose: num_envs is the factory's where env is one: create_factory(..., num_envs=...)"
+        )
+    given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
+    chosen: dict[str, Any] = {kind: {"name": _name_of(part)} for kind, part in given.items() if part is not None}
+    if isinstance(env, Factory):
+        # Sizes of storages follow from it.
+        num_envs = env.hyper_parameters["num_envs"]
+    if num_envs is not None:
+        chosen["env"]["num_envs"] = num_envs
+    preset: dict[str, Any] = {}
+    if isinstance(algorithm, str):
+        preset, _ = preset_of(part_named(Algorithm, algorithm).__name__, str(chosen["env"]["name"]))
+    parts = composed(merged(preset, chosen))
+    return Scheme(
+        algorithm if isinstance(algorithm, Factory) else parts.algorithm,
+        actor if isinstance(actor, Factory) else parts.actor,
+        storage if isinstance(storage, Factory) else parts.storage,
+        env if isinstance(env, Factory) else parts.envs,
+        **others,
+    )
+
+
+def _name_of(part: Any) -> Any:
+    """What a part is called where others are chosen by it; of environments, what makes one."""
+    if not isinstance(part, Factory):
+        return part
+    return part.hyper_parameters["env"] if issubclass(part.cls, VecEnv) else part.cls.__name__

@@ -1,0 +1,68 @@
+"""`prl.compose`: a scheme of an algorithm and an environment, what else it needs being chosen."""
+
+import gymnasium as gym
+import pytest
+
+import pytorchrl as prl
+
+
+def test_an_algorithm_given_by_its_name_is_composed_as_train_composes_it() -> None:
+    scheme = prl.compose("sac", "Pendulum-v1", seed=3)
+    try:
+        assert scheme.config["algorithm"]["hyper_parameters"]["gamma"] == 0.98, "the preset's, for Pendulum"
+        assert type(scheme.storage) is prl.ReplayBuffer
+        assert scheme.run_seed == 3
+    finally:
+        scheme.close()
+
+
+def test_a_factory_is_taken_as_it_is_and_no_preset_with_it() -> None:
+    algorithm = prl.PPO.create_factory(lr=1e-2)
+    storage = prl.GAEBuffer.create_factory(size=32)
+    actor = prl.OnPolicyActor.create_factory(hidden_sizes=(8,))
+    envs = prl.VecEnv.create_factory("CartPole-v1", num_envs=4)
+    scheme = prl.compose(algorithm, envs, actor=actor, storage=storage)
+    try:
+        config = scheme.config
+        assert config["algorithm"] == algorithm.config
+        assert config["storage"] == storage.config
+        assert config["actor"] == actor.config
+        assert config["train_envs"] == envs.config
+    finally:
+        scheme.close()
+
+
+def test_a_storage_is_as_large_as_its_kind_and_the_number_of_environments_say() -> None:
+    class OwnCartPole(gym.envs.classic_control.CartPoleEnv):  # type: ignore[type-arg]
+        """An environment that has no id."""
+
+    for algorithm, transitions in (("ppo", 2_048), (prl.DQN.create_factory(), 100_000)):
+        scheme = prl.compose(algorithm, OwnCartPole, num_envs=2)
+        try:
+            assert scheme.storage.capacity == transitions
+        finally:
+            scheme.close()
+
+
+def test_a_storage_is_named_as_on_the_command_line() -> None:
+    scheme = prl.compose("DQN", "CartPole-v1", storage="per")
+    try:
+        assert type(scheme.storage) is prl.PERBuffer
+    finally:
+        scheme.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"algorithm": "DQQN"}, "there is no algorithm 'DQQN'; did you mean DQN"),
+        ({"storage": "perbufer"}, "there is no storage 'perbufer'; did you mean PERBuffer"),
+        ({"algorithm": "SAC"}, "SAC needs a Box action space"),
+        ({"storage": prl.GAEBuffer.create_factory(size=8)}, "DQN learns from replayed transitions"),
+        ({"env": prl.VecEnv.create_factory("CartPole-v1"), "num_envs": 2}, "num_envs is the factory's"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(given: dict[str, object], said: str) -> None:
+    arguments: dict[str, object] = {"algorithm": "DQN", "env": "CartPole-v1"} | given
+    with pytest.raises(ValueError, match=said):
+        prl.compose(**arguments)  # type: ignore[arg-type]
