@@ -41,9 +41,7 @@ def compose(
         ValueError: `num_envs` is given beside a factory of environments.
     """
     if isinstance(env, Factory) and num_envs is not None:
-        raise ValueError(
-            "compose: num_envs is the factory's where env is one: create_factory(..., num_envs=...)"
-        )
+        raise ValueError("compose: num_envs is the factory's where env is one: create_factory(..., num_envs=...)")
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
     chosen: dict[str, Any] = {kind: {"name": _name_of(part)} for kind, part in given.items() if part is not None}
     if isinstance(env, Factory):
