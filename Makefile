@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all check gpu bench bench-storages bench-persistence bench-atari learning learning-values learning-policies learning-mujoco docs format clean
+.PHONY: train test test-all test-long check gpu bench bench-storages bench-persistence bench-atari learning learning-values learning-policies learning-mujoco docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -13,6 +13,9 @@ test: $(ENV)  ## the tests that are quick, with a quarter of the generated examp
 
 test-all: $(ENV)  ## all tests, with all generated examples; the slowest are named
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30
+
+test-long: $(ENV)  ## the tests that are not quick, with all generated examples
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m long --durations=30
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .
@@ -61,7 +64,7 @@ format: $(ENV)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove what the targets made
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf site .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
 
 $(ENV): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
