@@ -98,6 +98,7 @@ from pytorchrl.agent.explorers import (
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
 from pytorchrl.commands.compose import compose
+from pytorchrl.comparison import Comparison, compare_runs, draw_comparison, draw_profile
 from pytorchrl.experiments import (
     Callback,
     CheckpointError,
@@ -204,6 +205,7 @@ __all__ = [
     "Callback",
     "CategoricalDQN",
     "CheckpointError",
+    "Comparison",
     "Component",
     "CompositionError",
     "CosineSchedule",
@@ -309,8 +311,11 @@ __all__ = [
     "VecStep",
     "View",
     "atari_envs",
+    "compare_runs",
     "compose",
     "describe_transition",
+    "draw_comparison",
+    "draw_profile",
     "film_transition",
     "from_dataset",
     "heads",

@@ -73,6 +73,7 @@ def main() -> None:
         "ls": runs.ls,
         "show": show_command.show,
         "env": env_command.env,
+        "compare": comparing.compare,
         "plot": comparing.plot,
         "report": report_command.report,
         "inspect": inspect_command.inspect,

@@ -5,12 +5,16 @@ from typing import Annotated
 
 import tyro
 
+from pytorchrl.comparison import compare_runs, draw_comparison, draw_profile
+from pytorchrl.comparison.scores import ScoreName
+from pytorchrl.comparison.tables import as_csv, as_markdown, print_table, tables_of
 from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import XAxis
 from pytorchrl.logging.plots import draw_runs, refuse_other_formats
 from pytorchrl.logging.run_search import read_runs
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
+_WRITERS = {".md": as_markdown, ".csv": as_csv}
 
 
 def plot(
@@ -38,3 +42,53 @@ def plot(
     for line in left_out:
         print(line)
     print(draw_runs(found, output, x=x, metric=metric, statistic=statistic))
+
+
+def compare(
+    runs: Runs = (Path("runs"),),
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None,
+    baseline: str | None = None,
+    metric: str | None = None,
+    score: ScoreName = "final",
+    at_steps: int | None = None,
+    reference: tyro.conf.UseAppendAction[tuple[tuple[str, float, float], ...]] = (),
+    picture: Path | None = None,
+    profile: Path | None = None,
+) -> None:
+    """Compare runs of several seeds: interquartile means with 95% bootstrap intervals, probabilities of improvement.
+
+    Runs that differ in nothing but their seed are a group, which is named by what differs. Final, last ten and best
+    returns are shown, and how many seeds are missing for a conclusion.
+
+    Args:
+        runs: run folders, and folders with runs below them.
+        output: a file for the tables, which ends in .md or .csv; the terminal has them too.
+        baseline: the name of the group that the others are compared with; the first where left out.
+        metric: a number that the runs logged, of which more is better; the returns of evaluations where left out.
+        score: what of a run counts, its final measurement or the mean of its last ten.
+        at_steps: what was measured after more steps does not count.
+        reference: an environment, and the returns in it that count as 0 and as 1, where there are several environments;
+            known ones or the span of the runs where left out.
+        picture: a .png or .svg for intervals and probabilities.
+        profile: a .png or .svg for performance profiles.
+    """
+    for file in filter(None, (picture, profile)):
+        refuse_other_formats(file)
+    if output is not None and output.suffix not in _WRITERS:
+        raise ValueError(f"a comparison is written to a file that ends in .md or .csv, got {output}")
+    references = {env: (low, high) for env, low, high in reference}
+    comparison = compare_runs(
+        runs, baseline=baseline, metric=metric, score=score, at_steps=at_steps, references=references
+    )
+    for table in tables_of(comparison):
+        print_table(table)
+    for note in comparison.notes:
+        print(f"- {note}")
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(_WRITERS[output.suffix](comparison), encoding="utf-8")
+        print(f"Tables: {output}")
+    if picture is not None:
+        print(f"Intervals: {draw_comparison(comparison, picture)}")
+    if profile is not None:
+        print(f"Profiles: {draw_profile(comparison, profile)}")

@@ -1,7 +1,6 @@
 """``python -m pytorchrl sweep``: train a composition with every combination of some hyper-parameters, in processes."""
 
 import argparse
-import csv
 import itertools
 import os
 import re
@@ -11,18 +10,20 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from pytorchrl.commands.options import dashed
 from pytorchrl.commands.train import described_run
+from pytorchrl.comparison import compare_groups
+from pytorchrl.comparison.scores import common_metric, scores_of
+from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, tables_of
 from pytorchrl.experiments.run_lock import RunInUseError, RunLock
-from pytorchrl.logging import read_evaluations
+from pytorchrl.logging.curves import Run
+from pytorchrl.logging.groups import named_groups
+from pytorchrl.logging.run_search import read_runs
 from pytorchrl.scheme.fitting import CompositionError
+from storages.persistent.log.files import write_atomically
 
 _SECONDS_TO_WAIT = 30.0
 """For a trial of a sweep that was killed: its process ends when it finds out."""
@@ -160,31 +161,36 @@ def _wait_until_free(run: Path) -> None:
 
 
 def _final_return(trial: Trial) -> float | None:
+    run = _measured(trial)
+    return None if run is None else scores_of(run, common_metric([run])).final
+
+
+def _measured(trial: Trial) -> Run | None:
+    """The run of a trial; None where it has measured no return."""
     try:
-        rows = read_evaluations(trial.run)
-    except FileNotFoundError:
+        runs, _ = read_runs([trial.run])
+    except (OSError, RuntimeError, ValueError):
         return None
-    return rows[-1]["mean"] if rows else None
+    return runs[0]
 
 
 def _write_results(trials: Sequence[Trial], log_dir: Path) -> None:
-    """Show the final returns of each combination, the largest mean first, and write them into a file."""
-    finals: dict[Path, list[float]] = {}
+    """Show the final returns of each combination, the largest first, and write them into a file."""
+    values = {trial.folder.name: trial.values for trial in trials}
+    runs: dict[str, list[Run]] = {name: [] for name in values}
     for trial in trials:
-        final = _final_return(trial)
-        finals.setdefault(trial.folder, []).extend([] if final is None else [final])
-    values = {trial.folder: trial.values for trial in trials}
-    order = sorted(finals, key=lambda folder: -np.mean(finals[folder]) if finals[folder] else np.inf)
-    columns = [*trials[0].values, "runs", "mean final return", "smallest", "largest"]
-    table = Table(title="Mean returns of the last evaluations", *columns)  # noqa: B026
-    with (log_dir / _RESULTS).open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        for folder in order:
-            found = finals[folder]
-            numbers = [float(np.mean(found)), min(found), max(found)] if found else []
-            row = [*values[folder].values(), str(len(found)), *(f"{number:.2f}" for number in numbers)]
-            writer.writerow(row)
-            table.add_row(*row)
-    Console().print(table)
+        if (run := _measured(trial)) is not None:
+            runs[trial.folder.name].append(run)
+    groups = named_groups(runs)
+    if not groups:
+        print("No run has measured a return.")
+        return
+    comparison = compare_groups(groups)
+    results = sorted(comparison.results, key=lambda result: -result.iqm.value)
+    table, *_ = tables_of(replace(comparison, results=tuple(results), improvements=()))
+    of_values = [list(values[result.name].values()) for result in results]
+    rows = [[*of, *row[1:]] for of, row in zip(of_values, table.rows, strict=True)]
+    print_table(Table(table.title, [*trials[0].values, *table.columns[1:]], rows))
+    records = [{**values[result.name], "seeds": result.seeds, **figures_of(result)} for result in results]
+    write_atomically(log_dir / _RESULTS, csv_of(records).encode())
     print(f"Table: {log_dir / _RESULTS}")

@@ -10,28 +10,24 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
-
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composing import Composed, checked, composed, merged, preset_of, read_yaml, storage_class
 from pytorchrl.commands.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.parts import actor_for, names_of, part_named
+from pytorchrl.comparison import compare_runs
+from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.learner import Learner
-from pytorchrl.logging import plot_runs, read_evaluations
+from pytorchrl.logging import plot_runs
 from storages import Storage
 from storages.component.setting import text_of
 
 _PROGRAM = "python -m pytorchrl train"
 _OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every")
 _SECONDS_BETWEEN_LOOKS = 0.5
-_LAST = 10
-"""Evaluations over which a mean is shown."""
 _EPILOG = (
     "Values are Python's: numbers, words, lists such as 64,64, and settings such as 'LinearSchedule(1e-3, 0)', "
     "'Adam(eps=1e-4)' or 'Sequences(20, burn_in=5)'. Where a preset is there for the algorithm and the environment, "
@@ -181,9 +177,25 @@ def _train_all(described: DescribedRun) -> None:
                 return
         finally:
             learner.close()
-    Console().print(_table(folders))
-    picture = plot_runs(list(folders.values()), log_dir / "learning_curve.png")
-    print(f"Learning curve: {picture}")
+    _show_results(list(folders.values()), log_dir / "learning_curve.png")
+
+
+def _show_results(folders: Sequence[Path], picture: Path) -> None:
+    """Show the returns of all seeds, with their interquartile mean, and draw them."""
+    try:
+        comparison = compare_runs({"all seeds": folders})
+    except (FileNotFoundError, ValueError) as error:
+        # A short run may have ended no episode.
+        print(f"There are no returns to show: {error}")
+        return
+    (result,) = comparison.results
+    print_table(table_of_runs(result))
+    if result.iqm.has_interval:
+        print(
+            f"Interquartile mean of the final returns: {shown(result.iqm.value)}, 95% interval "
+            f"{shown_interval(result.iqm)}"
+        )
+    print(f"Learning curve: {plot_runs(folders, picture)}")
 
 
 def _learner(parts: Composed, seed: int, folder: Path, settings: Mapping[str, Any]) -> Learner:
@@ -196,20 +208,3 @@ def _learner(parts: Composed, seed: int, folder: Path, settings: Mapping[str, An
     except BaseException:
         scheme.close()
         raise
-
-
-def _table(folders: Mapping[int, Path]) -> Table:
-    """What evaluations say of each seed: the last, the mean of the last ones, and the best."""
-    table = Table(title="Mean returns of evaluations")
-    for column in ("seed", "final", f"mean of last {_LAST}", "best"):
-        table.add_column(column, justify="right")
-    finals = []
-    for seed, folder in folders.items():
-        returns = [row["mean"] for row in read_evaluations(folder)]
-        if returns:
-            finals.append(returns[-1])
-            numbers = (returns[-1], float(np.mean(returns[-_LAST:])), max(returns))
-            table.add_row(str(seed), *(f"{number:.1f}" for number in numbers))
-    if len(finals) > 1:
-        table.add_row("mean", f"{np.mean(finals):.1f}", "", "", style="bold")
-    return table

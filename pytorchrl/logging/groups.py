@@ -31,11 +31,15 @@ def grouped(runs: Iterable[Run]) -> list[Group]:
     """Put together the runs that differ in nothing but their seed (and in where they were logged), and name them."""
     compositions: dict[str, list[Run]] = {}
     for run in runs:
-        composition = {key: value for key, value in run.config.items() if key not in _NO_PART_OF_A_COMPOSITION}
-        key = json.dumps(composition, sort_keys=True) if composition else str(run.folder)
-        compositions.setdefault(key, []).append(run)
+        compositions.setdefault(composition_of(run), []).append(run)
     groups = [Group("", environment(members[0].config), tuple(members)) for members in compositions.values()]
     return [Group(name, group.environment, group.runs) for name, group in zip(_names(groups), groups, strict=True)]
+
+
+def composition_of(run: Run) -> str:
+    """A text that is equal for runs that differ in nothing but their seed, and in where they were logged."""
+    composition = {key: value for key, value in run.config.items() if key not in _NO_PART_OF_A_COMPOSITION}
+    return json.dumps(composition, sort_keys=True) if composition else str(run.folder)
 
 
 def named_groups(runs: Mapping[str, Iterable[Run]]) -> list[Group]:

@@ -1,0 +1,178 @@
+"""Several seeds, compared: statistics of what groups of runs achieved."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from pytorchrl.comparison.improvement import Improvement, improvement
+from pytorchrl.comparison.notes import notes_of
+from pytorchrl.comparison.references import Reference, reference_of
+from pytorchrl.comparison.results import Comparison, GroupResult
+from pytorchrl.comparison.scores import RunScores, ScoreName, common_metric, scores_of
+from pytorchrl.logging.bootstrap import Floats, estimate
+from pytorchrl.logging.curves import Run
+from pytorchrl.logging.groups import Group, composition_of, grouped, named_groups
+from pytorchrl.logging.run_search import read_runs
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def compare_runs(
+    runs: Iterable[PathLike] | Mapping[str, Iterable[PathLike]],
+    *,
+    baseline: str | None = None,
+    metric: str | None = None,
+    score: ScoreName = "final",
+    at_steps: int | None = None,
+    references: Mapping[str, Sequence[float]] | None = None,
+) -> Comparison:
+    """Compare runs of several seeds: interquartile means with bootstrap intervals, and probabilities of improvement.
+
+    After Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021.
+
+    Args:
+        runs: run folders, and folders with runs below them, which are put together where they differ in nothing but
+            their seed; or such lists by names of your own.
+        baseline: the name of the group that the others are compared with; the first where left out.
+        metric: a number that the runs logged, of which more is better; returns of evaluations where left out, or of
+            training where there are no evaluations.
+        score: what of a run counts: its "final" measurement, or the mean of its "last_ten".
+        at_steps: what was measured after more steps does not count.
+        references: returns that count as 0 and as 1, by environment; used where there is more than one environment.
+
+    Raises:
+        FileNotFoundError: a path does not exist, or there is no run.
+        ValueError: a run has not measured the metric, or there is no group of that name.
+    """
+    if isinstance(runs, Mapping):
+        read = {name: read_runs(paths, metric) for name, paths in runs.items()}
+        groups = named_groups({name: found for name, (found, _) in read.items()})
+        left_out = [line for _, lines in read.values() for line in lines]
+    else:
+        found, left_out = read_runs(runs, metric)
+        groups = grouped(found)
+    return compare_groups(
+        groups,
+        baseline=baseline,
+        metric=metric,
+        score=score,
+        at_steps=at_steps,
+        references=references,
+        left_out=left_out,
+    )
+
+
+def compare_groups(
+    groups: Sequence[Group],
+    *,
+    baseline: str | None = None,
+    metric: str | None = None,
+    score: ScoreName = "final",
+    at_steps: int | None = None,
+    references: Mapping[str, Sequence[float]] | None = None,
+    left_out: Sequence[str] = (),
+) -> Comparison:
+    """Compare groups of runs that were read; see :func:`compare_runs`."""
+    if score not in ("final", "last_ten"):
+        raise ValueError(f"compare_runs: score must be final or last_ten, got {score!r}")
+    names = list(dict.fromkeys(group.name for group in groups))
+    baseline = names[0] if baseline is None else baseline
+    if baseline not in names:
+        raise ValueError(f"there is no group {baseline!r} to compare with; there are: {'; '.join(names)}")
+    metric = common_metric([run for group in groups for run in group.runs]) if metric is None else metric
+    results, repeated = [], []
+    for group in groups:
+        runs, again = _different_seeds(group)
+        repeated += again
+        scores = [scores_of(run, metric, at_steps) for run in runs]
+        results.append(_result(group.name, group.environment, {group.environment: scores}, score))
+    used = _references(results, references or {})
+    overall = _overall(results, used, score)
+    return Comparison(
+        metric=metric,
+        score=score,
+        baseline=baseline,
+        results=tuple(results),
+        overall=tuple(overall),
+        references=tuple(used),
+        improvements=tuple(_improvements(results, baseline)),
+        notes=(*left_out, *repeated, *notes_of(groups, results, used, metric, score, at_steps)),
+    )
+
+
+def _different_seeds(group: Group) -> tuple[list[Run], list[str]]:
+    """The first run of each seed, and a line for each other: equal seeds are no independent runs."""
+    first: dict[object, Run] = {}
+    again = []
+    for run in group.runs:
+        seed = run.config.get("seed")
+        key = run.folder if seed is None else (seed, composition_of(run))
+        if key in first:
+            again.append(f"{run.folder} does not count: {first[key].folder} has the same composition and seed.")
+        else:
+            first[key] = run
+    return list(first.values()), again
+
+
+def _result(name: str, environment: str, runs: Mapping[str, Sequence[RunScores]], score: ScoreName) -> GroupResult:
+    scores = {env: np.array([getattr(run, score) for run in of_env]) for env, of_env in runs.items()}
+    together = np.concatenate(list(scores.values()))
+    every = [run for of_env in runs.values() for run in of_env]
+    return GroupResult(
+        name=name,
+        environment=environment,
+        runs=tuple(every),
+        scores=scores,
+        iqm=estimate(list(scores.values())),
+        mean=float(together.mean()),
+        median=float(np.median(together)),
+        final=float(np.mean([run.final for run in every])),
+        last_ten=float(np.mean([run.last_ten for run in every])),
+        best=float(np.mean([run.best for run in every])),
+    )
+
+
+def _references(results: Sequence[GroupResult], given: Mapping[str, Sequence[float]]) -> list[Reference]:
+    """For each environment, where there is more than one."""
+    scores: dict[str, list[Floats]] = {}
+    for result in results:
+        scores.setdefault(result.environment, []).extend(result.scores.values())
+    unknown = set(given) - {name for env in scores for name in (env, env.partition("(")[0])}
+    if unknown:
+        raise ValueError(f"there are no runs in {min(unknown)}, of which references were given; in {', '.join(scores)}")
+    if len(scores) < 2:
+        return []
+    return [reference_of(env, given, np.concatenate(of_env)) for env, of_env in scores.items()]
+
+
+def _overall(results: Sequence[GroupResult], references: Sequence[Reference], score: ScoreName) -> list[GroupResult]:
+    """Of each group that has runs in every environment, by normalised scores."""
+    overall = []
+    for name in dict.fromkeys(result.name for result in results):
+        runs = {result.environment: result.runs for result in results if result.name == name}
+        if len(runs) == len(references) > 0:
+            normalised = {of.environment: [_normalised(run, of) for run in runs[of.environment]] for of in references}
+            overall.append(_result(name, "", normalised, score))
+    return overall
+
+
+def _normalised(run: RunScores, reference: Reference) -> RunScores:
+    final, last_ten, best = reference.normalised(np.array([run.final, run.last_ten, run.best])).tolist()
+    return replace(run, final=final, last_ten=last_ten, best=best)
+
+
+def _improvements(results: Sequence[GroupResult], baseline: str) -> list[Improvement]:
+    """Of each group over the baseline, in the environments that both have runs in."""
+    scores: dict[str, dict[str, Floats]] = {}
+    for result in results:
+        scores.setdefault(result.name, {}).update(result.scores)
+    found = []
+    for name, of_name in scores.items():
+        common = [env for env in scores[baseline] if env in of_name]
+        if name != baseline and common:
+            pairs = [(of_name[env], scores[baseline][env]) for env in common]
+            found.append(improvement(name, [one for one, _ in pairs], baseline, [other for _, other in pairs]))
+    return found

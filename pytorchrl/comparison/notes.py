@@ -1,0 +1,88 @@
+"""What a reader of a comparison must know beside its numbers."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from pytorchrl.comparison.references import Reference
+from pytorchrl.comparison.results import GroupResult
+from pytorchrl.comparison.scores import LAST, ScoreName
+from pytorchrl.logging.bootstrap import CONFIDENCE, RESAMPLES, SEED
+from pytorchrl.logging.curves import EVALUATION, TRAINING
+from pytorchrl.logging.groups import Group
+
+_MEANINGS = {
+    EVALUATION: "mean returns of evaluations, by greedy actions",
+    TRAINING: "mean returns of training episodes, with exploration, since some runs have no evaluations",
+}
+_OF_THE_ENVIRONMENT = ("train_envs", "test_envs", "spaces", "seed", "log_to", "log_every", "checkpoint_every")
+
+
+def notes_of(
+    groups: Sequence[Group],
+    results: Sequence[GroupResult],
+    references: Sequence[Reference],
+    metric: str,
+    score: ScoreName,
+    at_steps: int | None,
+) -> list[str]:
+    """Sentences about scores, intervals, references, and what makes them less certain than they look."""
+    which = "the last of each run" if score == "final" else f"the mean of the last {LAST} of each run"
+    until = "" if at_steps is None else f" until {at_steps:,} steps"
+    return [
+        f"Scores: {_MEANINGS.get(metric, metric)}; statistics are of {which}{until}.",
+        f"Intervals of {CONFIDENCE:.0%}: percentiles of a stratified bootstrap over seeds, {RESAMPLES:,} resamples by "
+        f"a generator of seed {SEED}.",
+        *(f"{one.environment}: {one.low:g} is 0, and {one.high:g} is 1 ({one.source})." for one in references),
+        *_few_seeds(results),
+        *_unequal(results, at_steps),
+        *_across_environments(groups, results),
+    ]
+
+
+def _few_seeds(results: Sequence[GroupResult]) -> Iterator[str]:
+    fewest = min(len(result.runs) for result in results)
+    if fewest == 1:
+        names = dict.fromkeys(result.name for result in results if len(result.runs) == 1)
+        yield f"A single run has no interval, and allows no conclusion: {'; '.join(names)}."
+    several = [len(result.runs) for result in results if 1 < len(result.runs) < 10]
+    if several:
+        # An interval within the smallest and largest of n holds a median with at most this probability.
+        most = 1 - 2.0 ** (1 - min(several))
+        yield (
+            f"Intervals of {min(several)} seeds end at their smallest and largest score, and hold the true median in "
+            f"at most {most:.0%} of all cases, not in {CONFIDENCE:.0%}; take ten or more."
+            if most < CONFIDENCE
+            else f"Intervals of {min(several)} seeds are somewhat too narrow; take ten or more."
+        )
+
+
+def _unequal(results: Sequence[GroupResult], at_steps: int | None) -> Iterator[str]:
+    for result in results:
+        behind = [run for run in result.runs if run.target_steps is not None and run.steps < run.target_steps]
+        if behind and at_steps is None:
+            where = f" in {result.environment}" if result.environment else ""
+            yield f"{result.name}: {len(behind)} of {len(result.runs)} runs{where} have not reached their target steps."
+    for env in dict.fromkeys(result.environment for result in results):
+        steps = [run.steps for result in results if result.environment == env for run in result.runs]
+        if max(steps) > 1.05 * min(steps) and at_steps is None:
+            yield (
+                f"Runs in {env or 'the environment'} were trained for {min(steps):,.0f} to {max(steps):,.0f} steps; "
+                f"at_steps (--at-steps) compares them after equal numbers."
+            )
+
+
+def _across_environments(groups: Sequence[Group], results: Sequence[GroupResult]) -> Iterator[str]:
+    envs = {result.environment for result in results}
+    by_name: dict[str, list[Group]] = {}
+    for group in groups:
+        by_name.setdefault(group.name, []).append(group)
+    missing = [name for name, members in by_name.items() if {group.environment for group in members} != envs]
+    if missing:
+        yield f"Not among those of all environments, since they lack runs in some: {'; '.join(missing)}."
+    for name, members in by_name.items():
+        settings = [
+            {key: value for key, value in group.runs[0].config.items() if key not in _OF_THE_ENVIRONMENT}
+            for group in members
+        ]
+        if len({json.dumps(config, sort_keys=True) for config in settings}) > 1:
+            yield f"{name} has other settings in other environments."

@@ -1,0 +1,61 @@
+"""Returns that count as 0 and as 1 where scores of several environments are put together."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from pytorchrl.logging.bootstrap import Floats
+
+_FILE = Path(__file__).with_name("reference_returns.yaml")
+_VERSION = re.compile(r"(NoFrameskip|Deterministic)?-v\d+$")
+_SPAN = "smallest and largest return of the compared runs"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Two returns of an environment, and where they come from."""
+
+    environment: str
+    low: float
+    high: float
+    source: str
+
+    def normalised(self, returns: Floats) -> Floats:
+        """Returns on a scale on which the references are 0 and 1."""
+        return (returns - self.low) / (self.high - self.low)
+
+
+def reference_of(environment: str, given: Mapping[str, Sequence[float]], returns: Floats) -> Reference:
+    """The reference returns of an environment: those that are given, else known ones, else the span of returns.
+
+    Args:
+        environment: its id, with arguments or without.
+        given: by environment.
+        returns: of all runs that are compared.
+
+    Raises:
+        ValueError: the two that are given do not rise.
+    """
+    name = environment.partition("(")[0]
+    for key in (environment, name):
+        if key in given:
+            low, high = given[key]
+            if not low < high:
+                raise ValueError(f"the references of {key} must rise, got {low:g} and {high:g}")
+            return Reference(environment, low, high, "given")
+    for key in (name, _VERSION.sub("", name.rpartition("/")[2])):
+        if key in _known() and (key == name or not name.startswith("pytorchrl/")):
+            low, high, source = _known()[key]
+            return Reference(environment, low, high, source)
+    low, high = float(returns.min()), float(returns.max())
+    return Reference(environment, low, high if high > low else low + 1.0, _SPAN)
+
+
+@cache
+def _known() -> dict[str, tuple[float, float, str]]:
+    lists = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    return {name: (*bounds, of["source"]) for of in lists for name, bounds in of["environments"].items()}

@@ -1,0 +1,80 @@
+"""What a run achieved: final, last ten and best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from pytorchrl.logging.curves import EVALUATION, TRAINING, Run
+
+ScoreName: TypeAlias = Literal["final", "last_ten"]
+LAST = 10
+"""Measurements over which "last ten" is a mean."""
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """What a run achieved."""
+
+    folder: Path
+    seed: int | None
+    """None where it is not known."""
+    final: float
+    """The last measurement."""
+    last_ten: float
+    """Mean of the last ten measurements."""
+    best: float
+    """The largest measurement, which is biased: the more a run is measured, the larger it gets."""
+    steps: float
+    """Of training that count."""
+    seconds: float
+    """Of those steps; NaN where they are not known."""
+    target_steps: int | None
+    """How many steps it was to be trained for; None where that is not known."""
+
+
+def scores_of(run: Run, metric: str, at_steps: int | None = None) -> RunScores:
+    """What a run achieved in a metric.
+
+    Args:
+        run: that has measured it.
+        metric: a name of the run's records.
+        at_steps: what was measured after more steps does not count.
+
+    Raises:
+        ValueError: it was not measured until then.
+    """
+    curve = run.curve(metric)
+    counts = curve.x <= (np.inf if at_steps is None else at_steps)
+    if not counts.any():
+        raise ValueError(f"{run.folder} measured {metric} after {curve.x[0]:,.0f} steps first, not within {at_steps:,}")
+    values = curve.values[counts]
+    records = [record for record in run.records if at_steps is None or record.get("steps", np.inf) <= at_steps]
+    seed, target = run.config.get("seed"), run.config.get("target_steps")
+    return RunScores(
+        folder=run.folder,
+        seed=seed if isinstance(seed, int) else None,
+        final=float(values[-1]),
+        last_ten=float(values[-LAST:].mean()),
+        best=float(values.max()),
+        steps=float(records[-1].get("steps", np.nan)),
+        seconds=float(records[-1].get("seconds", np.nan)),
+        target_steps=target if isinstance(target, int) else None,
+    )
+
+
+def common_metric(runs: Sequence[Run]) -> str:
+    """Returns of evaluations where all runs have them, else those of training.
+
+    Raises:
+        ValueError: some runs have only the one, and some only the other.
+    """
+    for metric in (EVALUATION, TRAINING):
+        if all(len(run.curve(metric)) for run in runs):
+            return metric
+    without = next(run.folder for run in runs if not len(run.curve(EVALUATION)))
+    raise ValueError(
+        f"{without} has no evaluations, and another run no returns of training; compare those apart from each other"
+    )

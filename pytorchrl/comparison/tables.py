@@ -1,0 +1,189 @@
+"""Comparisons as tables: for the terminal, as Markdown, and as comma-separated values."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from pytorchrl.comparison.results import Comparison, GroupResult
+from pytorchrl.comparison.scores import ScoreName
+from pytorchrl.logging.bootstrap import Estimate
+
+_WIDTH_OF_FILES = 160
+_COLUMNS_OF_A_HALF = 6
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts in rows and columns; the first column is a name."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def print_table(table: Table) -> None:
+    """Print a table, in two parts where the terminal is too narrow for all of it."""
+    console = Console()
+    if not console.is_terminal:
+        # What reads it breaks no lines.
+        console = Console(width=_WIDTH_OF_FILES)
+    for part in [table] if _width(table) <= console.width else _halves(table):
+        shown = RichTable(title=part.title or None, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title_justify="left")
+        for number, column in enumerate(part.columns):
+            # A long name is folded, and nothing else is.
+            shown.add_column(column, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
+        for row in part.rows:
+            shown.add_row(*row)
+        console.print(shown)
+
+
+def _width(table: Table) -> int:
+    widths = (max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True))
+    return sum(width + 2 for width in widths)
+
+
+def _halves(table: Table) -> list[Table]:
+    """The first columns, and the others beside the names again."""
+    if len(table.columns) <= _COLUMNS_OF_A_HALF:
+        return [table]
+    first = Table(table.title, table.columns[:_COLUMNS_OF_A_HALF], [row[:_COLUMNS_OF_A_HALF] for row in table.rows])
+    rows = [[row[0], *row[_COLUMNS_OF_A_HALF:]] for row in table.rows]
+    return [first, Table("", [table.columns[0], *table.columns[_COLUMNS_OF_A_HALF:]], rows)]
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """A comparison's tables and notes in Markdown."""
+    parts = []
+    for table in tables_of(comparison):
+        lines = [table.columns, ["---", *["---:"] * (len(table.columns) - 1)], *table.rows]
+        text = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+        parts.append(f"### {table.title}\n\n{text}")
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in comparison.notes)]) + "\n"
+
+
+def as_csv(comparison: Comparison) -> str:
+    """The results of all groups with all digits, a line each; of all environments with an empty one."""
+    return csv_of([_record(comparison, result) for result in [*comparison.results, *comparison.overall]])
+
+
+def csv_of(records: Sequence[Mapping[str, object]]) -> str:
+    """Records of the same columns as comma-separated values."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(records[0]) if records else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return file.getvalue()
+
+
+def _record(comparison: Comparison, result: GroupResult) -> dict[str, object]:
+    better = next((one for one in comparison.improvements if one.name == result.name), None)
+    if result not in comparison.main:
+        better = None
+    record: dict[str, object] = {
+        "group": result.name,
+        "environment": result.environment,
+        "seeds": result.seeds,
+        "score": comparison.score,
+        **figures_of(result),
+        "baseline": better and better.baseline,
+        "probability_of_improvement": better and better.probability.value,
+        "probability_low": better and better.probability.low,
+        "probability_high": better and better.probability.high,
+        "seeds_needed": better and better.seeds_needed,
+    }
+    # NaN is what is not known.
+    return {name: "" if value is None or value != value else value for name, value in record.items()}
+
+
+def figures_of(result: GroupResult) -> dict[str, float]:
+    """The figures of a result by their names."""
+    iqm = result.iqm
+    names = ("mean", "median", "final", "last_ten", "best", "steps", "seconds")
+    return {"iqm": iqm.value, "iqm_low": iqm.low, "iqm_high": iqm.high} | {
+        name: getattr(result, name) for name in names
+    }
+
+
+def table_of_runs(result: GroupResult) -> Table:
+    """What each run of a group achieved."""
+    rows = [
+        [
+            "" if run.seed is None else str(run.seed),
+            *map(shown, (run.final, run.last_ten, run.best)),
+            f"{run.steps:,.0f}",
+            "" if math.isnan(run.seconds) else f"{run.seconds:,.0f}",
+        ]
+        for run in result.runs
+    ]
+    return Table("Returns of each seed", ["seed", "final", "last ten", "best", "steps", "seconds"], rows)
+
+
+def tables_of(comparison: Comparison) -> list[Table]:
+    """The results of each environment, those of all, and the probabilities of improvement."""
+    several = len(comparison.environments) > 1
+    tables = [
+        _results(f"Scores in {env}" if env else "Scores", comparison.of(env), comparison.score)
+        for env in comparison.environments
+    ]
+    if several and comparison.overall:
+        tables.append(_results("Normalised scores in all environments", comparison.overall, comparison.score))
+    if comparison.improvements:
+        tables.append(_improvements(comparison))
+    return tables
+
+
+def shown(value: float) -> str:
+    """A number with as many digits as can be read; empty where it is not known."""
+    if math.isnan(value):
+        return ""
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 10_000 else f"{value:,.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def shown_interval(estimate: Estimate) -> str:
+    """The bounds of an interval; empty where there is none."""
+    return f"[{shown(estimate.low)}, {shown(estimate.high)}]" if estimate.has_interval else ""
+
+
+def _results(title: str, results: Sequence[GroupResult], score: ScoreName) -> Table:
+    of = "final" if score == "final" else "last ten"
+    columns = ["group", "seeds", f"{of} IQM", "95% interval", "mean", "median"]
+    # Final, last ten and best are all there, never the best alone.
+    columns += [*(["final"] if score != "final" else []), *(["last ten"] if score == "final" else []), "best"]
+    return Table(title, [*columns, "steps", "seconds"], list(_rows(results, score)))
+
+
+def _rows(results: Sequence[GroupResult], score: ScoreName) -> Iterator[list[str]]:
+    for result in results:
+        yield [
+            result.name,
+            result.seeds,
+            shown(result.iqm.value),
+            shown_interval(result.iqm),
+            *map(shown, (result.mean, result.median)),
+            *map(shown, (result.last_ten if score == "final" else result.final, result.best)),
+            f"{result.steps:,.0f}",
+            "" if math.isnan(result.seconds) else f"{result.seconds:,.0f}",
+        ]
+
+
+def _improvements(comparison: Comparison) -> Table:
+    rows = [
+        [
+            better.name,
+            f"{better.probability.value:.2f}",
+            shown_interval(better.probability),
+            str(better.seeds),
+            "" if better.seeds_needed is None else str(better.seeds_needed) if better.seeds_needed < 1000 else ">1,000",
+            better.conclusion,
+        ]
+        for better in comparison.improvements
+    ]
+    columns = ["group", "probability", "95% interval", "seeds", "needed", "conclusion"]
+    return Table(f"Probability of improvement over {comparison.baseline}", columns, rows)
