@@ -21,6 +21,8 @@ from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, 
 from pytorchrl.experiments.run_lock import RunInUseError, RunLock
 from pytorchrl.logging.curves import Run
 from pytorchrl.logging.groups import named_groups
+from pytorchrl.logging.panels import Choice, draw_groups
+from pytorchrl.logging.plots import save_figure
 from pytorchrl.logging.run_search import read_runs
 from pytorchrl.scheme.fitting import CompositionError
 from storages.persistent.log.files import write_atomically
@@ -28,6 +30,7 @@ from storages.persistent.log.files import write_atomically
 _SECONDS_TO_WAIT = 30.0
 """For a trial of a sweep that was killed: its process ends when it finds out."""
 _RESULTS = "results.csv"
+_PICTURE = "learning_curves.png"
 
 
 @dataclass(frozen=True)
@@ -194,3 +197,4 @@ def _write_results(trials: Sequence[Trial], log_dir: Path) -> None:
     records = [{**values[result.name], "seeds": result.seeds, **figures_of(result)} for result in results]
     write_atomically(log_dir / _RESULTS, csv_of(records).encode())
     print(f"Table: {log_dir / _RESULTS}")
+    print(f"Learning curves: {save_figure(draw_groups(groups, Choice()), log_dir / _PICTURE)}")

@@ -177,7 +177,9 @@ def _train_all(described: DescribedRun) -> None:
                 return
         finally:
             learner.close()
-    _show_results(list(folders.values()), log_dir / "learning_curve.png")
+    if described.parent_process is None:
+        # Else other processes may write the same picture.
+        _show_results(list(folders.values()), log_dir / "learning_curve.png")
 
 
 def _show_results(folders: Sequence[Path], picture: Path) -> None:

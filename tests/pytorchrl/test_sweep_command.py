@@ -47,10 +47,11 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_with_a_table_of_all_combinatio
     said = capfd.readouterr().out
     assert "4 runs in runs/sweep-DQN-CartPole-v1, 2 at a time" in said
     header, *table = rows(tmp_path / "runs" / "sweep-DQN-CartPole-v1")
-    assert header[:3] == ["algorithm.gamma", "algorithm.test-every", "runs"]
+    assert header[:4] == ["algorithm.gamma", "algorithm.test-every", "seeds", "iqm"]
     assert sorted(row[:2] for row in table) == [["0.9", "200"], ["0.9", "400"], ["0.99", "200"], ["0.99", "400"]]
     means = [float(row[3]) for row in table]
     assert means == sorted(means, reverse=True)
+    assert (first.parents[1] / "learning_curves.png").stat().st_size > 10_000
     assert [row["steps"] for row in prl.read_evaluations(first)] == list(range(200, 2001, 200))
     assert "of 2,000 steps" in (first.parent / "output.txt").read_text()
 

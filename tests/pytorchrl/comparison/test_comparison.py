@@ -1,0 +1,240 @@
+"""Groups of runs, compared: statistics by hand, scores over environments, and what is said beside the numbers."""
+
+import csv
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.comparison.profiles import performance_profile, thresholds
+from pytorchrl.comparison.references import reference_of
+from pytorchrl.comparison.tables import as_csv, as_markdown
+from tests.support.run_folders import composition, evaluated_run, recorded_run
+
+FINALS = {"DQN": [10.0, 20.0, 30.0, 90.0], "PPO": [50.0, 60.0, 70.0, 80.0]}
+
+
+def two_groups(folder: Path, env: str = "CartPole-v1", factor: float = 1.0) -> Path:
+    for algorithm, finals in FINALS.items():
+        for seed, final in enumerate(finals, start=1):
+            # Ten evaluations with 1 and the best in front, then the final one.
+            returns = [(0, 1.0), (50, 100.0 * factor), *((100 + 10 * n, 5.0) for n in range(9)), (1000, final * factor)]
+            evaluated_run(folder / f"{algorithm}-{env}-{seed}", returns, algorithm=algorithm, env=env, seed=seed)
+    return folder
+
+
+def test_groups_are_compared_by_numbers_computed_by_hand(tmp_path: Path) -> None:
+    comparison = prl.compare_runs([two_groups(tmp_path)])
+    dqn, ppo = comparison.results
+    assert (dqn.name, dqn.environment, dqn.seeds) == ("DQN", "CartPole-v1", "4")
+    # Of four, the smallest and the largest are left out.
+    assert (dqn.iqm.value, dqn.mean, dqn.median) == (25.0, 37.5, 25.0)
+    assert (dqn.final, dqn.best) == (37.5, 100.0)
+    # Nine of 5, and the final one.
+    assert dqn.last_ten == pytest.approx((9 * 5 + 37.5) / 10)
+    assert (dqn.steps, dqn.seconds) == (1000, 100)
+    assert 10 <= dqn.iqm.low < 25 < dqn.iqm.high <= 90
+    assert [run.seed for run in ppo.runs] == [1, 2, 3, 4]
+    assert (ppo.iqm.value, ppo.median) == (65.0, 65.0)
+    assert comparison.baseline == "DQN"
+    (better,) = comparison.improvements
+    # PPO's 50 to 80 lose to 90 alone: of 16 pairs 4.
+    assert (better.name, better.probability.value, better.seeds) == ("PPO", 0.75, 4)
+    assert better.conclusion == "open: 17 more seeds"
+    assert (comparison.overall, comparison.references) == ((), ())
+
+
+def test_the_best_is_never_alone_and_the_last_ten_can_be_the_score(tmp_path: Path) -> None:
+    comparison = prl.compare_runs([two_groups(tmp_path)], score="last_ten", baseline="PPO")
+    dqn = comparison.results[0]
+    assert dqn.iqm.value == pytest.approx(((45 + 20) / 10 + (45 + 30) / 10) / 2)
+    text = as_markdown(comparison)
+    assert "| group | seeds | last ten IQM | 95% interval | mean | median | final | best | steps | seconds |" in text
+    assert "Probability of improvement over PPO" in text
+    assert "last ten" in as_markdown(prl.compare_runs([tmp_path]))
+
+
+def test_runs_can_be_compared_after_equal_numbers_of_steps(tmp_path: Path) -> None:
+    for algorithm, last in (("DQN", 100), ("PPO", 300)):
+        for seed in (1, 2):
+            returns = [(step, float(step + seed)) for step in range(100, last + 1, 100)]
+            evaluated_run(tmp_path / f"{algorithm}-{seed}", returns, algorithm=algorithm, seed=seed)
+    comparison = prl.compare_runs([tmp_path])
+    assert any("were trained for 100 to 300 steps; at_steps (--at-steps)" in note for note in comparison.notes)
+    assert any("PPO: 2 of 2 runs in CartPole-v1 have not reached their target" in note for note in comparison.notes)
+    equal = prl.compare_runs([tmp_path], at_steps=250)
+    assert [result.final for result in equal.results] == [101.5, 201.5]
+    assert [result.steps for result in equal.results] == [100, 200]
+    assert not any("--at-steps" in note for note in equal.notes)
+    with pytest.raises(ValueError, match=r"measured test/return after 100 steps first, not within 50"):
+        prl.compare_runs([tmp_path], at_steps=50)
+
+
+def test_scores_of_several_environments_are_put_together_by_references_that_are_given(tmp_path: Path) -> None:
+    two_groups(tmp_path, "A-v0")
+    two_groups(tmp_path, "B-v0", factor=10.0)
+    comparison = prl.compare_runs([tmp_path], references={"A-v0": (0, 100), "B-v0": (-1000, 1000)})
+    assert comparison.environments == ["A-v0", "B-v0"]
+    dqn, ppo = comparison.overall
+    # DQN: 0.1, 0.2, 0.3, 0.9 and 0.55, 0.6, 0.65, 0.95, of which the two smallest and the two largest are left out.
+    assert dqn.iqm.value == pytest.approx((0.3 + 0.55 + 0.6 + 0.65) / 4)
+    assert dqn.mean == pytest.approx((1.5 / 4 + 2.75 / 4) / 2)
+    assert dqn.best == pytest.approx(1.0)
+    assert ppo.scores["B-v0"].tolist() == [0.75, 0.8, 0.85, 0.9]
+    assert comparison.main == comparison.overall
+    assert "A-v0: 0 is 0, and 100 is 1 (given)." in comparison.notes
+    (better,) = comparison.improvements
+    assert better.probability.value == 0.75
+    # As if there were half the variance.
+    assert better.seeds_needed == 11
+
+
+def test_references_are_the_known_ones_or_the_span_of_the_runs_which_is_said(tmp_path: Path) -> None:
+    two_groups(tmp_path, "CartPole-v1")
+    two_groups(tmp_path, "Mine-v0")
+    comparison = prl.compare_runs([tmp_path])
+    assert "CartPole-v1: 22.2 is 0, and 475 is 1 (random policy over 1,000 episodes, and gymnasium's reward " in (
+        "\n".join(comparison.notes)
+    )
+    assert "Mine-v0: 10 is 0, and 90 is 1 (smallest and largest return of the compared runs)." in comparison.notes
+    with pytest.raises(ValueError, match="there are no runs in Hopper-v5, of which references were given"):
+        prl.compare_runs([tmp_path], references={"Hopper-v5": (0, 1)})
+    with pytest.raises(ValueError, match="the references of Mine-v0 must rise, got 5 and 5"):
+        prl.compare_runs([tmp_path], references={"Mine-v0": (5, 5)})
+
+
+@pytest.mark.parametrize(
+    ("env", "low", "high"),
+    [
+        ("ALE/Breakout-v5", 1.7, 30.5),
+        ("BreakoutNoFrameskip-v4", 1.7, 30.5),
+        ("ALE/Pong-v5(frameskip=1)", -20.7, 14.6),
+        ("Hopper-v5", -20.272305, 3234.3),
+        # Another game than Atari's.
+        ("pytorchrl/Breakout-v0", 3.0, 7.0),
+        ("", 3.0, 7.0),
+    ],
+)
+def test_versions_of_an_environment_have_its_references(env: str, low: float, high: float) -> None:
+    reference = reference_of(env, {}, np.array([3.0, 7.0]))
+    assert (reference.low, reference.high) == (low, high)
+
+
+def test_equal_returns_of_an_unknown_environment_are_all_0() -> None:
+    assert reference_of("Mine-v0", {}, np.full(3, 7.0)).normalised(np.full(3, 7.0)).tolist() == [0, 0, 0]
+
+
+def test_a_group_that_lacks_an_environment_is_not_among_those_of_all(tmp_path: Path) -> None:
+    two_groups(tmp_path, "A-v0")
+    evaluated_run(tmp_path / "more", [(0, 1.0), (1000, 2.0)], algorithm="DQN", env="B-v0", seed=1)
+    comparison = prl.compare_runs([tmp_path])
+    assert [result.name for result in comparison.overall] == ["DQN"]
+    assert "Not among those of all environments, since they lack runs in some: PPO." in comparison.notes
+    # A single run in B: nothing is known of its spread.
+    assert not comparison.overall[0].iqm.has_interval
+    assert math.isnan(comparison.of("B-v0")[0].iqm.low)
+
+
+def test_a_second_run_of_a_seed_does_not_count(tmp_path: Path) -> None:
+    for number, seed in enumerate((1, 2, 2)):
+        evaluated_run(tmp_path / str(number), [(1000, float(number))], seed=seed)
+    comparison = prl.compare_runs([tmp_path])
+    assert [run.final for run in comparison.results[0].runs] == [0, 1]
+    assert any(
+        "2 does not count: " in note and "has the same composition and seed" in note for note in comparison.notes
+    )
+
+
+def test_few_seeds_are_said_to_be_few(tmp_path: Path) -> None:
+    for seed in range(3):
+        evaluated_run(tmp_path / str(seed), [(1000, float(seed))], seed=seed)
+    notes = "\n".join(prl.compare_runs([tmp_path]).notes)
+    assert (
+        "Intervals of 3 seeds end at their smallest and largest score, and hold the true median in at most 75%" in notes
+    )
+    assert "10,000 resamples by a generator of seed 0" in notes
+    alone = "\n".join(prl.compare_runs([tmp_path / "0"]).notes)
+    assert "A single run has no interval, and allows no conclusion: DQN." in alone
+
+
+def test_runs_without_evaluations_are_compared_by_returns_of_training_which_is_said(tmp_path: Path) -> None:
+    trained = {"steps": 10, "train/return": 3.0}
+    recorded_run(tmp_path / "without", [trained], composition("PPO"))
+    recorded_run(tmp_path / "with", [trained, {"steps": 20, "test/return": 9.0}], composition("DQN"))
+    comparison = prl.compare_runs([tmp_path])
+    assert comparison.metric == "train/return"
+    assert {result.final for result in comparison.results} == {3.0}
+    assert "mean returns of training episodes, with exploration" in comparison.notes[0]
+    recorded_run(tmp_path / "evaluated", [{"steps": 20, "test/return": 9.0}], composition("SAC"))
+    with pytest.raises(ValueError, match="without has no evaluations, and another run no returns of training"):
+        prl.compare_runs([tmp_path])
+
+
+def test_groups_can_be_named_in_a_script(tmp_path: Path) -> None:
+    two_groups(tmp_path)
+    comparison = prl.compare_runs({"mine": tmp_path.glob("PPO-*"), "theirs": tmp_path.glob("DQN-*")}, baseline="theirs")
+    assert [result.name for result in comparison.results] == ["mine", "theirs"]
+    assert comparison.improvements[0].name == "mine"
+    with pytest.raises(ValueError, match="there is no group 'ours' to compare with; there are: mine; theirs"):
+        prl.compare_runs({"mine": tmp_path.glob("PPO-*"), "theirs": tmp_path.glob("DQN-*")}, baseline="ours")
+
+
+def test_a_table_for_other_programs_has_all_digits_and_empty_cells_where_nothing_is_known(tmp_path: Path) -> None:
+    two_groups(tmp_path, "A-v0")
+    evaluated_run(tmp_path / "alone", [(1000, 1 / 3)], algorithm="A2C", env="A-v0", seed=1)
+    rows = {row["group"]: row for row in csv.DictReader(io.StringIO(as_csv(prl.compare_runs([tmp_path]))))}
+    assert set(rows) == {"DQN", "PPO", "A2C"}
+    assert float(rows["A2C"]["final"]) == 1 / 3
+    assert rows["A2C"]["iqm_low"] == ""
+    baseline = next(name for name in rows if not rows[name]["probability_of_improvement"])
+    assert {row["baseline"] for name, row in rows.items() if name != baseline} == {baseline}
+
+
+def test_a_bar_in_a_name_does_not_end_a_cell_of_markdown(tmp_path: Path) -> None:
+    two_groups(tmp_path)
+    text = as_markdown(prl.compare_runs({"a|b": [tmp_path]}))
+    assert r"| a\|b | 8 |" in text
+
+
+def test_a_profile_is_the_share_of_runs_above_a_score_and_environments_count_alike() -> None:
+    scores = {"A": np.array([1.0, 2.0, 3.0, 4.0]), "B": np.array([3.0, 3.0])}
+    at = thresholds(list(scores.values()))
+    assert at[1:-1].tolist() == [1, 2, 3, 4]
+    shares, low, high = performance_profile(scores, at)
+    # More than 2 have a half of A and all of B.
+    assert shares.tolist() == [1, 0.875, 0.75, 0.125, 0, 0]
+    assert (low <= shares).all()
+    assert (high >= shares).all()
+    assert np.isnan(performance_profile({"A": scores["A"], "B": np.array([1.0])}, at)[1]).all()
+
+
+def test_a_profile_is_that_of_rliable() -> None:
+    library = pytest.importorskip("rliable.library", reason="rliable is not installed")
+    scores = np.random.default_rng(5).normal(size=(7, 3))
+    at = thresholds(list(scores.T))
+    ours = performance_profile({str(env): of_env for env, of_env in enumerate(scores.T)}, at)[0]
+    np.testing.assert_allclose(ours, library.run_score_deviation(scores, at), rtol=1e-12)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_pictures_are_drawn_for_one_environment_and_for_several(tmp_path: Path, several: bool) -> None:
+    two_groups(tmp_path / "runs", "A-v0")
+    if several:
+        two_groups(tmp_path / "runs", "B-v0")
+    comparison = prl.compare_runs([tmp_path / "runs"])
+    assert prl.draw_comparison(comparison, tmp_path / "intervals.png").stat().st_size > 10_000
+    assert prl.draw_profile(comparison, tmp_path / "profile.svg").read_bytes().startswith(b"<?xml")
+    with pytest.raises(ValueError, match=r"its name must end in \.png or \.svg"):
+        prl.draw_profile(comparison, tmp_path / "profile.pdf")
+
+
+def test_groups_without_a_common_environment_are_not_drawn(tmp_path: Path) -> None:
+    evaluated_run(tmp_path / "1", [(1000, 1.0)], algorithm="DQN", env="A-v0")
+    evaluated_run(tmp_path / "2", [(1000, 1.0)], algorithm="PPO", env="B-v0")
+    comparison = prl.compare_runs([tmp_path])
+    assert comparison.improvements == ()
+    with pytest.raises(ValueError, match="there is no group with runs in all of A-v0, B-v0 to draw"):
+        prl.draw_comparison(comparison, tmp_path / "intervals.png")
