@@ -216,7 +216,8 @@ def test_a_profile_is_that_of_rliable() -> None:
     scores = np.random.default_rng(5).normal(size=(7, 3))
     at = thresholds(list(scores.T))
     ours = performance_profile({str(env): of_env for env, of_env in enumerate(scores.T)}, at)[0]
-    np.testing.assert_allclose(ours, library.run_score_deviation(scores, at), rtol=1e-12)
+    theirs = [library.run_score_deviation(scores, threshold) for threshold in at]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
 @pytest.mark.parametrize("several", [False, True])
