@@ -1,0 +1,119 @@
+"""``python -m pytorchrl compare`` and ``plot``, as the documentation types them."""
+
+import csv
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+from tests.support.run_folders import evaluated_run
+
+SMALL = ("--actor.hidden-sizes", "8", "--algorithm.test-every", "200", "--algorithm.num-test-episodes", "2")
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> None:
+    monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *map(str, arguments)])
+    main()
+
+
+def six_runs(folder: Path) -> None:
+    for algorithm, better in (("DQN", 0.0), ("PPO", 100.0)):
+        for seed in (1, 2, 3):
+            returns = [(step, step / 5 + seed + better) for step in range(0, 1001, 100)]
+            evaluated_run(folder / f"{algorithm}-CartPole-v1" / f"seed-{seed}", returns, algorithm=algorithm, seed=seed)
+
+
+@pytest.mark.long
+def test_two_algorithms_are_trained_by_commands_with_three_seeds_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--env", "CartPole-v1", "--steps", "600", "--seeds", "1", "2", "3", *SMALL]
+    command(monkeypatch, "train", "--algorithm", "dqn", *arguments)
+    said = capsys.readouterr().out
+    assert "Returns of each seed" in said
+    assert "Interquartile mean of the final returns: " in said
+    command(monkeypatch, "train", "--algorithm", "ppo", *arguments)
+    capsys.readouterr()
+    command(monkeypatch, "compare", "runs", "-o", "comparison.md", "--picture", "intervals.png")
+    said = capsys.readouterr().out
+    assert "Scores in CartPole-v1" in said
+    assert "Probability of improvement over DQN" in said
+    assert "mean returns of evaluations, by greedy actions" in said
+    assert (tmp_path / "intervals.png").stat().st_size > 10_000
+    rows = [line.split(" | ") for line in (tmp_path / "comparison.md").read_text().splitlines() if "| 3 |" in line]
+    names = [row[0].strip("| ") for row in rows]
+    assert names[:2] == ["DQN", "PPO"]
+    finals = [prl.read_evaluations(f"runs/DQN-CartPole-v1/seed-{seed}")[-1]["mean"] for seed in (1, 2, 3)]
+    comparison = prl.compare_runs(["runs"])
+    # Of three there is no quarter to leave out.
+    assert comparison.results[0].iqm.value == pytest.approx(sum(finals) / 3)
+
+
+def test_six_runs_are_drawn_and_compared_without_a_change_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    six_runs(tmp_path / "runs")
+    before = {file: file.read_bytes() for file in (tmp_path / "runs").rglob("*") if file.is_file()}
+    command(monkeypatch, "plot", "runs", "-o", "curves.png", "--x", "seconds")
+    command(monkeypatch, "plot", "runs/DQN-CartPole-v1", "-o", "curves.svg", "--statistic", "median")
+    assert capsys.readouterr().out.split() == ["curves.png", "curves.svg"]
+    assert matplotlib.image.imread(tmp_path / "curves.png").shape[1] == 1200
+    assert (tmp_path / "curves.svg").stat().st_size < 100_000
+    command(monkeypatch, "compare", "-o", "comparison.csv", "--baseline", "DQN", "--profile", "profile.svg")
+    said = capsys.readouterr().out
+    assert "open: 3 more seeds" in said
+    with (tmp_path / "comparison.csv").open() as file:
+        dqn, ppo = csv.DictReader(file)
+    assert [float(row["iqm"]) for row in (dqn, ppo)] == [202, 302]
+    assert (ppo["baseline"], float(ppo["probability_of_improvement"]), ppo["seeds_needed"]) == ("DQN", 1.0, "6")
+    assert {file: file.read_bytes() for file in (tmp_path / "runs").rglob("*") if file.is_file()} == before
+
+
+def test_references_are_given_by_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for env in ("A-v0", "B-v0"):
+        for seed in (1, 2):
+            evaluated_run(tmp_path / f"{env}-{seed}", [(1000, 50.0)], env=env, seed=seed)
+    references = ["--reference", "A-v0", "0", "100", "--reference", "B-v0", "0", "200"]
+    command(monkeypatch, "compare", tmp_path, *references)
+    said = capsys.readouterr().out
+    assert "A-v0: 0 is 0, and 100 is 1 (given)." in said
+    assert "0.38" in said[said.index("Normalised scores in all environments") :]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("compare", "nowhere"),
+            "error: nowhere does not exist: expected a run folder, or a folder with runs below it",
+        ),
+        (("compare", "runs", "-o", "table.txt"), r"error: a comparison is written to a file that ends in .md or .csv"),
+        (("compare", "runs", "--picture", "a.pdf"), r"error: the picture is a PNG or an SVG"),
+        (
+            ("compare", "runs", "--baseline", "SAC"),
+            "error: there is no group 'SAC' to compare with; there are: DQN; PPO",
+        ),
+        (("compare", "runs", "--metric", "test/retrun"), "has not logged 'test/retrun'; did you mean test/return?"),
+        (
+            ("plot", "runs", "-o", "curve.pdf"),
+            "error: the picture is a PNG or an SVG; its name must end in .png or .svg",
+        ),
+        (("plot", "runs", "--metric", "x"), "has not logged 'x'; it has test/return"),
+    ],
+)
+def test_what_cannot_be_compared_or_drawn_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    six_runs(tmp_path / "runs")
+    with pytest.raises(SystemExit) as raised:
+        command(monkeypatch, *arguments)
+    assert message in str(raised.value)
+    assert {path.name for path in tmp_path.iterdir()} == {"runs"}
