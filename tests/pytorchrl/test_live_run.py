@@ -13,8 +13,8 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands.inspect import inspect
 from pytorchrl.commands.comparing import plot
+from pytorchrl.commands.inspect import inspect
 from pytorchrl.experiments import run_lock
 from pytorchrl.experiments.run_lock import RunInUseError
 from storages.persistent.log.lock import Lock, NoLocksError
