@@ -334,6 +334,10 @@ class Learner:
         """Show how values are distributed, wherever the run logs that shows it: TensorBoard and wandb."""
         self._measurements.write_histograms(self.scheme.steps, values)
 
+    def log_video(self, name: str, path: Path) -> None:
+        """Show a video, a file that ends in ".mp4" or ".gif", wherever the run logs that shows it: wandb."""
+        self._measurements.write_video(self.scheme.steps, name, path)
+
     @property
     def seconds_of_parts(self) -> dict[str, float]:
         """Seconds in this process: "collect", "update", "evaluate" and "save"."""

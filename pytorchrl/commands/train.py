@@ -52,7 +52,14 @@ class DescribedRun:
         """The folder of the runs of all seeds."""
         env = self.parts.envs.hyper_parameters["env"]
         name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
-        return Path(self.settings.get("log_dir") or Path("runs") / f"{self.parts.algorithm.name}-{name}")
+        folder = Path("runs") / f"{self.parts.algorithm.name}-{name}"
+        return Path(self.settings.get("log_dir") or folder.joinpath(*_of_a_wandb_sweep()))
+
+
+def _of_a_wandb_sweep() -> list[str]:
+    """Folders that keep the runs of a wandb sweep apart, whose agent starts a process for each; else none."""
+    names = [os.environ.get(name, "") for name in ("WANDB_SWEEP_ID", "WANDB_RUN_ID")]
+    return names if all(names) else []
 
 
 def train(arguments: Sequence[str]) -> None:

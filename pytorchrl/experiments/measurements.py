@@ -1,6 +1,7 @@
 """What a run measures, and where it writes it."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -52,6 +53,11 @@ class Measurements:
         """Show how values are distributed, in the places that show it."""
         for writer in self._writers:
             writer.write_histograms(steps, values)
+
+    def write_video(self, steps: int, name: str, path: Path) -> None:
+        """Show a video, in the places that show it."""
+        for writer in self._writers:
+            writer.write_video(steps, name, path)
 
     def close(self) -> None:
         """Finish; nothing is written afterwards."""

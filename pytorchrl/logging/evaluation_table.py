@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ COLUMNS: Mapping[str, str] = {
     "length": "test/episode_length",
 }
 """Columns, and the metrics in them."""
+
+_OF_A_NAME = re.compile(r"test/(.+)/return")
 
 Row = Mapping[str, float]
 
@@ -55,6 +58,13 @@ def evaluations_of(records: Iterable[Mapping[str, float]], name: str | None = No
         for record in records
         if f"{prefix}return" in record
     ]
+
+
+def evaluation_names(records: Iterable[Mapping[str, float]]) -> list[str | None]:
+    """Whose evaluations there are: None for the test environments, and names of :class:`EvaluateIn`."""
+    metrics = dict.fromkeys(metric for record in records for metric in record)
+    names: list[str | None] = [None] if "test/return" in metrics else []
+    return [*names, *(found[1] for metric in metrics if (found := _OF_A_NAME.fullmatch(metric)))]
 
 
 def as_markdown(rows: Sequence[Row]) -> str:

@@ -1,30 +1,23 @@
 """Weights & Biases: offline unless the user's own settings say otherwise, and never in the way of a run."""
 
 import logging
-import os
 import secrets
-import ssl
 from collections.abc import Mapping
-from http.client import HTTPException
-from netrc import NetrcParseError, netrc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import urlopen
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.logging.evaluation_table import COLUMNS, evaluation_names, evaluations_of
+from pytorchrl.logging.metrics_file import read_metrics
+from pytorchrl.logging.wandb_mode import Mode, mode_of
 from storages.persistent.log.files import refuse_link, write_atomically
 
 if TYPE_CHECKING:
     import wandb
 
-_Mode: TypeAlias = Literal["online", "offline", "disabled", "shared"]
-
 _BINS = 64
-_SECONDS_TO_ANSWER = 3.0
 _SECONDS_TO_START = 10.0
 _SECONDS_TO_FINISH = 30.0
 
@@ -34,15 +27,21 @@ _logger = logging.getLogger(__name__)
 class WandbWriter:
     """Logs a run to wandb, from the run folder.
 
-    The mode is the user's (WANDB_MODE or wandb's settings files), else offline. It never asks for a login: online
-    without credentials, or without an answer of the server, becomes offline with a warning. The run's id is kept in
-    ``wandb_run_id.txt``, so that a resumed run continues the same wandb run; an offline one is there in parts, which
-    ``wandb sync`` joins.
+    The mode is the user's (WANDB_MODE or wandb's settings files); else it is offline, but online where an agent of a
+    sweep has started the process. It never asks for a login: online without credentials, or without an answer of the
+    server, becomes offline with a warning. The run's id is kept in ``wandb_run_id.txt``, so that a resumed run
+    continues the same wandb run; an offline one is there in parts, which ``wandb sync`` joins.
+
+    Where ``wandb.init`` was called already, the first run folder is logged to that run, which is not finished here. In
+    a process of a sweep's agent it is the agent's run.
 
     Args:
         log_dir: the run folder, which must exist.
         config: what the run is made of.
         run_name: what wandb shows; None takes the folder's name.
+
+    Raises:
+        ValueError: another run folder is logged to the agent's run.
     """
 
     def __init__(self, log_dir: Path, config: Mapping[str, object], run_name: str | None = None) -> None:
@@ -51,27 +50,26 @@ class WandbWriter:
         refuse_link(log_dir / "wandb")
         self._id_file = log_dir / "wandb_run_id.txt"
         refuse_link(self._id_file)
-        self._arguments: dict[str, Any] = {
-            "resume": "allow",
-            "dir": str(log_dir),
-            "name": run_name or log_dir.resolve().name,
-            "config": dict(config),
-        }
-        if not self._id_file.exists():
-            self._renew_id()
-        mode = _mode(wandb.setup().settings)
-        try:
-            self._run = self._start(mode)
-        except (wandb.errors.Error, TimeoutError) as error:
-            if mode not in ("online", "shared"):
-                raise
-            _logger.warning("wandb: no online run could be started, logging offline: %s", " ".join(str(error).split()))
-            # wandb's service holds on to the id of a run that it could not start.
-            self._renew_id()
-            self._run = self._start("offline")
+        self._log_dir = log_dir
+        self._config = dict(config)
+        self._name = run_name or log_dir.resolve().name
+        self._steps = 0
+        active = wandb.run
+        self._is_users = active is not None and _folders.get(active.id, log_dir) == log_dir
+        if active is not None and self._is_users:
+            self._run = active
+        else:
+            self._run = self._started(mode_of(wandb.setup().settings))
+        # wandb gives its method no types.
+        self._run.config.update(self._config, allow_val_change=True)  # type: ignore[no-untyped-call]
+        # Training and evaluation log at the same step, so wandb's own ever-growing step does not fit.
+        self._run.define_metric("*", step_metric="steps")
+        _folders[self._run.id] = log_dir
+        self._keep_id(self._run.id)
 
     def write(self, steps: int, metrics: Mapping[str, float]) -> None:
         """Log the metrics against environment steps."""
+        self._steps = steps
         self._run.log({**metrics, "steps": steps})
 
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
@@ -81,84 +79,86 @@ class WandbWriter:
         histograms = {name: wandb.Histogram(np_histogram=np.histogram(array, _BINS)) for name, array in values.items()}
         self._run.log({**histograms, "steps": steps})
 
-    def close(self) -> None:
-        """Finish the wandb run."""
-        _open_runs.pop(self._run.id, None)
-        self._run.finish()
-
-    def _start(self, mode: _Mode) -> "wandb.Run":
+    def write_video(self, steps: int, name: str, path: Path) -> None:
+        """Log a video, of which wandb takes a copy."""
         import wandb
 
-        run_id = self._id_file.read_text().strip()
-        if run_id in _open_runs:
-            # Resumed where the first writer of the folder was not closed; wandb refuses an id twice at a time.
-            _open_runs.pop(run_id).finish()
+        # wandb counts the formats that it knows, of which ours are two.
+        kind: Any = path.suffix.removeprefix(".")
+        self._run.log({name: wandb.Video(str(path), format=kind), "steps": steps})
+
+    def close(self) -> None:
+        """Log a table of all evaluations, and finish the wandb run, unless it is the user's."""
+        self._log_evaluations()
+        _open_runs.pop(self._run.id, None)
+        if not self._is_users:
+            self._run.finish()
+
+    def _log_evaluations(self) -> None:
+        import wandb
+
+        metrics_file = self._log_dir / "metrics.jsonl"
+        records = read_metrics(metrics_file) if metrics_file.is_file() else []
+        for name in evaluation_names(records):
+            rows = [[row.get(column) for column in COLUMNS] for row in evaluations_of(records, name)]
+            table = wandb.Table(columns=list(COLUMNS), data=rows)
+            self._run.log({"evaluations" if name is None else f"evaluations/{name}": table, "steps": self._steps})
+
+    def _started(self, mode: Mode) -> "wandb.Run":
+        """A run that is to be finished here."""
+        import wandb
+
+        try:
+            return self._start(mode)
+        except (wandb.errors.Error, TimeoutError) as error:
+            if mode not in ("online", "shared"):
+                raise
+            _logger.warning("wandb: no online run could be started, logging offline: %s", " ".join(str(error).split()))
+            # wandb's service holds on to the id of a run that it could not start.
+            self._id_file.unlink(missing_ok=True)
+            return self._start("offline")
+
+    def _start(self, mode: Mode) -> "wandb.Run":
+        import wandb
+
+        told = wandb.setup().settings
         settings = wandb.Settings(
             silent=True,
             console="off",
-            # A run of its own, whatever else this process logs.
+            # Another one, although this process may log others.
             reinit="create_new",
             init_timeout=_SECONDS_TO_START,
             # What is not sent by then is in the run folder, for `wandb sync`.
             finish_timeout=_SECONDS_TO_FINISH,
         )
-        run = wandb.init(id=run_id, mode=mode, settings=settings, **self._arguments)
-        # Training and evaluation log at the same step, so wandb's own ever-growing step does not fit.
-        run.define_metric("*", step_metric="steps")
+        arguments: dict[str, Any] = {"dir": str(self._log_dir), "name": self._name, "mode": mode, "settings": settings}
+        if told.sweep_id and told.run_id:
+            # The agent has named the run, and waits for that one.
+            run_id = told.run_id
+            if _folders.get(run_id, self._log_dir) != self._log_dir:
+                raise ValueError(
+                    f"log_to: the sweep's run {run_id} is that of {_folders[run_id]} already, and {self._log_dir} "
+                    f"cannot be logged to it; train one run in a process, and let the sweep choose the seed"
+                )
+        else:
+            run_id = self._kept_id()
+            arguments |= {"id": run_id, "resume": "allow"}
+        if run_id in _open_runs:
+            # Resumed where the first writer of the folder was not closed; wandb refuses an id twice at a time.
+            _open_runs.pop(run_id).finish()
+        run = wandb.init(**arguments)
         _open_runs[run.id] = run
         return run
 
-    def _renew_id(self) -> None:
-        write_atomically(self._id_file, f"{secrets.token_hex(4)}\n".encode())
+    def _kept_id(self) -> str:
+        if not self._id_file.exists():
+            self._keep_id(secrets.token_hex(4))
+        return self._id_file.read_text().strip()
+
+    def _keep_id(self, run_id: str) -> None:
+        write_atomically(self._id_file, f"{run_id}\n".encode())
 
 
 _open_runs: dict[str, "wandb.Run"] = {}
-
-
-def _mode(settings: "wandb.Settings") -> _Mode:
-    """The mode that the user asked for and that can be had without asking or waiting."""
-    if "mode" not in settings.model_fields_set:
-        return "offline"
-    # Older words for two of these.
-    mode = cast("_Mode", {"run": "online", "dryrun": "offline"}.get(settings.mode, settings.mode))
-    if mode not in ("online", "shared"):
-        return mode
-    if not _has_credentials(settings):
-        _logger.warning("wandb: mode is %s, but no API key is configured; logging offline", mode)
-        return "offline"
-    if not _answers(settings.base_url):
-        _logger.warning("wandb: mode is %s, but %s does not answer; logging offline", mode, settings.base_url)
-        return "offline"
-    return mode
-
-
-def _has_credentials(settings: "wandb.Settings") -> bool:
-    """Whether wandb will find what it logs in with; where it does not, it asks."""
-    if settings.api_key or os.environ.get("WANDB_API_KEY") or settings.identity_token_file:
-        return True
-    files = [os.environ["NETRC"]] if "NETRC" in os.environ else ["~/.netrc", "~/_netrc"]
-    path = next((path for path in (Path(file).expanduser() for file in files) if path.is_file()), None)
-    if path is None:
-        return False
-    try:
-        login = netrc(path).authenticators(urlsplit(settings.base_url).netloc)
-    except (OSError, NetrcParseError):
-        return False
-    return login is not None and bool(login[2])
-
-
-def _answers(url: str) -> bool:
-    """Whether a server is there, whatever it says: wandb itself would try for much longer."""
-    try:
-        with urlopen(url, timeout=_SECONDS_TO_ANSWER):
-            return True
-    except HTTPError as error:
-        error.close()
-        return True
-    except HTTPException:
-        return True
-    except URLError as error:
-        # Certificates are wandb's to judge: it has settings for them.
-        return isinstance(error.reason, ssl.SSLError)
-    except OSError:
-        return False
+_folders: dict[str, Path] = {}
+"""Which run folder was logged to a wandb run in this process."""

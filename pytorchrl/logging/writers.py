@@ -22,6 +22,9 @@ class MetricsWriter(Protocol):
     def write_histograms(self, steps: int, values: Mapping[str, NDArray[Any]]) -> None:
         """Show how values are distributed after so many environment transitions."""
 
+    def write_video(self, steps: int, name: str, path: Path) -> None:
+        """Show a video that was recorded after so many environment transitions, where that can be shown."""
+
     def close(self) -> None:
         """Finish; nothing is written afterwards."""
 
@@ -53,6 +56,9 @@ class TensorBoardWriter:
         for name, array in values.items():
             self._writer.add_histogram(name, array, steps)
         self._writer.flush()
+
+    def write_video(self, steps: int, name: str, path: Path) -> None:
+        """Leave it out: TensorBoard shows no video files."""
 
     def close(self) -> None:
         """Close the event file."""

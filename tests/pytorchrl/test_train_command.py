@@ -323,3 +323,19 @@ def test_a_run_is_filmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     command(monkeypatch, "--version")
     assert told(capsys).startswith("pytorchrl ")
+
+
+def test_a_trial_of_a_wandb_sweep_takes_its_values_and_has_a_folder_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep1")
+    for trial, lr in (("trial1", 0.002), ("trial2", 0.003)):
+        monkeypatch.setenv("WANDB_RUN_ID", trial)
+        # As an agent writes the values of a sweep for ${args}.
+        values = [f"--algorithm.lr={lr}", "--actor.dueling=True", "--seeds=2"]
+        of_all = ["--algorithm=dqn", "--env=CartPole-v1", "--no-preset", "--steps=100", *SMALL]
+        command(monkeypatch, "train", *of_all, *values)
+        config = RunFolder(tmp_path / "runs" / "DQN-CartPole-v1" / "sweep1" / trial / "seed-2").read_config()
+        assert config["algorithm"]["hyper_parameters"]["lr"] == lr
+        assert config["actor"]["hyper_parameters"]["dueling"] is True

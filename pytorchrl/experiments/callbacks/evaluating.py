@@ -107,7 +107,7 @@ class EvaluateIn(Callback):
 
 @dataclass(eq=False)
 class RecordVideos(Callback):
-    """Films episodes of the best actions after evaluations, into ``videos`` of the run folder.
+    """Films episodes of the best actions after evaluations, into ``videos`` of the run folder, and for wandb.
 
     One copy of the test environment is made for it, however many are evaluated in, with ``render_mode="rgb_array"``.
 
@@ -143,6 +143,7 @@ class RecordVideos(Callback):
             seed = np.random.SeedSequence(scheme.run_seed, spawn_key=(_VIDEO, scheme.steps))
             envs, fps = scheme.test_envs_factory, self.frames_per_second
             film(path, scheme.algorithm, envs, self.episodes, self.longest, seed, frames_per_second=fps)
+            learner.log_video("test/video", path)
 
     def state_dict(self) -> dict[str, Any]:
         """How many evaluations there were."""

@@ -16,8 +16,11 @@ import pytest
 import wandb
 from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
 
+import pytorchrl as prl
 from pytorchrl.logging import WandbWriter, make_writers
-from pytorchrl.logging import wandb_writer as module
+from pytorchrl.logging import wandb_mode as module
+from tests.support.compositions import dqn_scheme
+from tests.support.reported_runs import GIF
 
 KEY = "0123456789" * 4
 
@@ -143,6 +146,22 @@ def start(path: Path) -> Any:
     return next(record.run for record in recorded(path) if record.WhichOneof("record_type") == "run")
 
 
+def config_of(path: Path) -> dict[str, Any]:
+    """What the run is made of, as wandb shows it in the end."""
+    config: dict[str, Any] = {}
+    for record in recorded(path):
+        kind = record.WhichOneof("record_type")
+        changes = record.run.config if kind == "run" else record.config if kind == "config" else None
+        for item in changes.update if changes is not None else ():
+            config["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
+    config.pop("_wandb", None)
+    return {name: value for name, value in config.items() if not name.startswith("_wandb/")}
+
+
+def tables_of(log_dir: Path) -> list[Path]:
+    return sorted(log_dir.glob("wandb/offline-run-*/files/media/table/**/*.table.json"))
+
+
 def test_without_settings_a_run_is_logged_offline_into_its_folder_and_nobody_is_asked(
     log_dir: Path, no_network: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -161,8 +180,7 @@ def test_without_settings_a_run_is_logged_offline_into_its_folder_and_nobody_is_
     run = start(path)
     assert run.display_name == "cartpole"
     assert run.run_id == (log_dir / "wandb_run_id.txt").read_text().strip()
-    config = {item.key: json.loads(item.value_json) for item in run.config.update if item.key != "_wandb"}
-    assert config == {"seed": 3, "algorithm": {"name": "DQN"}}
+    assert config_of(path) == {"seed": 3, "algorithm": {"name": "DQN"}}
     metrics = [record.metric for record in recorded(path) if record.WhichOneof("record_type") == "metric"]
     assert ("*", "steps") in [(metric.glob_name, metric.step_metric) for metric in metrics]
     assert warnings(caplog) == []
@@ -337,6 +355,98 @@ def test_online_where_the_server_refuses_the_run_goes_on_offline_with_a_warning(
     (path,) = run_files(log_dir)
     assert history(path) == [{"steps": 100, "train/return": 1.5}]
     assert start(path).run_id == (log_dir / "wandb_run_id.txt").read_text().strip()
+
+
+def test_a_run_that_the_script_has_started_is_logged_to_and_left_to_the_script(log_dir: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.mkdir()
+    with wandb.init(mode="offline", dir=script, config={"lr": 0.5}) as run:
+        with closing(WandbWriter(log_dir, {"algorithm": {"name": "DQN"}})) as writer:
+            writer.write(100, {"train/return": 1.5})
+        run.log({"mine": 2.0})
+        assert (log_dir / "wandb_run_id.txt").read_text().strip() == run.id
+        other = tmp_path / "other"
+        other.mkdir()
+        with closing(WandbWriter(other, {})) as writer:
+            writer.write(200, {"train/return": 2.5})
+    (path,) = run_files(script)
+    assert history(path) == [{"steps": 100, "train/return": 1.5}, {"steps": 100, "mine": 2.0}]
+    assert config_of(path) == {"lr": 0.5, "algorithm": {"name": "DQN"}}
+    # One run folder is a wandb run.
+    assert [history(path) for path in run_files(other)] == [[{"steps": 200, "train/return": 2.5}]]
+
+
+def test_a_process_of_a_sweeps_agent_logs_to_the_run_that_the_agent_has_named(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep1")
+    monkeypatch.setenv("WANDB_RUN_ID", "trial1")
+    wandb.teardown()
+    with closing(WandbWriter(log_dir, {"seed": 1})) as writer:
+        writer.write(100, {"train/return": 1.5})
+    (path,) = run_files(log_dir)
+    assert start(path).run_id == "trial1"
+    assert start(path).sweep_id == "sweep1"
+    assert (log_dir / "wandb_run_id.txt").read_text().strip() == "trial1"
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(ValueError, match=r"the sweep's run trial1 is that of .*cartpole already.*one run in a process"):
+        WandbWriter(other, {})
+
+
+def test_a_sweeps_run_is_online_without_being_told(
+    log_dir: Path, modes: list[str], server: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    for name in ("WANDB_SWEEP_ID", "WANDB_RUN_ID"):
+        monkeypatch.setenv(name, "one")
+    wandb.teardown()
+    WandbWriter(log_dir, {}).close()
+    assert modes == ["online"]
+
+
+def test_a_changed_composition_is_what_wandb_shows_of_a_resumed_run(log_dir: Path) -> None:
+    for target in (100, 200):
+        WandbWriter(log_dir, {"target_steps": target}).close()
+    assert [config_of(path) for path in run_files(log_dir)] == [{"target_steps": 100}, {"target_steps": 200}]
+
+
+def test_videos_and_a_table_of_all_evaluations_are_logged(log_dir: Path) -> None:
+    video = log_dir / "videos" / "steps-000000100.gif"
+    video.parent.mkdir()
+    video.write_bytes(GIF)
+    records = [
+        {"steps": 100, "seconds": 1.0, "test/return": 5.0, "test/episodes": 2},
+        {"steps": 200, "seconds": 2.0, "train/return": 1.0, "test/windy/return": 3.0},
+        {"steps": 300, "seconds": 3.0, "test/return": 7.0, "test/episodes": 2},
+    ]
+    (log_dir / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    with closing(WandbWriter(log_dir, {})) as writer:
+        writer.write_video(100, "test/video", video)
+    (path,) = run_files(log_dir)
+    logged = history(path)
+    assert [row for row in logged if "test/video/_type" in row or "test/video" in row]
+    (copy,) = log_dir.glob("wandb/offline-run-*/files/media/videos/test/video*.gif")
+    assert copy.read_bytes() == GIF
+    tables = {file.name.partition("_")[0]: json.loads(file.read_text()) for file in tables_of(log_dir)}
+    assert tables["evaluations"]["columns"][:4] == ["steps", "seconds", "episodes", "mean"]
+    assert [row[:4] for row in tables["evaluations"]["data"]] == [[100, 1.0, 2, 5.0], [300, 3.0, 2, 7.0]]
+    assert [row[3] for row in tables["windy"]["data"]] == [3.0]
+
+
+def test_a_run_logs_what_it_is_made_of_its_videos_and_its_evaluations(tmp_path: Path) -> None:
+    pytest.importorskip("imageio")
+    run = tmp_path / "run"
+    callbacks = [prl.RecordVideos(longest=2, suffix=".gif")]
+    learner = prl.Learner(dqn_scheme(), 100, run, log_to=["wandb"], callbacks=callbacks)
+    learner.run()
+    learner.close()
+    (path,) = run_files(run)
+    assert config_of(path)["algorithm"]["name"] == "DQN"
+    assert len(list(run.glob("wandb/offline-run-*/files/media/videos/test/video*.gif"))) == 1
+    (table,) = tables_of(run)
+    assert [row[0] for row in json.loads(table.read_text())["data"]] == [100]
 
 
 def test_an_offline_run_that_cannot_be_started_is_an_error(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
