@@ -58,6 +58,11 @@ class SavedStorage:
         with unreadable_named(file):
             saved, config = state["scheme"]["storage"], places.as_found(state["config"], file.parent)["storage"]
             refuse_data_set(saved, config)
+            if "archive" in saved:
+                raise CheckpointError(
+                    f"{file}: {config['name']} keeps whole episodes on disk, which are a data set; python -m pytorchrl "
+                    f"data tells what is in them"
+                )
             if "position" in saved:
                 saved = {**saved, **read_state(config["hyper_parameters"]["directory"], saved["position"])}
             ring = ring_of(saved["ring"], config["name"])
@@ -145,6 +150,8 @@ def unreadable_named(file: Path) -> Iterator[None]:
     """
     try:
         yield
+    except CheckpointError:
+        raise
     except PersistenceError as error:
         raise CheckpointError(f"{file} refers to what its storage keeps elsewhere: {error}") from error
     except WRONG as error:

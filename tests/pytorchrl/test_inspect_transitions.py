@@ -118,6 +118,15 @@ def test_pictures_that_are_observed_are_shown_where_the_environment_does_not_ren
         inspect(folder, "--row", 13, "--video", tmp_path / "film.gif")
 
 
+def test_episodes_on_disk_are_said_to_be_a_data_set(tmp_path: Path, inspect: Any) -> None:
+    storage = prl.PersistentEpisodicBuffer.create_factory(1_000, tmp_path / "run" / "replay")
+    folder = trained(tmp_path / "run", dqn_scheme(storage=storage), steps=100)
+    with pytest.raises(
+        SystemExit, match="keeps whole episodes on disk, which are a data set; python -m pytorchrl data"
+    ):
+        inspect(folder, "--row", 3)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

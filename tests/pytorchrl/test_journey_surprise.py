@@ -1,0 +1,44 @@
+"""A user sees the most surprising transition of a run as a video, by typing what the documentation says."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytorchrl as prl
+from pytorchrl.__main__ import main
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "inspecting.md"
+
+
+@pytest.mark.long
+def test_the_most_surprising_transition_of_a_run_is_seen_as_a_video(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import imageio.v3 as imageio
+
+    monkeypatch.chdir(tmp_path)
+    block = re.search(r"^```bash\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert block is not None
+    train, _, listed, filmed = (shlex.split(line)[3:] for line in block[1].splitlines())
+    for number, arguments in enumerate((train, listed, filmed)):
+        if number == 1:
+            before = {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()}
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", *arguments])
+        main()
+    assert {path: path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()} == before
+    printed = " ".join(capsys.readouterr().out.split())
+    told = prl.most_surprising(Path("runs/DQN-CartPole-v1/seed-1"), 1)[0]
+    assert told.draws
+    assert f"Row {told.row} Environment 0" in printed
+    steps = f"{told.episode_length:,}"
+    assert f"The episode was played again by its seed and its {steps} actions, and is as it was." in printed
+    frames = imageio.imread("surprise.gif", index=None)
+    assert len(frames) > told.episode_length + 1
+    # As many frames come before the red ones as steps before the transition.
+    is_red = [frame[2, 300, 0] > 180 and frame[2, 300, 1] < 90 for frame in frames]
+    assert is_red.index(True) == told.step_in_episode
+    assert Path("surprise.png").read_bytes().startswith(b"\x89PNG")
