@@ -122,7 +122,7 @@ def test_episodes_on_disk_are_said_to_be_a_data_set(tmp_path: Path, inspect: Any
     storage = prl.PersistentEpisodicBuffer.create_factory(1_000, tmp_path / "run" / "replay")
     folder = trained(tmp_path / "run", dqn_scheme(storage=storage), steps=100)
     with pytest.raises(
-        SystemExit, match="keeps whole episodes on disk, which are a data set; python -m pytorchrl data"
+        SystemExit, match=r"keeps whole episodes on disk, which are a data set; python -m pytorchrl data"
     ):
         inspect(folder, "--row", 3)
 
