@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.experiments.saved_storage import SavedStorage
+from pytorchrl.experiments.saved_storage import SavedStorage, unreadable_named
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.prioritized import Priorities, importance_weights
@@ -272,8 +272,13 @@ class StoredTransitions:
 
     @cached_property
     def _draws(self) -> NDArray[np.int64] | None:
+        """(stored,)."""
         counted = self.storage.saved.get("draws")
-        return None if counted is None else counted["counts"].numpy().ravel().astype(np.int64)
+        if counted is None:
+            return None
+        with unreadable_named(self.storage.file):
+            counts: NDArray[np.int64] = counted["counts"].numpy().reshape(self.ring.live_transitions)
+            return counts
 
 
 def _first(rows: NDArray[np.int64], values: Array, count: int) -> NDArray[np.int64]:

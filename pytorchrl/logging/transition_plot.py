@@ -51,7 +51,7 @@ def plot_transition(
         axes.set_yticks([])
         is_moment = number in (place, place + 1)
         for spine in axes.spines.values():
-            spine.set(visible=is_moment, edgecolor="tab:red", linewidth=3)
+            spine.set(edgecolor="tab:red" if is_moment else "lightgrey", linewidth=3 if is_moment else 1)
         if number < len(around):
             one = around[number]
             step = "" if one.step_in_episode is None else f"step {one.step_in_episode:,}\n"
