@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytorchrl.comparison.scores import LAST
 from pytorchrl.logging.groups import title as title_of
 from pytorchrl.logging.run_search import find_runs
 from pytorchrl.report.charts import MOST_POINTS, curves_of
@@ -20,7 +21,7 @@ from pytorchrl.report.provenance import Failure, failures_of, origins_of
 from pytorchrl.report.runs import RunRead, read_runs
 from pytorchrl.report.statistics import statistics_of
 from pytorchrl.report.storage import read_storage
-from pytorchrl.report.summary import LAST, rows_of
+from pytorchrl.report.summary import rows_of
 from pytorchrl.report.surprising import surprising_of
 from pytorchrl.report.videos import videos_of
 from storages.persistent.log.files import replacing

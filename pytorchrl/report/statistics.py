@@ -1,37 +1,41 @@
-"""Returns over the seeds of each composition, with bootstrap intervals."""
+"""Returns over the seeds of each composition, compared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from pytorchrl.logging.bootstrap import Estimate, estimate
+from pytorchrl.comparison.comparison import compare_groups
+from pytorchrl.comparison.tables import Table, tables_of
+from pytorchrl.logging.curves import Run
+from pytorchrl.logging.groups import Group
 from pytorchrl.report.groups import RunGroup
-from pytorchrl.report.summary import Returns, returns_of
 
 
 @dataclass(frozen=True)
-class GroupStatistics:
-    """Interquartile means of returns over the runs of a composition."""
+class Statistics:
+    """What the runs in an environment come to."""
 
-    label: str
-    runs: int
-    """Those that have measured a return."""
-    returns: Sequence[Estimate]
-    """Of the final evaluations, of the means of the last ones, and of the best; empty where there is no run."""
-
-
-def statistics_of(groups: Sequence[RunGroup]) -> list[GroupStatistics]:
-    """A row for each composition of an environment, that with the largest final return first."""
-    rows = []
-    for group in groups:
-        found = [returns for run in group.runs if (returns := returns_of(run)) is not None]
-        rows.append(GroupStatistics(group.label, len(found), _estimates(found)))
-    return sorted(rows, key=lambda row: -row.returns[0].value if row.returns else np.inf)
+    tables: Sequence[Table]
+    """Scores with bootstrap intervals, and probabilities of improvement; empty where no return was measured."""
+    notes: Sequence[str]
+    """What the numbers do not say."""
 
 
-def _estimates(found: Sequence[Returns]) -> list[Estimate]:
-    if not found:
-        return []
-    columns = zip(*((one.final, one.mean_of_last, one.best) for one in found), strict=True)
-    return [estimate([np.array(column)]) for column in columns]
+def statistics_of(groups: Sequence[RunGroup]) -> Statistics:
+    """Compare the compositions of an environment by the runs that have measured a return."""
+    measured = [
+        Group(group.label, group.environment, runs)
+        for group in groups
+        if (runs := tuple(run.measured for run in group.runs if _has_return(run.measured)))
+    ]
+    if not measured:
+        return Statistics([], [])
+    try:
+        comparison = compare_groups(measured)
+    except ValueError as error:
+        # Some have evaluations alone, others none.
+        return Statistics([], [str(error)])
+    return Statistics(tables_of(comparison), comparison.notes)
+
+
+def _has_return(run: Run) -> bool:
+    return len(run.evaluations()) > 0 or len(run.training()) > 0

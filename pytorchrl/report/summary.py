@@ -3,19 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from pytorchrl.logging.evaluation_table import evaluations_of
+from pytorchrl.comparison.scores import scores_of
+from pytorchrl.logging.curves import EVALUATION, TRAINING
 from pytorchrl.report.groups import RunGroup
 from pytorchrl.report.runs import RunRead
-
-LAST = 10
-"""Evaluations over which a mean is shown."""
 
 
 @dataclass(frozen=True)
 class Returns:
-    """Mean returns of a run's evaluations; of training episodes where it has made none."""
+    """What a run's evaluations came to; of training episodes where it has made none."""
 
     of: str
     """"evaluations" or "training"."""
@@ -60,13 +56,11 @@ def rows_of(groups: Sequence[RunGroup]) -> list[Row]:
 
 def returns_of(run: RunRead) -> Returns | None:
     """Final, mean of the last, and best; None where the run has not measured a return yet."""
-    kind, values = "evaluations", [row["mean"] for row in evaluations_of(run.records)]
-    if not values:
-        kind, values = "training", [float(value) for value in run.measured.training().values]
-    finite = [value for value in values if np.isfinite(value)]
-    if not finite:
-        return None
-    return Returns(kind, finite[-1], float(np.mean(finite[-LAST:])), max(finite))
+    for kind, metric in (("evaluations", EVALUATION), ("training", TRAINING)):
+        if len(run.measured.curve(metric)):
+            scores = scores_of(run.measured, metric)
+            return Returns(kind, scores.final, scores.last_ten, scores.best)
+    return None
 
 
 def _state(run: RunRead) -> str:

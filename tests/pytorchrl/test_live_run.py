@@ -17,6 +17,7 @@ from pytorchrl.commands.comparing import plot
 from pytorchrl.commands.inspect import inspect
 from pytorchrl.experiments import run_lock
 from pytorchrl.experiments.run_lock import RunInUseError
+from pytorchrl.report import write_report
 from storages.persistent.log.lock import Lock, NoLocksError
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
@@ -60,6 +61,7 @@ def test_looking_at_a_live_run_changes_no_byte_of_it(live: Any, tmp_path: Path) 
     assert prl.read_metrics(tmp_path / "run" / "metrics.jsonl")
     inspect(tmp_path / "run", output=tmp_path / "storage.png")
     plot((tmp_path / "run",), tmp_path / "curve.png")
+    write_report([tmp_path / "run"], tmp_path / "report.html")
     assert content(tmp_path / "run") == before
 
 

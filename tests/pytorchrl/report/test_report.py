@@ -82,6 +82,12 @@ def test_what_differs_between_compositions_is_a_row_of_a_table(text: str) -> Non
     assert "storage.size" not in differing
 
 
+def test_compositions_are_compared_over_their_seeds(text: str) -> None:
+    statistics = part_of(text, "statistics")
+    assert "Probability of improvement over DQN + " in statistics
+    assert re.search(r'<tr><th scope="row">DQN \+ PERBuffer<td class="n">2<td', statistics)
+
+
 def test_errors_and_runs_that_cannot_be_read_are_told(text: str) -> None:
     errors = part_of(text, "errors")
     assert "ValueError: the simulator is gone" in errors
