@@ -1,56 +1,18 @@
-"""``python -m pytorchrl sweep``: train a composition with every combination of some hyper-parameters, in processes."""
+"""``python -m pytorchrl sweep``: train a composition with several values of some hyper-parameters, in processes."""
 
 import argparse
 import itertools
-import os
-import re
-import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytorchrl.commands.options import dashed
-from pytorchrl.commands.train import described_run
-from pytorchrl.comparison import compare_groups
-from pytorchrl.comparison.scores import common_metric, scores_of
-from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, tables_of
-from pytorchrl.experiments.run_lock import RunInUseError, RunLock
-from pytorchrl.logging.curves import Run
-from pytorchrl.logging.groups import named_groups
-from pytorchrl.logging.panels import Choice, draw_groups
-from pytorchrl.logging.plots import save_figure
-from pytorchrl.logging.run_search import read_runs
+from pytorchrl.commands.ranges import range_of
+from pytorchrl.commands.search import Search
+from pytorchrl.commands.sweep_results import final_return, write_results
+from pytorchrl.commands.train import DescribedRun, described_run
+from pytorchrl.commands.trials import Trial, folder_name, train
 from pytorchrl.scheme.fitting import CompositionError
-from storages.persistent.log.files import write_atomically
-
-_SECONDS_TO_WAIT = 30.0
-"""For a trial of a sweep that was killed: its process ends when it finds out."""
-_RESULTS = "results.csv"
-_PICTURE = "learning_curves.png"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A combination of values, with a seed."""
-
-    values: Mapping[str, str]
-    seed: int
-    folder: Path
-    """Which holds the run, in ``seed-SEED``, and what it printed."""
-
-    @property
-    def run(self) -> Path:
-        """The run folder."""
-        return self.folder / f"seed-{self.seed}"
-
-    @property
-    def options(self) -> list[str]:
-        """Options of ``train``."""
-        return [f"--{name}={value}" for name, value in self.values.items()]
 
 
 def sweep(arguments: Sequence[str]) -> None:
@@ -61,27 +23,31 @@ def sweep(arguments: Sequence[str]) -> None:
         parser.error("say what varies: --vary algorithm.lr 1e-3 3e-4")
     described = described_run(of_train)
     log_dir = given.log_dir or described.log_dir.with_name(f"sweep-{described.log_dir.name}")
-    seeds = given.seeds or described.settings.get("seeds") or [1]
-    trials = _trials(given.vary, seeds, log_dir)
-    for trial in trials:
-        # A value that does not fit is refused before any run is trained.
-        described_run([*of_train, *trial.options])
-    print(f"{len(trials)} runs in {log_dir}, {given.processes} at a time")
+    seeds = list(dict.fromkeys(given.seeds or described.settings.get("seeds") or [1]))
+    vary = _varied(given.vary)
+    ranges = [name for name, values in vary.items() if any(range_of(value) for value in values)]
+    if ranges and given.trials is None:
+        raise CompositionError(f"{ranges[0]} varies within a range; say how many values are tried: --trials 20")
+    if given.trials is not None and given.trials < 1:
+        raise CompositionError(f"--trials must be at least 1, got {given.trials}")
     try:
-        failed = _train_all(trials, of_train, given.processes)
+        if given.trials is None:
+            failed, number = _train_all_combinations(vary, seeds, log_dir, of_train, given.processes)
+        else:
+            failed, number = _search(vary, seeds, log_dir, of_train, given, described)
     except KeyboardInterrupt:
         print("Stopped; the same command goes on.")
         return
-    _write_results(trials, log_dir)
     if failed:
-        raise RuntimeError(f"{failed} of {len(trials)} runs failed; output.txt in their folders says why")
+        raise RuntimeError(f"{failed} of {number} runs failed; output.txt in their folders says why")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m pytorchrl sweep",
         usage="%(prog)s --algorithm NAME --env ID --vary NAME VALUES... [options of train]",
-        description="Train a composition with every combination of some hyper-parameters.",
+        description="Train a composition with every combination of some hyper-parameters, or with values that Optuna "
+        "chooses.",
         epilog="All other options are those of train; see `python -m pytorchrl train --help`.",
         allow_abbrev=False,
     )
@@ -91,45 +57,86 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar=("NAME", "VALUE"),
-        help="a hyper-parameter as in the options of train, without dashes before it, and its values",
+        help="a hyper-parameter as in the options of train, without dashes before it, and its values, or with --trials "
+        "a range of numbers: 16..256, 0.9..0.999, 1e-5..1e-2:log",
     )
     parser.add_argument("--processes", type=int, default=1, metavar="INT", help="runs at a time (default: 1)")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="of each combination (default: 1)")
     parser.add_argument("--log-dir", type=Path, metavar="FOLDER", help="of all runs (default: runs/sweep-...)")
+    parser.add_argument("--trials", type=int, metavar="INT", help="let Optuna choose so many combinations, in all")
+    parser.add_argument("--sampler", choices=("tpe", "random"), default="tpe", help="of Optuna (default: tpe)")
+    parser.add_argument(
+        "--no-prune", action="store_true", help="train all trials to the end, those below the median of others too"
+    )
     return parser
 
 
-def _trials(vary: Sequence[Sequence[str]], seeds: Sequence[int], log_dir: Path) -> list[Trial]:
+def _varied(vary: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     for name, *values in vary:
         if not values:
             raise CompositionError(f"--vary {name} needs values: --vary {name} VALUE VALUE")
-    names = [name.lstrip("-").replace("_", "-") for name, *_ in vary]
-    combinations = [dict(zip(names, values, strict=True)) for values in itertools.product(*(v for _, *v in vary))]
-    folders = [log_dir / _folder_name(values) for values in combinations]
+    return {name.lstrip("-").replace("_", "-"): values for name, *values in vary}
+
+
+def _search(
+    vary: Mapping[str, Sequence[str]],
+    seeds: Sequence[int],
+    log_dir: Path,
+    of_train: Sequence[str],
+    given: argparse.Namespace,
+    described: DescribedRun,
+) -> tuple[int, int]:
+    """Train what Optuna chooses; returns how many trials failed, and how many there are."""
+    for name, values in vary.items():
+        for value in values:
+            between = range_of(value)
+            if between is not None and len(values) > 1:
+                raise CompositionError(f"--vary {name} has a range among other values; give one range, or values alone")
+            # What does not fit is refused before anything is trained.
+            for end in (value,) if between is None else (between.low, between.high):
+                described_run([*of_train, f"--{name}={end}"])
+    if not described.parts.algorithm.hyper_parameters.get("test_every"):
+        raise CompositionError("Optuna chooses by the returns of evaluations; have some by --algorithm.test-every 1000")
+    steps = described.parts.steps
+    search = Search(vary, log_dir, steps, seeds, prune=not given.no_prune, sampler=given.sampler)
+    print(f"{given.trials} trials in {log_dir}, {given.processes} at a time", flush=True)
+    failed = search.run(given.trials, of_train, given.processes)
+    search.write_results()
+    return failed, given.trials
+
+
+def _train_all_combinations(
+    vary: Mapping[str, Sequence[str]], seeds: Sequence[int], log_dir: Path, of_train: Sequence[str], processes: int
+) -> tuple[int, int]:
+    """Train all combinations; returns how many runs failed, and how many there are."""
+    trials = _trials(vary, seeds, log_dir)
+    for trial in trials:
+        # A value that does not fit is refused before any run is trained.
+        described_run([*of_train, *trial.options])
+    print(f"{len(trials)} runs in {log_dir}, {processes} at a time", flush=True)
+    failed = _train_all(trials, of_train, processes)
+    write_results(trials, log_dir)
+    return failed, len(trials)
+
+
+def _trials(vary: Mapping[str, Sequence[str]], seeds: Sequence[int], log_dir: Path) -> list[Trial]:
+    combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
+    folders = [log_dir / folder_name(values) for values in combinations]
     if len(set(folders)) < len(folders):
         raise CompositionError("two combinations of the sweep have the same name; give each value once")
-    return [
-        Trial(values, seed, folder)
-        for values, folder in zip(combinations, folders, strict=True)
-        for seed in dict.fromkeys(seeds)
-    ]
-
-
-def _folder_name(values: Mapping[str, str]) -> str:
-    text = ",".join(f"{name}={value}" for name, value in values.items())
-    return re.sub(r"[^\w.,=()+-]+", "_", text)
+    return [Trial(values, seed, folder) for values, folder in zip(combinations, folders, strict=True) for seed in seeds]
 
 
 def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int) -> int:
     """Train trials in processes of their own; returns how many failed."""
     failed = 0
     with ThreadPoolExecutor(processes) as pool:
-        runs = {pool.submit(_train, trial, of_train): trial for trial in trials}
+        runs = {pool.submit(train, trial, of_train): trial for trial in trials}
         try:
             for number, run in enumerate(as_completed(runs), start=1):
                 trial = runs[run]
                 failed += run.result() != 0
-                final = _final_return(trial)
+                final = final_return(trial)
                 said = "failed" if run.result() else "no evaluation" if final is None else f"final return {final:.1f}"
                 print(f"{number} of {len(trials)}: {trial.run}: {said}", flush=True)
         except BaseException:
@@ -137,64 +144,3 @@ def _train_all(trials: Sequence[Trial], of_train: Sequence[str], processes: int)
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return failed
-
-
-def _train(trial: Trial, of_train: Sequence[str]) -> int:
-    """Train a trial to its end, or go on with it; returns the exit status."""
-    trial.folder.mkdir(parents=True, exist_ok=True)
-    _wait_until_free(trial.run)
-    command = [sys.executable, "-m", "pytorchrl", "train", *of_train, *trial.options]
-    command += ["--seeds", str(trial.seed), "--log-dir", str(trial.folder), "--parent-process", str(os.getpid())]
-    with (trial.folder / "output.txt").open("ab") as output:
-        # A process for each core, rather than all cores for each process.
-        environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ)
-        return subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, env=environment, check=False).returncode
-
-
-def _wait_until_free(run: Path) -> None:
-    """Wait for a process of an earlier sweep to release a run folder; no longer than it may take."""
-    if not run.exists():
-        return
-    until = time.monotonic() + _SECONDS_TO_WAIT
-    while time.monotonic() < until:
-        with suppress(RunInUseError):
-            RunLock(run).release()
-            return
-        time.sleep(0.5)
-
-
-def _final_return(trial: Trial) -> float | None:
-    run = _measured(trial)
-    return None if run is None else scores_of(run, common_metric([run])).final
-
-
-def _measured(trial: Trial) -> Run | None:
-    """The run of a trial; None where it has measured no return."""
-    try:
-        runs, _ = read_runs([trial.run])
-    except (OSError, RuntimeError, ValueError):
-        return None
-    return runs[0]
-
-
-def _write_results(trials: Sequence[Trial], log_dir: Path) -> None:
-    """Show the final returns of each combination, the largest first, and write them into a file."""
-    values = {trial.folder.name: trial.values for trial in trials}
-    runs: dict[str, list[Run]] = {name: [] for name in values}
-    for trial in trials:
-        if (run := _measured(trial)) is not None:
-            runs[trial.folder.name].append(run)
-    groups = named_groups(runs)
-    if not groups:
-        print("No run has measured a return.")
-        return
-    comparison = compare_groups(groups)
-    results = sorted(comparison.results, key=lambda result: -result.iqm.value)
-    table, *_ = tables_of(replace(comparison, results=tuple(results), improvements=()))
-    of_values = [list(values[result.name].values()) for result in results]
-    rows = [[*of, *row[1:]] for of, row in zip(of_values, table.rows, strict=True)]
-    print_table(Table(table.title, [*trials[0].values, *table.columns[1:]], rows))
-    records = [{**values[result.name], "seeds": result.seeds, **figures_of(result)} for result in results]
-    write_atomically(log_dir / _RESULTS, csv_of(records).encode())
-    print(f"Table: {log_dir / _RESULTS}")
-    print(f"Learning curves: {save_figure(draw_groups(groups, Choice()), log_dir / _PICTURE)}")

@@ -1,0 +1,211 @@
+"""Values of a sweep that Optuna chooses, each in view of what came of those before."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from pathlib import Path
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any
+
+from pytorchrl.commands.ranges import range_of
+from pytorchrl.commands.trials import Trial, train
+from pytorchrl.comparison.tables import Table, csv_of, print_table
+from pytorchrl.scheme.fitting import CompositionError
+from storages.persistent.log.files import write_atomically
+
+if TYPE_CHECKING:
+    import optuna
+
+_STUDY_FILE = "study.db"
+_RESULTS = "results.csv"
+_STUDY = "sweep"
+_VARIED = "varied"
+"""Attribute of a study: what the sweep varies."""
+_WARMUP = 0.25
+"""Share of a run's steps before which it is not pruned."""
+_FIRST_TRIALS = 5
+"""Trials before any is pruned."""
+
+
+class Search:
+    """Trains trials whose values Optuna chooses, several at a time, and goes on with those of a study that was stopped.
+
+    Args:
+        vary: names with their values: a range, or several texts to choose among.
+        log_dir: of the study and the runs.
+        steps: of a whole run.
+        seeds: with which each combination is trained; the first decides whether it is pruned.
+        prune: end runs whose returns lie below the median of others at that point.
+        sampler: "tpe", or "random".
+
+    Raises:
+        CompositionError: the folder holds a study that varies something else.
+        RuntimeError: Optuna is not installed.
+    """
+
+    def __init__(
+        self,
+        vary: Mapping[str, Sequence[str]],
+        log_dir: Path,
+        steps: int,
+        seeds: Sequence[int],
+        *,
+        prune: bool = True,
+        sampler: str = "tpe",
+    ) -> None:
+        try:
+            import optuna
+        except ImportError as error:
+            raise RuntimeError(
+                'ranges and --trials need the package optuna; the extra "optuna" brings it: pip install ".[optuna]"'
+            ) from error
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._vary, self._log_dir, self._steps, self._seeds = vary, log_dir, steps, seeds
+        log_dir.mkdir(parents=True, exist_ok=True)
+        storage = f"sqlite:///{log_dir / _STUDY_FILE}"
+        self._study = optuna.create_study(storage=storage, study_name=_STUDY, direction="maximize", load_if_exists=True)
+        varied = {name: list(values) for name, values in vary.items()}
+        known = self._study.user_attrs.get(_VARIED, varied)
+        if known != varied:
+            raise CompositionError(
+                f"{log_dir} holds a study that varies {_told(known)}, this one varies {_told(varied)}; choose another "
+                f"--log-dir"
+            )
+        self._study.set_user_attr(_VARIED, varied)
+        pruner = optuna.pruners.MedianPruner(_FIRST_TRIALS, int(_WARMUP * steps))
+        self._study.pruner = pruner if prune else optuna.pruners.NopPruner()
+        # Trials that are drawn at random at first are to be others than those before the sweep was stopped.
+        seed = len(self._study.trials)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            tpe = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        self._study.sampler = tpe if sampler == "tpe" else optuna.samplers.RandomSampler(seed)
+        self._unfinished = [trial for trial in self._study.trials if not trial.state.is_finished()]
+        self._lock, self._stopped = Lock(), Event()
+
+    def run(self, trials: int, of_train: Sequence[str], processes: int) -> int:
+        """Train until the study has so many trials; returns how many failed.
+
+        Args:
+            trials: of the study in all, those of earlier calls included.
+            of_train: options of ``train``.
+            processes: how many trials at a time.
+        """
+        with ThreadPoolExecutor(processes) as pool:
+            workers = [pool.submit(self._work, trials, of_train) for _ in range(processes)]
+            try:
+                for worker in as_completed(workers):
+                    worker.result()
+            except BaseException:
+                # Those that run have got the signal too, and end with a checkpoint.
+                self._stopped.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return sum(trial.state.name == "FAIL" for trial in self._study.trials)
+
+    def write_results(self) -> None:
+        """Show all trials, those with the largest returns first, and write them into a file."""
+        found = [trial for trial in self._study.trials if len(trial.params) == len(self._vary)]
+        found.sort(key=lambda trial: (trial.state.name != "COMPLETE", -(trial.value or 0.0)))
+        records = [
+            {
+                "trial": self._folder(trial.number).name,
+                "state": trial.state.name.lower(),
+                **{name: trial.params[name] for name in self._vary},
+                "final return": trial.value if trial.state.name == "COMPLETE" else "",
+            }
+            for trial in found
+        ]
+        columns = [name.rpartition(".")[2] for name in records[0]]
+        rows = [[_short(value) for value in record.values()] for record in records]
+        print_table(Table("Trials", columns, rows))
+        write_atomically(self._log_dir / _RESULTS, csv_of(records).encode())
+        print(f"Table: {self._log_dir / _RESULTS}")
+
+    def _work(self, trials: int, of_train: Sequence[str]) -> None:
+        while not self._stopped.is_set() and (trial := self._next(trials)) is not None:
+            self._train(trial, of_train)
+
+    def _next(self, trials: int) -> "optuna.Trial | None":
+        """A trial that was begun and not finished, or a new one."""
+        import optuna
+
+        with self._lock:
+            if self._unfinished:
+                trial = optuna.Trial(self._study, self._unfinished.pop(0)._trial_id)
+            elif len(self._study.trials) < trials:
+                trial = self._study.ask()
+            else:
+                return None
+            # Of one that was begun, these are the values that it has.
+            for name, values in self._vary.items():
+                _suggest(trial, name, values)
+            return trial
+
+    def _train(self, trial: "optuna.Trial", of_train: Sequence[str]) -> None:
+        runs = self._runs(trial)
+        pruned = False
+        reported = set(self._study.trials[trial.number].intermediate_values)
+
+        def is_hopeless() -> bool:
+            nonlocal pruned
+            for steps, mean in runs[0].evaluations():
+                if steps not in reported and not pruned:
+                    reported.add(steps)
+                    with self._lock:
+                        trial.report(mean, steps)
+                        pruned = trial.should_prune()
+            return pruned
+
+        status = 0
+        for number, one in enumerate(runs):
+            status = train(one, of_train, *([is_hopeless] if number == 0 else []))
+            if status or pruned:
+                break
+        tell = partial(self._study.tell, trial.number)
+        evaluations = [one.evaluations() for one in runs]
+        with self._lock:
+            if pruned:
+                said, _ = "pruned", tell(state=_state("PRUNED"))
+            elif status:
+                said, _ = "failed", tell(state=_state("FAIL"))
+            elif all(found and found[-1][0] >= self._steps for found in evaluations):
+                final = sum(found[-1][1] for found in evaluations) / len(runs)
+                said, _ = f"final return {final:.1f}", tell(final)
+            else:
+                # Its process was stopped; the trial goes on with the next call.
+                said = "stopped"
+            values = ", ".join(f"{name}={value}" for name, value in runs[0].values.items())
+            print(f"{self._folder(trial.number)} ({values}): {said}", flush=True)
+
+    def _runs(self, trial: Any) -> list[Trial]:
+        values = {name: str(trial.params[name]) for name in self._vary}
+        return [Trial(values, seed, self._folder(trial.number)) for seed in self._seeds]
+
+    def _folder(self, number: int) -> Path:
+        return self._log_dir / f"trial-{number}"
+
+
+def _suggest(trial: "optuna.Trial", name: str, values: Sequence[str]) -> None:
+    between = range_of(values[0]) if len(values) == 1 else None
+    if between is None:
+        trial.suggest_categorical(name, list(values))
+    elif between.is_whole:
+        trial.suggest_int(name, int(between.low), int(between.high), log=between.log)
+    else:
+        trial.suggest_float(name, between.low, between.high, log=between.log)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _state(name: str) -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState[name]
+
+
+def _told(varied: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{name} {' '.join(values)}" for name, values in varied.items())

@@ -1,0 +1,90 @@
+"""Trials of a sweep: each a combination of values that is trained in a process."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytorchrl.experiments.run_lock import RunInUseError, RunLock
+from pytorchrl.logging import read_evaluations
+
+_SECONDS_TO_WAIT = 30.0
+"""For a trial of a sweep that was killed: its process ends when it finds out."""
+_SECONDS_BETWEEN_LOOKS = 2.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A combination of values, with a seed."""
+
+    values: Mapping[str, str]
+    seed: int
+    folder: Path
+    """Which holds the run, in ``seed-SEED``, and what it printed."""
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return self.folder / f"seed-{self.seed}"
+
+    @property
+    def options(self) -> list[str]:
+        """Options of ``train``."""
+        return [f"--{name}={value}" for name, value in self.values.items()]
+
+    def evaluations(self) -> list[tuple[int, float]]:
+        """Steps and mean returns of the run's evaluations so far."""
+        try:
+            return [(int(row["steps"]), row["mean"]) for row in read_evaluations(self.run)]
+        except FileNotFoundError:
+            return []
+
+
+def folder_name(values: Mapping[str, str]) -> str:
+    """A name for a combination of values that is one folder's."""
+    text = ",".join(f"{name}={value}" for name, value in values.items())
+    return re.sub(r"[^\w.,=()+-]+", "_", text)
+
+
+def train(trial: Trial, of_train: Sequence[str], is_hopeless: Callable[[], bool] = lambda: False) -> int:
+    """Train a trial to its end in a process, or go on with it.
+
+    Args:
+        trial: what is trained.
+        of_train: options of ``train`` that all trials have.
+        is_hopeless: asked on the way; where it says so, the process saves and ends.
+
+    Returns:
+        The process's exit status.
+    """
+    trial.folder.mkdir(parents=True, exist_ok=True)
+    _wait_until_free(trial.run)
+    command = [sys.executable, "-m", "pytorchrl", "train", *of_train, *trial.options]
+    command += ["--seeds", str(trial.seed), "--log-dir", str(trial.folder), "--parent-process", str(os.getpid())]
+    with (trial.folder / "output.txt").open("ab") as output:
+        # A process for each core, rather than all cores for each process.
+        environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ)
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(_SECONDS_BETWEEN_LOOKS)
+            if is_hopeless():
+                process.terminate()
+                return process.wait()
+
+
+def _wait_until_free(run: Path) -> None:
+    """Wait for a process of an earlier sweep to release a run folder; no longer than it may take."""
+    if not run.exists():
+        return
+    until = time.monotonic() + _SECONDS_TO_WAIT
+    while time.monotonic() < until:
+        with suppress(RunInUseError):
+            RunLock(run).release()
+            return
+        time.sleep(0.5)
