@@ -211,6 +211,8 @@ def test_a_profile_is_the_share_of_runs_above_a_score_and_environments_count_ali
     assert np.isnan(performance_profile({"A": scores["A"], "B": np.array([1.0])}, at)[1]).all()
 
 
+# The package takes seconds to import.
+@pytest.mark.long
 def test_a_profile_is_that_of_rliable() -> None:
     library = pytest.importorskip("rliable.library", reason="rliable is not installed")
     scores = np.random.default_rng(5).normal(size=(7, 3))

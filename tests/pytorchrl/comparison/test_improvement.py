@@ -97,6 +97,8 @@ def test_a_conclusion_needs_enough_seeds_and_an_interval_without_a_half(
     assert better.is_conclusive == (conclusion in ("better", "worse"))
 
 
+# The package takes seconds to import.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:random_state is deprecated:FutureWarning")
 def test_probability_and_interval_are_those_of_rliable() -> None:
     library = pytest.importorskip("rliable.library", reason="rliable is not installed")

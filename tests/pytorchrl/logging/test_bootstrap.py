@@ -60,6 +60,8 @@ def test_an_interval_is_the_same_each_time_and_its_global_generator_is_left_alon
     assert np.random.random() == expected  # noqa: NPY002
 
 
+# The package takes seconds to import.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:random_state is deprecated:FutureWarning")
 @pytest.mark.parametrize("statistic", ["iqm", "mean"])
 def test_intervals_are_those_of_rliable(statistic: Any) -> None:
