@@ -27,6 +27,7 @@ def name_of(page: Path) -> str:
 PACKAGES = {
     "atari_envs": ("ale_py",),
     "MinAtar": ("minatar",),
+    "--trials": ("optuna",),
     "stable_baselines3": ("stable_baselines3",),
     "VecVideoRecorder": ("moviepy",),
 }

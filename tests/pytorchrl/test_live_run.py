@@ -56,12 +56,18 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.long
-def test_looking_at_a_live_run_changes_no_byte_of_it(live: Any, tmp_path: Path) -> None:
+def test_looking_at_a_live_run_changes_no_byte_of_it(
+    live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = content(tmp_path / "run")
     assert prl.read_metrics(tmp_path / "run" / "metrics.jsonl")
     inspect(tmp_path / "run", output=tmp_path / "storage.png")
     plot((tmp_path / "run",), tmp_path / "curve.png")
     write_report([tmp_path / "run"], tmp_path / "report.html")
+    for command in ("ls", "show", "evaluations", "evaluate"):
+        folder = tmp_path if command == "ls" else tmp_path / "run"
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", command, str(folder)])
+        main()
     assert content(tmp_path / "run") == before
 
 
