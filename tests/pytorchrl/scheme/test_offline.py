@@ -12,7 +12,8 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.experiments.inspection import inspect_storage
-from pytorchrl.logging.curves import grouped, read_run
+from pytorchrl.logging.curves import read_run
+from pytorchrl.logging.groups import grouped
 from storages import DatasetError
 from storages.datasets import fill, open_dataset
 from storages.transition import ACT, OBS, REW
@@ -114,7 +115,7 @@ def test_runs_of_data_at_different_places_are_plotted_as_runs_of_one_composition
         scheme = cloning(file, storage, seed=number, test_envs_factory=CARTPOLE, algorithm=algorithm)
         prl.Learner(scheme, 2, tmp_path / f"run-{number}").run()
     runs = [read_run(tmp_path / f"run-{number}") for number in range(3)]
-    assert [len(group) for group in grouped(runs)] == [2, 1]
+    assert [len(group.runs) for group in grouped(runs)] == [2, 1]
 
 
 def test_a_run_without_environments_acts_only_where_it_is_told(data: Path, tmp_path: Path) -> None:
