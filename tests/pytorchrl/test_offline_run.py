@@ -9,7 +9,8 @@ import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.experiments.composition import load_agent
 from pytorchrl.experiments.inspection import inspect_storage
-from pytorchrl.logging.curves import read_run, title, unit
+from pytorchrl.logging.curves import read_run
+from pytorchrl.logging.groups import grouped, title, unit
 from pytorchrl.scheme import from_dataset
 from tests.support.comparison import assert_equal
 from tests.support.compositions import ppo_scheme
@@ -59,8 +60,8 @@ def test_steps_are_updates_wherever_they_are_shown(
     assert [record["steps"] for record in measured if "test/return" in record] == [20, 40, 50]
     assert learner.scheme.algorithm.updates == 50
     run = read_run(learner.log_dir)
-    assert unit([run]) == "updates"
-    assert title([run]) == "BehaviourCloning on CartPole-v1"
+    assert unit(grouped([run])) == "updates"
+    assert title(grouped([run])) == "BehaviourCloning on CartPole-v1"
 
 
 def test_a_run_of_updates_that_is_stopped_says_where_and_how_it_goes_on(
