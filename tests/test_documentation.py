@@ -38,10 +38,10 @@ def blocks() -> Iterator[Any]:
     """Language and code of all blocks, and the modules of the page that the code imports.
 
     The examples of algorithms, storages and explorers are not among them: other tests run them in one process, which
-    takes far less time.
+    takes far less time. Journeys have tests of their own.
     """
     for page in PAGES:
-        if page.parent.name in ("algorithms", "storages", "explorers"):
+        if page.parent.name in ("algorithms", "storages", "explorers") or page.name == "journeys.md":
             continue
         found = BLOCK.findall(page.read_text(encoding="utf-8"))
         modules = {name[1]: code for _, code in found if (name := FILE.match(code))}

@@ -1,0 +1,203 @@
+"""Eleven things that people do, typed as `docs/journeys.md` has them."""
+
+import hashlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pytorchrl as prl
+
+pytestmark = pytest.mark.long
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "journeys.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def section(title: str) -> list[str]:
+    """The code blocks below a heading of the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    (found,) = [each for each in re.split("^## ", text, flags=re.MULTILINE) if each.splitlines()[0] == title]
+    return [code for _, code in BLOCK.findall(found)]
+
+
+def command(line: str) -> list[str]:
+    """A line of a block, by this interpreter."""
+    program, *arguments = shlex.split(line)
+    assert program == "python"
+    return [sys.executable, "-W", "error", *arguments]
+
+
+def typed(lines: str, folder: Path) -> str:
+    """What is printed by commands of a block that are typed in a folder."""
+    said = ""
+    for line in lines.splitlines():
+        finished = subprocess.run(command(line), cwd=folder, capture_output=True, text=True, timeout=300)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        said += finished.stdout
+    return said
+
+
+def run_script(code: str, folder: Path) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """Every file of a folder, and what it holds."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """Where the first journey was made, with its six runs, and what it printed."""
+    folder = tmp_path_factory.mktemp("journeys")
+    (lines,) = section("Train with several seeds, and compare")
+    yield folder, typed(lines, folder)
+
+
+def test_three_seeds_are_trained_by_a_command_and_compared(trained: tuple[Path, str]) -> None:
+    folder, said = trained
+    assert len(list((folder / "runs").glob("*/seed-*/checkpoint.pt"))) == 6
+    assert "prioritised" in said or "PERBuffer" in said
+    assert re.search("interquartile|IQM", said)
+
+
+def test_six_runs_are_plotted(trained: tuple[Path, str]) -> None:
+    folder, _ = trained
+    (lines,) = section("Plot six runs")
+    typed(lines, folder)
+    assert (folder / "curves.svg").read_text(encoding="utf-8").count("<path") > 2
+
+
+def test_a_run_stops_at_a_return(tmp_path: Path) -> None:
+    (code,) = section("Stop at a return")
+    run_script(code, tmp_path)
+    last = prl.read_metrics(tmp_path / "runs" / "stopped" / "metrics.jsonl")[-1]
+    assert last["steps"] < 5_000
+    assert last["test/return"] >= 8.0
+
+
+def test_a_callback_logs_numbers_of_its_own(tmp_path: Path) -> None:
+    (code,) = section("Add a callback")
+    run_script(code, tmp_path)
+    records = prl.read_metrics(tmp_path / "runs" / "logged" / "metrics.jsonl")
+    longest = [record["mine/longest_episode"] for record in records if "mine/longest_episode" in record]
+    assert longest == sorted(longest)
+    assert longest[-1] >= 8
+
+
+def test_a_run_in_ones_own_environment_is_stopped_and_resumed_by_the_printed_command(tmp_path: Path) -> None:
+    module, train, resume = section("Resume with an environment of your own")
+    (tmp_path / "corridor.py").write_text(module, encoding="utf-8")
+    stopped = train.replace("--steps 300", "--steps 1_000_000").strip()
+    process = subprocess.Popen(command(stopped), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    metrics = tmp_path / "runs" / "corridor" / "seed-1" / "metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0, process)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    (printed,) = re.findall(r"^\s*\S+ (-m pytorchrl resume .*)$", said, re.MULTILINE)
+    assert resume.startswith(f"python {printed}"), "the page has what is printed, and a new target"
+    steps = int(prl.read_metrics(metrics)[-1]["steps"])
+    typed(f"python {printed} --target-steps {steps + 2_000}", tmp_path)
+    assert prl.read_metrics(metrics)[-1]["steps"] >= steps + 2_000
+
+
+def test_an_episode_is_filmed(trained: tuple[Path, str]) -> None:
+    folder, _ = trained
+    (lines,) = section("Record a video")
+    typed(lines, folder)
+    assert (folder / "episode.gif").read_bytes().startswith(b"GIF8")
+
+
+def test_a_policy_acts_in_a_plain_loop(trained: tuple[Path, str]) -> None:
+    folder, _ = trained
+    before = digest(folder / "runs")
+    (code,) = section("Deploy a policy")
+    assert 8 <= int(run_script(code, folder)) <= 500
+    assert digest(folder / "runs") == before
+
+
+def test_a_sweep_of_six_runs_by_two_processes_is_killed_and_goes_on(tmp_path: Path) -> None:
+    (line,) = section("Sweep")
+    process = subprocess.Popen(
+        command(line.strip()), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    sweep = tmp_path / "runs" / "sweep"
+    wait_for(lambda: any(sweep.glob("**/checkpoint.pt")), process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    typed(line, tmp_path)
+    results = (sweep / "results.csv").read_text(encoding="utf-8").splitlines()
+    assert len(results) == 7, results
+
+
+def test_a_live_run_is_looked_at_without_a_byte_changed(tmp_path: Path) -> None:
+    first = section("Train with several seeds, and compare")[0].splitlines()[0]
+    line = first.replace("--steps 400", "--steps 1_000_000").replace("--seeds 1 2 3", "--seeds 1")
+    process = subprocess.Popen(command(line), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = tmp_path / "runs" / "uniform" / "seed-1"
+    try:
+        wait_for(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 0, process)
+        # Halted, so that what changes is changed by those who look.
+        process.send_signal(signal.SIGSTOP)
+        before = digest(run)
+        (lines,) = section("Look at a run that is running")
+        said = typed(lines, tmp_path)
+        assert digest(run) == before
+        assert "DQN" in said
+        assert (tmp_path / "live.png").read_bytes().startswith(b"\x89PNG")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_commit_and_the_changes_of_a_run_are_found(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        identity = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+        return subprocess.run(
+            ["git", *identity, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+
+    git("init", "-q")
+    (tmp_path / "notes.txt").write_text("first\n", encoding="utf-8")
+    git("add", "notes.txt")
+    git("commit", "-qm", "first")
+    (tmp_path / "notes.txt").write_text("second\n", encoding="utf-8")
+    train = section("Train with several seeds, and compare")[0].splitlines()[0].replace("--seeds 1 2 3", "--seeds 1")
+    typed(train, tmp_path)
+    (lines,) = section("Find the commit of a run")
+    said = typed(lines, tmp_path)
+    assert git("rev-parse", "HEAD").strip()[:8] in said
+    assert "-first\n+second\n" in said
+
+
+def test_the_most_surprising_transition_is_filmed(trained: tuple[Path, str]) -> None:
+    folder, _ = trained
+    before = digest(folder / "runs")
+    (line,) = section("See what surprised the algorithm most")
+    said = typed(line, folder)
+    assert (folder / "surprising.gif").read_bytes().startswith(b"GIF8")
+    assert "priority" in said
+    assert digest(folder / "runs") == before
+
+
+def wait_for(happened: object, process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """Wait until something has happened, unless the process ends before."""
+    assert callable(happened)
+    deadline = time.monotonic() + 120
+    while not happened():
+        assert process.poll() is None, f"it ended with {process.returncode}"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
