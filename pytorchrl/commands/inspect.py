@@ -49,7 +49,7 @@ def inspect(
         lowest_reward: the N transitions of lowest reward.
         most_drawn: the N transitions that were drawn most often, of a storage with count_draws.
         output: a picture that ends in .png, of the steps around the (first) transition; of the whole storage,
-            storage.png beside the checkpoint where left out.
+            storage.png in the working directory where left out.
         video: a video of the episode of the (first) transition, played again; it ends in .mp4 or .gif.
         around: steps before and after the transition that are shown.
         imports: modules of yours.
@@ -95,7 +95,7 @@ def _inspect_storage(path: Path, output: Path | None) -> None:
     inspection = inspect_storage(path)
     Console().print(storage_report(inspection))
     if inspection.episodes is not None:
-        print(f"Histograms: {plot_storage(inspection, output or inspection.path.parent / 'storage.png')}")
+        print(f"Histograms: {plot_storage(inspection, output or Path('storage.png'))}")
 
 
 def _rows(transitions: StoredTransitions, name: str, count: int) -> list[int]:

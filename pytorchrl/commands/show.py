@@ -38,8 +38,8 @@ def show(run: Run, diff: bool = False) -> None:
         print(_printable(_diff_of(folder)), end="")
         return
     _print("Composition", _composition(config))
-    _print("Came of", _provenance(folder))
-    _print("Came to", _returns(run, config))
+    _print("Provenance", _provenance(folder))
+    _print("Results", _returns(run, config))
 
 
 def told(value: Any) -> str:

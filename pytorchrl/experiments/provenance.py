@@ -1,4 +1,4 @@
-"""What a run came of: code, command, machine, packages."""
+"""Provenance of a run: code, command, machine, packages."""
 
 import hashlib
 import json
