@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,11 +60,11 @@ def digest(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Where the first journey was made, with its six runs, and what it printed."""
     folder = tmp_path_factory.mktemp("journeys")
     (lines,) = section("Train with several seeds, and compare")
-    yield folder, typed(lines, folder)
+    return folder, typed(lines, folder)
 
 
 def test_three_seeds_are_trained_by_a_command_and_compared(trained: tuple[Path, str]) -> None:
@@ -102,7 +102,9 @@ def test_a_run_in_ones_own_environment_is_stopped_and_resumed_by_the_printed_com
     module, train, resume = section("Resume with an environment of your own")
     (tmp_path / "corridor.py").write_text(module, encoding="utf-8")
     stopped = train.replace("--steps 300", "--steps 1_000_000").strip()
-    process = subprocess.Popen(command(stopped), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command(stopped), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     metrics = tmp_path / "runs" / "corridor" / "seed-1" / "metrics.jsonl"
     wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0, process)
     process.send_signal(signal.SIGINT)
@@ -132,7 +134,11 @@ def test_a_policy_acts_in_a_plain_loop(trained: tuple[Path, str]) -> None:
 def test_a_sweep_of_six_runs_by_two_processes_is_killed_and_goes_on(tmp_path: Path) -> None:
     (line,) = section("Sweep")
     process = subprocess.Popen(
-        command(line.strip()), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command(line.strip()),
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     sweep = tmp_path / "runs" / "sweep"
     wait_for(lambda: any(sweep.glob("**/checkpoint.pt")), process)
@@ -193,9 +199,8 @@ def test_the_most_surprising_transition_is_filmed(trained: tuple[Path, str]) -> 
     assert digest(folder / "runs") == before
 
 
-def wait_for(happened: object, process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+def wait_for(happened: Callable[[], bool], process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
     """Wait until something has happened, unless the process ends before."""
-    assert callable(happened)
     deadline = time.monotonic() + 120
     while not happened():
         assert process.poll() is None, f"it ended with {process.returncode}"
