@@ -96,6 +96,7 @@ def test_the_configuration_is_plain_complete_and_enough_to_make_it_again() -> No
                     "commit_every": 1000,
                     "durable": False,
                     "rate_limit": None,
+                    "count_draws": False,
                     "allow_nonfinite": False,
                 },
             },
