@@ -150,8 +150,8 @@ def misfit_named(path: Path) -> Iterator[None]:
     except (CheckpointError, CompositionError, ImportError):
         raise
     except _MISFITS as error:
-        told = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or repr(error)
-        raise CheckpointError(f"{path} does not fit its own composition: {told}") from error
+        told = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or repr(error)
+        raise CheckpointError(f"{path} does not fit its own composition: {' '.join(told.split())}") from error
 
 
 def refuse_to_import(config: Mapping[str, Any], way_out: str) -> None:
