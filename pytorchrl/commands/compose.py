@@ -43,27 +43,15 @@ def compose(
     if isinstance(env, Factory) and num_envs is not None:
         raise ValueError("compose: num_envs is the factory's where env is one: create_factory(..., num_envs=...)")
     given = {"algorithm": algorithm, "actor": actor, "storage": storage, "env": env}
-    chosen: dict[str, Any] = {kind: {"name": _name_of(part)} for kind, part in given.items() if part is not None}
-    if isinstance(env, Factory):
-        # Sizes of storages follow from it.
-        num_envs = env.hyper_parameters["num_envs"]
+    factories = {kind: part for kind, part in given.items() if isinstance(part, Factory)}
+    chosen: dict[str, Any] = {
+        kind: {"name": part} for kind, part in given.items() if part is not None and kind not in factories
+    }
     if num_envs is not None:
         chosen["env"]["num_envs"] = num_envs
     preset: dict[str, Any] = {}
     if isinstance(algorithm, str):
-        preset, _ = preset_of(part_named(Algorithm, algorithm).__name__, str(chosen["env"]["name"]))
-    parts = composed(merged(preset, chosen))
-    return Scheme(
-        algorithm if isinstance(algorithm, Factory) else parts.algorithm,
-        actor if isinstance(actor, Factory) else parts.actor,
-        storage if isinstance(storage, Factory) else parts.storage,
-        env if isinstance(env, Factory) else parts.envs,
-        **others,
-    )
-
-
-def _name_of(part: Any) -> Any:
-    """What a part is called where others are chosen by it; of environments, what makes one."""
-    if not isinstance(part, Factory):
-        return part
-    return part.hyper_parameters["env"] if issubclass(part.cls, VecEnv) else part.cls.__name__
+        made = env.hyper_parameters["env"] if isinstance(env, Factory) else env
+        preset, _ = preset_of(part_named(Algorithm, algorithm).__name__, str(made))
+    parts = composed(merged(preset, chosen), factories)
+    return Scheme(parts.algorithm, parts.actor, parts.storage, parts.envs, **others)

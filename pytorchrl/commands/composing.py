@@ -15,7 +15,6 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.parts import actor_for, part_named, storage_for
 from pytorchrl.commands.values import value_of
-from pytorchrl.experiments.own_modules import maker_named
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.fitting import CompositionError
 from storages import Storage
@@ -114,34 +113,38 @@ def merged(*descriptions: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def composed(description: Mapping[str, Any]) -> Composed:
+def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any]] | None = None) -> Composed:
     """Make the factories that a description says.
+
+    Args:
+        description: names and hyper-parameters of the parts.
+        factories: parts that are made already, which are taken as they are.
 
     Raises:
         CompositionError: it names a class that is not there, no algorithm or no environment.
         ValueError: a hyper-parameter does not fit.
     """
+    made = dict(factories or {})
     for kind in ("algorithm", "env"):
-        if not description[kind].get("name"):
+        if kind not in made and not description[kind].get("name"):
             raise CompositionError(f"no {kind} is given; name one by --{kind}")
-    algorithm: type[Algorithm] = part_named(Algorithm, description["algorithm"]["name"])
-    storage = storage_class(description, algorithm)
-    name = description["actor"].get("name")
-    actor = actor_for(storage) if name is None else part_named(Actor, name)
-    env = description["env"]["name"]
-    envs_factory = _factory(VecEnv, {"env": maker_named(str(env)) or env} | _without_name(description["env"]))
-    num_envs = envs_factory.hyper_parameters["num_envs"]
-    of_storage = _without_name(description["storage"])
-    if "size" not in of_storage and "size" in hyper_parameters_of(storage):
-        transitions = _ROLLOUT_TRANSITIONS if storage.on_policy else _REPLAYED_TRANSITIONS
-        of_storage = {"size": max(1, transitions // num_envs)} | of_storage
-    return Composed(
-        _factory(algorithm, _without_name(description["algorithm"])),
-        _factory(actor, _without_name(description["actor"])),
-        _factory(storage, of_storage),
-        envs_factory,
-        description.get("steps", _STEPS),
-    )
+    if "algorithm" not in made:
+        named = part_named(Algorithm, description["algorithm"]["name"])
+        made["algorithm"] = _factory(named, _without_name(description["algorithm"]))
+    if "env" not in made:
+        made["env"] = _factory(VecEnv, {"env": description["env"]["name"]} | _without_name(description["env"]))
+    if "storage" not in made:
+        storage = storage_class(description, made["algorithm"].cls)
+        of_storage = _without_name(description["storage"])
+        if "size" not in of_storage and "size" in hyper_parameters_of(storage):
+            transitions = _ROLLOUT_TRANSITIONS if storage.on_policy else _REPLAYED_TRANSITIONS
+            of_storage = {"size": max(1, transitions // made["env"].hyper_parameters["num_envs"])} | of_storage
+        made["storage"] = _factory(storage, of_storage)
+    if "actor" not in made:
+        name = description["actor"].get("name")
+        actor = actor_for(made["storage"].cls) if name is None else part_named(Actor, name)
+        made["actor"] = _factory(actor, _without_name(description["actor"]))
+    return Composed(made["algorithm"], made["actor"], made["storage"], made["env"], description.get("steps", _STEPS))
 
 
 def storage_class(description: Mapping[str, Any], algorithm: type[Algorithm]) -> type[Storage]:

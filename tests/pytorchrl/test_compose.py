@@ -1,5 +1,7 @@
 """`prl.compose`: a scheme of an algorithm and an environment, what else it needs being chosen."""
 
+from pathlib import Path
+
 import gymnasium as gym
 import pytest
 
@@ -42,6 +44,15 @@ def test_a_storage_is_as_large_as_its_kind_and_the_number_of_environments_say() 
             assert scheme.storage.capacity == transitions
         finally:
             scheme.close()
+
+
+def test_a_factory_whose_class_needs_more_than_a_name_is_composed_too(tmp_path: Path) -> None:
+    storage = prl.PersistentEpisodicBuffer.create_factory(size=1_000, directory=tmp_path / "episodes")
+    scheme = prl.compose("sac", "Pendulum-v1", storage=storage)
+    try:
+        assert type(scheme.storage) is prl.PersistentEpisodicBuffer
+    finally:
+        scheme.close()
 
 
 def test_a_storage_is_named_as_on_the_command_line() -> None:
