@@ -15,6 +15,7 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.parts import actor_for, part_named, storage_for
 from pytorchrl.commands.values import value_of
+from pytorchrl.experiments.own_modules import maker_named
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.fitting import CompositionError
 from storages import Storage
@@ -132,7 +133,8 @@ def composed(description: Mapping[str, Any], factories: Mapping[str, Factory[Any
         named = part_named(Algorithm, description["algorithm"]["name"])
         made["algorithm"] = _factory(named, _without_name(description["algorithm"]))
     if "env" not in made:
-        made["env"] = _factory(VecEnv, {"env": description["env"]["name"]} | _without_name(description["env"]))
+        env = description["env"]["name"]
+        made["env"] = _factory(VecEnv, {"env": maker_named(str(env)) or env} | _without_name(description["env"]))
     if "storage" not in made:
         storage = storage_class(description, made["algorithm"].cls)
         of_storage = _without_name(description["storage"])

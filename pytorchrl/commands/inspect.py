@@ -1,7 +1,7 @@
 """Command that looks into what a run learns from: its storage as a whole, and single transitions."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import tyro
 from rich.console import Console
@@ -12,13 +12,14 @@ from pytorchrl.experiments.episode_film import film_transition
 from pytorchrl.experiments.inspection import directory_of_episodes, inspect_storage
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.saved_storage import SavedStorage
-from pytorchrl.experiments.transitions import StoredTransitions, TransitionDescription
+from pytorchrl.experiments.transitions import Ranking, StoredTransitions, TransitionDescription
 from pytorchrl.experiments.video import refuse_missing_encoder
 from pytorchrl.logging.storage_plot import plot_storage
 from pytorchrl.logging.storage_report import storage_report
 from pytorchrl.logging.transition_plot import plot_transition
 from pytorchrl.logging.transition_report import transition_report, transitions_table
 
+Choice: TypeAlias = Literal["most surprising"] | Ranking
 Number = Annotated[int | None, tyro.conf.arg(metavar="N")]
 
 
@@ -55,12 +56,12 @@ def inspect(
         imports: modules of yours.
     """
     import_modules(imports)
-    chosen = {
-        "most_surprising": most_surprising,
-        "highest_priority": highest_priority,
-        "highest_reward": highest_reward,
-        "lowest_reward": lowest_reward,
-        "most_drawn": most_drawn,
+    chosen: dict[Choice, int | None] = {
+        "most surprising": most_surprising,
+        "highest priority": highest_priority,
+        "highest reward": highest_reward,
+        "lowest reward": lowest_reward,
+        "most drawn": most_drawn,
     }
     given = {name: count for name, count in chosen.items() if count is not None}
     if row is None and not given:
@@ -69,7 +70,7 @@ def inspect(
         _inspect_storage(path, output)
         return
     if (row is not None) + len(given) > 1:
-        raise ValueError(f"choose one of --row, {', '.join('--' + name.replace('_', '-') for name in chosen)}")
+        raise ValueError(f"choose one of --row, {', '.join(map(_option, chosen))}")
     if around < 0:
         raise ValueError(f"--around must be at least 0, got {around}")
     if video is not None:
@@ -98,16 +99,20 @@ def _inspect_storage(path: Path, output: Path | None) -> None:
         print(f"Histograms: {plot_storage(inspection, output or Path('storage.png'))}")
 
 
-def _rows(transitions: StoredTransitions, name: str, count: int) -> list[int]:
-    option = f"--{name.replace('_', '-')}"
+def _option(name: Choice) -> str:
+    return f"--{name.replace(' ', '-')}"
+
+
+def _rows(transitions: StoredTransitions, name: Choice, count: int) -> list[int]:
+    option = _option(name)
     if count < 1:
         raise ValueError(f"{option} must be at least 1, got {count}")
-    if name == "most_surprising":
+    if name == "most surprising":
         # Says what is missing where nothing has a priority.
         transitions.ranked("highest priority", count)
         rows = transitions.most_surprising(count)
     else:
-        rows = transitions.ranked(name.replace("_", " "), count)  # type: ignore[arg-type]
+        rows = transitions.ranked(name, count)
     if not len(rows):
         raise ValueError(f"{transitions.storage.file}: there is no transition to show by {option}")
     found: list[int] = rows.tolist()

@@ -84,7 +84,7 @@ def modules_named(config: Mapping[str, Any]) -> Iterator[None]:
         missing = [name for name in config.get("imports", ()) if name not in _imported]
         if missing:
             options = shlex.join(word for name in missing for word in ("--import", name))
-            error.add_note(f"The run was made with a module of its own: {options}")
+            error.add_note(f"The run was made with {options}")
         raise
 
 

@@ -15,7 +15,7 @@ from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.composition import class_named
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.scheme.fitting import CompositionError
-from storages import DatasetError
+from storages import DatasetError, Storage
 from storages.component.schedule import LinearSchedule
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
@@ -192,10 +192,11 @@ def priority_settings(hyper_parameters: Mapping[str, Any], alpha: float) -> Prio
 
 def _on_policy(name: str) -> bool:
     try:
-        return bool(class_named(name).on_policy)  # type: ignore[attr-defined]
+        cls = class_named(name)
     except CompositionError:
         # A class of the user's script can be looked at without the script; how its columns lie is of no weight.
         return False
+    return issubclass(cls, Storage) and cls.on_policy
 
 
 def _stacked_frames(saved: Mapping[str, Any]) -> int | dict[str, int]:

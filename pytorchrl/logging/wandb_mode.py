@@ -58,7 +58,7 @@ def _has_credentials(settings: "wandb.Settings") -> bool:
 
 
 def _answers(url: str) -> bool:
-    """Whether a server is there, whatever it says: wandb itself would try for much longer."""
+    """Whether a server answers, be it with an error: wandb itself would try for much longer."""
     try:
         with urlopen(url, timeout=_SECONDS_TO_ANSWER):
             return True

@@ -102,7 +102,7 @@ def _page(folders: Sequence[Path], title: str | None, limits: Limits) -> str:
         style=_part(environment, "page.css"),
         plotly=plotly,
         script=script,
-        # No other script runs, whatever a run folder holds, and nothing is asked of a network.
+        # No script of a run folder runs, and nothing is asked of a network.
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; media-src data:; "
         f"script-src {_hash_of(plotly)} {_hash_of(script)}",
         data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),

@@ -82,7 +82,7 @@ def test_the_command_line_says_how_a_run_with_a_part_of_a_script_is_continued(tm
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 1
     assert "class Sticky of a script; import the module that defines it, by --import MODULE, or" in finished.stderr
-    assert "The run was made with a module of its own: --import tests.support.own_parts" in finished.stderr
+    assert "The run was made with --import tests.support.own_parts" in finished.stderr
 
 
 @pytest.mark.parametrize("name", own_parts.SCHEMES)

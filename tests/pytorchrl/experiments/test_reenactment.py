@@ -86,7 +86,7 @@ def first_rows(transitions: StoredTransitions, every: int = 97) -> list[int]:
 ENVIRONMENTS: dict[str, Any] = {
     "with random observations": {"env": Noise},
     "with a first observation that is always the same": {"env": "FrozenLake-v1"},
-    "that repeat themselves whatever the seed": {"env": Counter, "env_kwargs": {"length": 7}},
+    "that repeat themselves with any seed": {"env": Counter, "env_kwargs": {"length": 7}},
     "with stacked frames": {"env": Noise, "wrappers": [("FrameStackObservation", {"stack_size": 3})]},
     "with dict observations": {"env": Counter, "env_kwargs": {"kind": "dict", "length": 7}},
     "whose rewards are normalised": {"env": Noise, "wrappers": ["NormalizeReward"]},

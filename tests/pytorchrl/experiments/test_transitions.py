@@ -194,7 +194,7 @@ def test_draws_are_told_where_the_storage_counts_them(on_disk: bool, tmp_path: P
         assert one.mean_weight == (pytest.approx(np.mean(weights)) if weights else None)
     most = found.ranked("most drawn", 2)
     assert found.describe(most)[0].draws == max(one.draws or 0 for one in found.describe(range(164, 200)))
-    # What was not drawn is not surprising, whatever its priority is.
+    # What was not drawn is not surprising, also where its priority is large.
     assert all(one.draws for one in prl.most_surprising(tmp_path / "run", 100))
 
 
