@@ -3,19 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all test-long check gpu bench bench-storages bench-persistence bench-atari learning learning-values learning-policies learning-mujoco docs format clean
+.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari learning learning-values learning-policies learning-mujoco docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
 
 test: $(ENV)  ## the tests that are quick, with a quarter of the generated examples
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not long"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not long and not ray"
 
 test-all: $(ENV)  ## all tests, with all generated examples; the slowest are named
-	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not ray" --durations=30
 
 test-long: $(ENV)  ## the tests that are not quick, with all generated examples
-	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m long --durations=30
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not ray" --durations=30
+
+test-ray: $(ENV)  ## the tests that start Ray
+	$(BIN)/python -m pytest -q -m ray --durations=10
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .

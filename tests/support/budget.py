@@ -60,7 +60,7 @@ class Budget:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if report.when == "teardown" and item.get_closest_marker("long") is None:
+        if report.when == "teardown" and all(item.get_closest_marker(name) is None for name in ("long", "ray")):
             spent = processor_seconds() - self._compiling.seconds - self._began
             report.user_properties.append((_PROPERTY, spent))
         return report
