@@ -1,19 +1,19 @@
 """Eleven things that people do, typed as `docs/journeys.md` has them."""
 
-import hashlib
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import pytorchrl as prl
+from tests.support.folders import content
+from tests.support.processes import suspend, wait_for
+from tests.support.repositories import git
 
 pytestmark = pytest.mark.long
 
@@ -51,12 +51,6 @@ def run_script(code: str, folder: Path) -> str:
     )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
-
-
-def digest(folder: Path) -> dict[str, str]:
-    """Every file of a folder, and what it holds."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +119,10 @@ def test_an_episode_is_filmed(trained: tuple[Path, str]) -> None:
 
 def test_a_policy_acts_in_a_plain_loop(trained: tuple[Path, str]) -> None:
     folder, _ = trained
-    before = digest(folder / "runs")
+    before = content(folder / "runs")
     (code,) = section("Deploy a policy")
     assert 8 <= int(run_script(code, folder)) <= 500
-    assert digest(folder / "runs") == before
+    assert content(folder / "runs") == before
 
 
 def test_a_sweep_of_six_runs_by_two_processes_is_killed_and_goes_on(tmp_path: Path) -> None:
@@ -157,11 +151,11 @@ def test_a_live_run_is_looked_at_without_a_byte_changed(tmp_path: Path) -> None:
     try:
         wait_for(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size > 0, process)
         # Halted, so that what changes is changed by those who look.
-        process.send_signal(signal.SIGSTOP)
-        before = digest(run)
+        suspend(process)
+        before = content(run)
         (lines,) = section("Look at a run that is running")
         said = typed(lines, tmp_path)
-        assert digest(run) == before
+        assert content(run) == before
         assert "DQN" in said
         assert (tmp_path / "live.png").read_bytes().startswith(b"\x89PNG")
     finally:
@@ -170,39 +164,24 @@ def test_a_live_run_is_looked_at_without_a_byte_changed(tmp_path: Path) -> None:
 
 
 def test_the_commit_and_the_changes_of_a_run_are_found(tmp_path: Path) -> None:
-    def git(*arguments: str) -> str:
-        identity = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
-        return subprocess.run(
-            ["git", *identity, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
-        ).stdout
-
-    git("init", "-q")
+    git("init", "-q", folder=tmp_path)
     (tmp_path / "notes.txt").write_text("first\n", encoding="utf-8")
-    git("add", "notes.txt")
-    git("commit", "-qm", "first")
+    git("add", "notes.txt", folder=tmp_path)
+    git("commit", "-qm", "first", folder=tmp_path)
     (tmp_path / "notes.txt").write_text("second\n", encoding="utf-8")
     train = section("Train with several seeds, and compare")[0].splitlines()[0].replace("--seeds 1 2 3", "--seeds 1")
     typed(train, tmp_path)
     (lines,) = section("Find the commit of a run")
     said = typed(lines, tmp_path)
-    assert git("rev-parse", "HEAD").strip()[:8] in said
+    assert git("rev-parse", "HEAD", folder=tmp_path)[:8] in said
     assert "-first\n+second\n" in said
 
 
 def test_the_most_surprising_transition_is_filmed(trained: tuple[Path, str]) -> None:
     folder, _ = trained
-    before = digest(folder / "runs")
+    before = content(folder / "runs")
     (line,) = section("See what surprised the algorithm most")
     said = typed(line, folder)
     assert (folder / "surprising.gif").read_bytes().startswith(b"GIF8")
     assert "priority" in said
-    assert digest(folder / "runs") == before
-
-
-def wait_for(happened: Callable[[], bool], process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
-    """Wait until something has happened, unless the process ends before."""
-    deadline = time.monotonic() + 120
-    while not happened():
-        assert process.poll() is None, f"it ended with {process.returncode}"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert content(folder / "runs") == before

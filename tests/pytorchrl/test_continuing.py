@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.continuation import how_to_continue
 from tests.support.compositions import dqn_scheme
+from tests.support.processes import wait_for
 from tests.support.toys import Counter
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -36,8 +36,7 @@ def test_the_command_that_a_stopped_run_prints_continues_it(log_dir: str, tmp_pa
     process = subprocess.Popen(
         [sys.executable, "-c", PLAIN, log_dir], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
-    while not (tmp_path / log_dir / "metrics.jsonl").exists() and process.poll() is None:
-        time.sleep(0.02)
+    wait_for((tmp_path / log_dir / "metrics.jsonl").exists, process)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 0

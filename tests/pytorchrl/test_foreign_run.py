@@ -13,6 +13,7 @@ import pytorchrl as prl
 from pytorchrl.experiments.composition import load_agent
 from pytorchrl.scheme.scheme import CompositionError
 from tests.support.compositions import dqn_scheme
+from tests.support.folders import content
 
 NOTHING = {"commit": 0, "checksum": 0}
 
@@ -32,13 +33,6 @@ def mine(tmp_path: Path) -> Path:
     """The directory of a storage of mine."""
     trained(tmp_path / "mine", tmp_path / "mine/replay", seed=1)
     return tmp_path / "mine/replay"
-
-
-def content(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
-        for path in [folder, *folder.rglob("*")]
-    }
 
 
 def crafted(folder: Path, directory: Any, position: dict[str, int] | None = None) -> None:

@@ -1,10 +1,8 @@
 """A run that is going on is looked at without changing it, and trained by one process at a time."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,8 @@ from pytorchrl.report import write_report
 from storages.persistent.log.lock import Lock, NoLocksError
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
+from tests.support.folders import content
+from tests.support.processes import suspend, wait_for
 
 TRAINS = """
 import sys
@@ -40,19 +40,13 @@ def live(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
         stdout=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    while not (tmp_path / "run" / "checkpoint.pt").exists() and process.poll() is None:
-        time.sleep(0.02)
-    time.sleep(0.1)
-    process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-    yield process
-    process.send_signal(signal.SIGCONT)
-    process.kill()
-    process.wait()
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    try:
+        wait_for((tmp_path / "run" / "checkpoint.pt").exists, process)
+        suspend(process)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.long

@@ -10,12 +10,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from tests.support.compositions import dqn_scheme
-
-COMMIT = ("-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "--quiet", "-m", "first")
-
-
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+from tests.support.repositories import git
 
 
 @pytest.fixture
@@ -25,7 +20,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git("init", "--quiet")
     (tmp_path / "script.py").write_text("lr = 1e-3\n")
     git("add", "script.py")
-    git(*COMMIT)
+    git("commit", "--quiet", "-m", "first")
     (tmp_path / "script.py").write_text("lr = 3e-4\n")
     monkeypatch.setattr(sys, "argv", ["script.py", "--seed", "3"])
     learner = prl.Learner(dqn_scheme(seed=3), 300, tmp_path / "runs" / "mine")

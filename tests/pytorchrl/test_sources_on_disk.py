@@ -14,6 +14,7 @@ from pytorchrl.experiments import collect_demonstrations
 from pytorchrl.scheme import from_dataset
 from tests.support.comparison import assert_equal
 from tests.support.compositions import ppo_scheme
+from tests.support.folders import content
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +54,6 @@ def trained(data: Path, folder: Path, directory: Path) -> dict[str, Any]:
     state = learner.scheme.state_dict()
     learner.close()
     return state
-
-
-def content(folder: Path) -> dict[str, tuple[bytes, int]]:
-    return {
-        str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
-        for path in [folder, *folder.rglob("*")]
-    }
 
 
 def test_a_moved_run_finds_its_source_inside(data: Path, tmp_path: Path) -> None:

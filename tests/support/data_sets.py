@@ -40,8 +40,3 @@ def cloning(data: Path, storage: Any = None, **changes: Any) -> prl.Scheme:
         prl.from_dataset(storage or prl.ReplayBuffer.create_factory(size=100), data),
         **changes,
     )
-
-
-def contents_of(folder: Path) -> dict[Path, bytes]:
-    """The bytes of all files in a folder."""
-    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,7 +1,6 @@
 """What a run came of, in its folder."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.experiments.provenance import experiment_id, git_diff, provenance
 from tests.support.compositions import dqn_scheme
-
-
-def git(*arguments: str) -> None:
-    subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *arguments], check=True, capture_output=True)
+from tests.support.repositories import git
 
 
 @pytest.fixture

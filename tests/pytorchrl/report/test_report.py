@@ -4,7 +4,6 @@ import html
 import json
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from pytorchrl.__main__ import main
 from pytorchrl.report import Limits, page, write_report
 from pytorchrl.report.charts import MOST_POINTS
+from tests.support.folders import content
 from tests.support.reported_runs import GIF, runs_of_all_kinds, trained
 
 pytest.importorskip("plotly")
@@ -40,10 +40,6 @@ def data_of(text: str) -> Any:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     return json.loads(found[1])
-
-
-def content(folder: Path) -> Mapping[str, tuple[bytes, int]]:
-    return {str(f): (f.read_bytes(), f.stat().st_mtime_ns) for f in folder.rglob("*") if f.is_file()}
 
 
 def part_of(text: str, name: str) -> str:

@@ -18,7 +18,8 @@ from storages import DatasetError
 from storages.datasets import fill, open_dataset
 from storages.transition import ACT, OBS, REW
 from tests.support.comparison import assert_equal
-from tests.support.data_sets import balance, cloning, contents_of, recorded
+from tests.support.data_sets import balance, cloning, recorded
+from tests.support.folders import content
 from tests.support.training import stopped
 
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
@@ -181,11 +182,11 @@ def test_data_is_read_of_every_kind_of_data_set(kind: str, data: Path, tmp_path:
         fill(storage, open_dataset(data))
         storage.close()
         data = tmp_path / "kept"
-    before = contents_of(data) if data.is_dir() else None
+    before = content(data) if data.is_dir() else None
     scheme = cloning(data, test_envs_factory=CARTPOLE)
     assert len(scheme.storage) == 60
     assert all(np.isfinite(float(metrics["loss"])) for metrics in scheme.update())
-    assert before is None or contents_of(data) == before
+    assert before is None or content(data) == before
 
 
 def test_a_storage_in_a_directory_is_a_source_when_it_is_made_again(data: Path, tmp_path: Path) -> None:
