@@ -69,6 +69,16 @@ OFF_POLICY: dict[str, Any] = {
     "UnifiedPCL": (prl.UnifiedPCL, {"replay_ratio": 2.0}, ["discrete"]),
     "BCQ": (prl.BCQ, {"num_actions": 4, "num_target_actions": 3}, ["bounded"]),
     "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
+    "BehaviourCloning, mixture": (
+        prl.BehaviourCloning,
+        {"distribution": prl.heads.MixturePolicy(num_components=2)},
+        ["bounded", "unbounded"],
+    ),
+    "BehaviourCloning, squashed": (
+        prl.BehaviourCloning,
+        {"distribution": prl.heads.SquashedGaussianPolicy()},
+        ["bounded"],
+    ),
 }
 ON_POLICY: dict[str, Any] = {
     "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, list(ACTIONS)),

@@ -8,6 +8,7 @@ from pytorchrl.agent.actors.heads.features import Features
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianPolicy, LatentGaussian, SquashedGaussianPolicy
 from pytorchrl.agent.actors.heads.gsde_policy import GSDEPolicy
 from pytorchrl.agent.actors.heads.implicit_quantiles import ImplicitQuantiles
+from pytorchrl.agent.actors.heads.mixture_policy import MixturePolicy
 from pytorchrl.agent.actors.heads.policies import DeterministicPolicy, Policy
 from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
@@ -34,6 +35,7 @@ __all__ = [
     "ImplicitQuantiles",
     "LatentGaussian",
     "MellowmaxPolicy",
+    "MixturePolicy",
     "Policy",
     "Quadratic",
     "QuantileReturns",

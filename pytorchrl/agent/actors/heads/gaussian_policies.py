@@ -16,7 +16,7 @@ from storages.component.hyper_parameters import Positive
 
 Covariance: TypeAlias = Literal["diagonal", "spherical", "fixed", "state-dependent"]
 
-_SMALLEST_LOG_STD, _LARGEST_LOG_STD = -20.0, 2.0
+SMALLEST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class _GaussianOfFeatures(QuickModule):
         mean, log_std = (part.view(-1, *self._shape) for part in linear(self.layer, features).chunk(2, dim=-1))
         log_std = (log_std + self._initial_log_std) if self._initial_log_std else log_std
         return DiagonalGaussian(
-            mean.tanh() if self._bounded_mean else mean, log_std.clamp(_SMALLEST_LOG_STD, _LARGEST_LOG_STD)
+            mean.tanh() if self._bounded_mean else mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
         )
 
 
@@ -135,4 +135,4 @@ class _SquashedGaussian(QuickModule):
 
     def forward(self, features: Tensor) -> SquashedGaussian:
         mean, log_std = linear(self.layer, features).chunk(2, dim=-1)
-        return SquashedGaussian(mean, log_std.clamp(_SMALLEST_LOG_STD, _LARGEST_LOG_STD))
+        return SquashedGaussian(mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD))

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pytorchrl.agent.actors.heads import Policy
+from pytorchrl.agent.actors.heads import DistributionHead, Policy, in_units_of_environments
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.explorers import Exploration, Explorer, Sample
+from pytorchrl.agent.explorers import Exploration, Explorer, drawing_from
 from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule
 
 
@@ -18,23 +18,26 @@ class BehaviourCloning(OffPolicyAlgorithm):
     """Pomerleau, "Efficient Training of Artificial Neural Networks for Autonomous Navigation" (1991).
 
     Args:
+        distribution: of the policy's actions, such as ``heads.MixturePolicy()`` where several actions are right.
         lr: learning rate.
         entropy_coef: weight of the policy's entropy, which is raised.
     """
 
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", collected=False, sequences=True)}
+    unchangeable = OffPolicyAlgorithm.unchangeable | {"distribution"}
 
+    distribution: DistributionHead = Policy()
     lr: NonNegativeOrSchedule = 1e-3
     entropy_coef: NonNegative = 0.0
 
     def build(self) -> None:
         """A stochastic policy."""
-        self.pi = self.actor.make("policy", Policy(), acts=True)
+        self.pi = self.actor.make("policy", in_units_of_environments(self.distribution), acts=True)
         self.trained = self.train("policy", self.pi)
 
     def default_explorer(self) -> Explorer:
         """Draw actions from the policy."""
-        return Sample()
+        return drawing_from(self.distribution)
 
     def policy(self, view: View, exploration: Exploration) -> Distribution:
         """The distribution of actions."""

@@ -10,7 +10,14 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import in_units_of_environments
-from pytorchrl.agent.actors.outputs import Beta, Categorical, DiagonalGaussian, Scaled, mellowmax_logits
+from pytorchrl.agent.actors.outputs import (
+    Beta,
+    Categorical,
+    DiagonalGaussian,
+    GaussianMixture,
+    Scaled,
+    mellowmax_logits,
+)
 from tests.support.by_hand import envs_with, layer_of, linear, numpy, perturb
 
 BOX = spaces.Box(np.array([[-3.0], [0.0]], np.float32), np.array([[1.0], [0.5]], np.float32))
@@ -23,6 +30,8 @@ REAL = [
     prl.heads.BetaPolicy(),
     prl.heads.GSDEPolicy(),
     prl.heads.GSDEPolicy(squash=True),
+    prl.heads.MixturePolicy(),
+    prl.heads.MixturePolicy(num_components=3, bounded_mean=True),
 ]
 CHOOSING = [
     prl.heads.SoftmaxPolicy(),
@@ -61,7 +70,7 @@ def test_actions_have_the_shape_of_the_box_and_those_of_bounded_heads_lie_in_it(
         assert ((mode >= low - 1e-6) & (mode <= high + 1e-6)).all()
 
 
-@pytest.mark.parametrize("head", [*REAL[3:6], prl.heads.GSDEPolicy(squash=True)], ids=repr)
+@pytest.mark.parametrize("head", [*REAL[3:6], prl.heads.GSDEPolicy(squash=True), REAL[-1]], ids=repr)
 def test_densities_over_a_box_are_those_of_scaled_actions_over_its_volume(head: Any) -> None:
     policy, _ = network(head, BOX)
     distribution = policy(observations())
@@ -111,6 +120,28 @@ def test_concentrations_are_softpluses_above_the_smallest() -> None:
     output = linear(layer_of(module.head.head), numpy(observations()))
     expected = np.log1p(np.exp(output)) + 0.5
     np.testing.assert_allclose(numpy(torch.cat(inner.parameters, dim=1)), expected, rtol=1e-4)
+
+
+def test_a_mixture_has_a_probability_and_a_normal_for_each_component() -> None:
+    head = prl.heads.MixturePolicy(num_components=3, initial_log_std=-0.5, smallest_log_std=-0.8)
+    policy, module = network(head, BOX)
+    mixture = policy(observations())
+    assert isinstance(mixture, GaussianMixture)
+    output = linear(layer_of(module.head), numpy(observations()))
+    logits, mean, log_std = output[:, :3], output[:, 3:9].reshape(6, 3, 2, 1), output[:, 9:].reshape(6, 3, 2, 1)
+    assert (log_std - 0.5 < -0.8).any()
+    expected = (logits, mean, (log_std - 0.5).clip(-0.8, 2.0))
+    for found, numbers in zip(mixture.parameters, expected, strict=True):
+        np.testing.assert_allclose(numpy(found), numbers, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bounded_mean", [False, True])
+def test_the_density_of_a_mixture_integrates_to_one(bounded_mean: bool) -> None:
+    head = prl.heads.MixturePolicy(num_components=4, bounded_mean=bounded_mean, smallest_log_std=-2.0)
+    policy, _ = network(head, spaces.Box(np.float32(-1), np.float32(3), (1,), np.float32))
+    actions = torch.linspace(-80, 80, 40_001)[:, None, None].expand(-1, 6, 1)
+    density = policy(observations()).log_prob(actions).exp()[..., 0]
+    torch.testing.assert_close(torch.trapezoid(density, dx=160 / 40_000, dim=0), torch.ones(6), rtol=1e-3, atol=0)
 
 
 def test_noise_of_features_has_their_deviation_and_reaches_layers_before_only_where_wanted() -> None:
@@ -165,6 +196,7 @@ def test_spaces_that_a_head_does_not_fit_are_refused(head: Any) -> None:
         (prl.heads.SoftmaxPolicy, {"temperature": 0}, "SoftmaxPolicy: temperature must be greater than 0"),
         (prl.heads.SoftmaxPolicy, {"min_probability": 1.5}, r"min_probability must lie in \[0, 1\]"),
         (prl.heads.MellowmaxPolicy, {"omega": -1}, "MellowmaxPolicy: omega must be greater than 0"),
+        (prl.heads.MixturePolicy, {"num_components": 0}, "MixturePolicy: num_components must be at least 1"),
         (prl.heads.GSDEPolicy, {"resample_every": 0}, "GSDEPolicy: resample_every must be at least 1"),
     ],
 )

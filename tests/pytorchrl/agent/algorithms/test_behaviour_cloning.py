@@ -33,6 +33,9 @@ BOX = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
 REAL = np.array([[0.3, 4.0], [-1.9, 0.1], [2.0, 5.0], [0.0, 2.0], [1.0, 1.0], [-0.5, 3.0]], np.float32)
 
 
+MIXTURE = prl.heads.MixturePolicy(num_components=2, smallest_log_std=-10.0)
+
+
 def linear_bc(space: Any, **hyper_parameters: Any) -> prl.BehaviourCloning:
     envs = envs_with(space)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(), initial_log_std=-0.3)("cpu", envs)
@@ -92,6 +95,94 @@ def test_an_update_of_real_actions_equals_the_one_computed_by_hand(entropy_coef:
     for name, parameter in (("layer.weight", layer[0]), ("layer.bias", layer[1]), ("log_std", log_std)):
         by_hand = numeric_gradient(loss, parameter)
         np.testing.assert_allclose(numpy(gradients[f"policy.head.{name}"]), by_hand, rtol=1e-3, atol=1e-5)
+
+
+def squashed_log_probs(output: Any) -> Any:
+    """(N) of actions stretched from (-1, 1) to the box, by double loops."""
+    # Actions at a bound lie within it by what single precision makes of 1e-6.
+    scaled = np.stack([REAL[:, 0] / 2, REAL[:, 1] / 2.5 - 1], axis=1).clip(-1 + 1e-6, 1 - 1e-6).astype(np.float64)
+    log_probs = np.zeros(len(REAL))
+    for row, numbers in enumerate(output):
+        for part, half_range in enumerate((2.0, 2.5)):
+            mean, log_std, action = numbers[part], numbers[2 + part].clip(-20, 2), scaled[row, part]
+            z = (np.arctanh(action) - mean) / np.exp(log_std)
+            log_probs[row] -= 0.5 * z**2 + log_std + 0.5 * np.log(2 * np.pi)
+            log_probs[row] -= np.log(1 - action**2) + np.log(half_range)
+    return log_probs
+
+
+def mixture_log_probs(output: Any) -> Any:
+    """(N) of a mixture of two normals in the units of the box, by loops over components and numbers."""
+    log_probs = np.zeros(len(REAL))
+    for row, numbers in enumerate(output):
+        logits, mean, log_std = numbers[:2], numbers[2:6].reshape(2, 2), numbers[6:].reshape(2, 2) - 0.3
+        probability = np.exp(logits) / np.exp(logits).sum()
+        density = 0.0
+        for component in range(2):
+            of_component = 1.0
+            for part in range(2):
+                std = np.exp(log_std[component, part])
+                z = (REAL[row, part] - mean[component, part]) / std
+                of_component *= np.exp(-0.5 * z**2) / (std * np.sqrt(2 * np.pi))
+            density += probability[component] * of_component
+        log_probs[row] = np.log(density)
+    return log_probs
+
+
+DISTRIBUTIONS: dict[str, tuple[Any, Any]] = {
+    "squashed": (prl.heads.SquashedGaussianPolicy(), squashed_log_probs),
+    "mixture": (MIXTURE, mixture_log_probs),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_an_update_of_any_distribution_of_real_actions_equals_the_one_computed_by_hand(name: str) -> None:
+    head, log_probs = DISTRIBUTIONS[name]
+    algorithm = linear_bc(BOX, distribution=head)
+    batch = replayed(REAL)
+    obs, weight = numpy(batch[OBS]), numpy(batch[WEIGHTS])[:, 0] / len(REAL)
+    module = algorithm.pi.head.head if head.is_scaled else algorithm.pi.head
+    prefix = "policy.head.head.layer" if head.is_scaled else "policy.head.layer"
+    layer = layer_of(module)
+
+    def loss() -> Any:
+        return -(weight * log_probs(linear(layer, obs))).sum()
+
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(result.metrics["loss"], loss(), rtol=1e-4)
+    assert result.errors is not None
+    np.testing.assert_allclose(numpy(result.errors)[:, 0], -log_probs(linear(layer, obs)), rtol=1e-3)
+    for kind, parameter in zip(("weight", "bias"), layer, strict=True):
+        by_hand = numeric_gradient(loss, parameter)
+        np.testing.assert_allclose(numpy(gradients[f"{prefix}.{kind}"]), by_hand, rtol=2e-3, atol=2e-4)
+
+
+def test_a_mixture_does_one_of_two_things_where_a_normal_does_what_lies_between(tmp_path: Path) -> None:
+    data = going_either_way(tmp_path / "data.npz")
+    done = {}
+    for name, head in (("normal", prl.heads.Policy()), ("mixture", prl.heads.MixturePolicy(num_components=2))):
+        algorithm = {"lr": 1e-2, "mini_batch_size": 64, "distribution": head}
+        storage = prl.ReplayBuffer.create_factory(size=400)
+        scheme = train(cloning(data, storage, algorithm=algorithm, seed=2), 300)
+        exploration = exploring(scheme.algorithm, 50, deterministic=True)
+        obs = torch.linspace(-1, 1, 50)[:, None]
+        done[name] = scheme.algorithm.acting_step(obs, None, torch.zeros(50, 1), exploration).action
+    assert done["normal"].abs().mean() < 0.4
+    assert (done["mixture"].abs() - 0.8).abs().max() < 0.15
+
+
+def going_either_way(path: Path) -> Path:
+    """Actions close to 0.8 or to -0.8, in any state."""
+    random = np.random.default_rng(0)
+    episodes = []
+    for _ in range(20):
+        seen = random.uniform(-1, 1, (21, 1)).astype(np.float32)
+        actions = random.choice([-0.8, 0.8], (20, 1)) + random.normal(0, 0.03, (20, 1))
+        fields = {ACT: actions.astype(np.float32), REW: np.zeros((20, 1), np.float32)}
+        episodes.append(Episode(seen, fields, terminated=True, truncated=False))
+    box = {"type": "Box", "dtype": "float32", "shape": [1], "low": [-1.0], "high": [1.0]}
+    write_dataset(path, episodes, about=About(observation_space=box, action_space=box))
+    return path
 
 
 def test_padding_is_not_learnt_from() -> None:

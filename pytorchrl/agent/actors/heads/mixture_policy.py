@@ -1,0 +1,64 @@
+"""The head that makes mixtures of normals of the actions of a Box."""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
+from pytorchrl.agent.actors.heads.gaussian_policies import LARGEST_LOG_STD
+from pytorchrl.agent.actors.outputs import GaussianMixture
+from pytorchrl.agent.actors.quick_module import QuickModule, linear
+from storages.component.hyper_parameters import Count
+
+
+@dataclass(frozen=True)
+class MixturePolicy(DistributionHead):
+    """Several normals over the actions of a Box, each with a probability; all numbers from the features.
+
+    Bishop, "Mixture density networks" (1994): for data in which several actions are right and their mean is not, as
+    where experts pass an obstacle on either side. Entropies and divergences are the upper bounds of
+    :class:`~pytorchrl.agent.actors.outputs.GaussianMixture`.
+
+    Args:
+        num_components: how many normals.
+        bounded_mean: let means lie within the bounds of the Box, by a tanh. Standard deviations are then shares of half
+            the range.
+        initial_log_std: logarithm of the standard deviations at first, about; None takes the actor's.
+        smallest_log_std: lower bound of that logarithm, without which a normal collapses onto an action that data
+            repeats, as where actions lie at a bound.
+    """
+
+    num_components: Count = 5
+    bounded_mean: bool = False
+    initial_log_std: float | None = None
+    smallest_log_std: float = -5.0
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether means are bounded."""
+        return self.bounded_mean
+
+    def build(self, features: int, actor: Actor) -> nn.Module:
+        """The module, from (N, features) to a :class:`GaussianMixture`."""
+        shape = (bounded_box_of if self.bounded_mean else box_of)(actor, self).shape or (1,)
+        size = math.prod(shape)
+        initial = actor.initial_log_std if self.initial_log_std is None else self.initial_log_std
+        # Unlike the layers of other policies not a small one, so that the components differ from the first.
+        layer = actor.linear(features, self.num_components * (1 + 2 * size))
+        return _Mixture(self, layer, (size,) if self.bounded_mean else shape, initial)
+
+
+class _Mixture(QuickModule):
+    def __init__(self, head: MixturePolicy, layer: nn.Module, shape: tuple[int, ...], initial_log_std: float) -> None:
+        super().__init__()
+        self.layer, self._head, self._shape, self._initial_log_std = layer, head, shape, initial_log_std
+
+    def forward(self, features: Tensor) -> GaussianMixture:
+        components = self._head.num_components
+        numbers = linear(self.layer, features)
+        logits, of_components = numbers[:, :components], numbers[:, components:]
+        mean, log_std = (part.reshape(-1, components, *self._shape) for part in of_components.chunk(2, dim=-1))
+        log_std = (log_std + self._initial_log_std).clamp(self._head.smallest_log_std, LARGEST_LOG_STD)
+        return GaussianMixture(logits, mean.tanh() if self._head.bounded_mean else mean, log_std)
