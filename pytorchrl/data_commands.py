@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from pytorchrl.experiments import RunFolder, collect_demonstrations
-from pytorchrl.experiments.inspection import CheckpointDataset, directory_of_episodes
+from pytorchrl.experiments.inspection.overview import CheckpointDataset, directory_of_episodes
 from pytorchrl.logging.bars import watched
 from pytorchrl.logging.dataset_report import dataset_report, datasets_table
 from pytorchrl.logging.storage_report import counted

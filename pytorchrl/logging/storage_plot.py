@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from pytorchrl.experiments.inspection import Inspection
+    from pytorchrl.experiments.inspection.overview import Inspection
 
 _MOST_BINS = 50
 _WIDE = 100

@@ -12,7 +12,7 @@ from rich.text import Text
 from storages.core.ring.summary import ENDINGS, Episodes, Field
 
 if TYPE_CHECKING:
-    from pytorchrl.experiments.inspection import Inspection
+    from pytorchrl.experiments.inspection.overview import Inspection
 
 _KIBI = 1024
 

@@ -8,8 +8,8 @@ from pytorchrl.logging.transition_report import told_values
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:
-    from pytorchrl.experiments.episode_film import EpisodeFilm
-    from pytorchrl.experiments.transitions import TransitionDescription
+    from pytorchrl.experiments.inspection.episode_film import EpisodeFilm
+    from pytorchrl.experiments.inspection.transitions import TransitionDescription
 
 _INCHES = 1.5
 """Width of a picture."""

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from pytorchrl.experiments.transitions import TransitionDescription
+    from pytorchrl.experiments.inspection.transitions import TransitionDescription
 
 _MOST_NUMBERS = 8
 """Of an observation in a line."""

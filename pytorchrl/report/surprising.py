@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.experiments.transitions import TransitionDescription, most_surprising
+from pytorchrl.experiments.inspection.transitions import TransitionDescription, most_surprising
 from pytorchrl.report.runs import UNREADABLE, RunRead
 from pytorchrl.report.storage import is_too_large
 

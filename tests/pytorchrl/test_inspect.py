@@ -11,7 +11,7 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.inspection import Inspection, inspect_storage
+from pytorchrl.experiments.inspection.overview import Inspection, inspect_storage
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 from tests.support.toys import Counter
 

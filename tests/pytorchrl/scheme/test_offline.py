@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
-from pytorchrl.experiments.inspection import inspect_storage
+from pytorchrl.experiments.inspection.overview import inspect_storage
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped
 from storages import DatasetError

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.experiments import checkpoint, places
-from pytorchrl.experiments.saved_storage import (
+from pytorchrl.experiments.inspection.saved_storage import (
     WRONG,
     SavedStorage,
     checkpoint_of,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments.saved_storage import SavedStorage
-from pytorchrl.experiments.transitions import StoredTransitions, TransitionDescription, describe_transition
+from pytorchrl.experiments.inspection.saved_storage import SavedStorage
+from pytorchrl.experiments.inspection.transitions import StoredTransitions, TransitionDescription, describe_transition
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 from tests.support.toys import Counter
 

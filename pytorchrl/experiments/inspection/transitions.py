@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.experiments.saved_storage import SavedStorage, unreadable_named
+from pytorchrl.experiments.inspection.saved_storage import SavedStorage, unreadable_named
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.prioritized import Priorities, importance_weights

@@ -9,9 +9,9 @@ import pytest
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.experiments.reenactment import reenact
-from pytorchrl.experiments.saved_storage import SavedStorage
-from pytorchrl.experiments.transitions import StoredTransitions
+from pytorchrl.experiments.inspection.reenactment import reenact
+from pytorchrl.experiments.inspection.saved_storage import SavedStorage
+from pytorchrl.experiments.inspection.transitions import StoredTransitions
 from tests.support.toys import Counter, Noise
 
 
