@@ -10,9 +10,9 @@ from pytorchrl import data_commands
 from pytorchrl.commands.shared import Imports, Run
 from pytorchrl.experiments.inspection.episode_film import film_transition
 from pytorchrl.experiments.inspection.overview import directory_of_episodes, inspect_storage
-from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import Ranking, StoredTransitions, TransitionDescription
+from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.video import refuse_missing_encoder
 from pytorchrl.logging.storage_plot import plot_storage
 from pytorchrl.logging.storage_report import storage_report

@@ -17,11 +17,11 @@ from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.demonstrations import collect_demonstrations
 from pytorchrl.experiments.inspection.episode_film import EpisodeFilm, film_transition
 from pytorchrl.experiments.inspection.episode_seeds import ReenactmentError
+from pytorchrl.experiments.inspection.transitions import TransitionDescription, describe_transition, most_surprising
 from pytorchrl.experiments.memory_of_episodes import with_memory
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunInUseError
 from pytorchrl.experiments.trained_policy import TrainedPolicy, load_policy
-from pytorchrl.experiments.inspection.transitions import TransitionDescription, describe_transition, most_surprising
 
 __all__ = [
     "Callback",

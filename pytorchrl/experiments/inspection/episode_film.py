@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.experiments.inspection.episode_seeds import ReenactmentError
 from pytorchrl.experiments.filming import FRAMES_PER_SECOND
+from pytorchrl.experiments.inspection.episode_seeds import ReenactmentError
 from pytorchrl.experiments.inspection.pictures import marked, picture_of
 from pytorchrl.experiments.inspection.reenactment import Reenactment, reenact
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage

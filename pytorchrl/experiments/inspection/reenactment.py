@@ -19,12 +19,12 @@ from pytorchrl.agent.envs.replayable import shows
 from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.composition import made_of, refuse_to_import
-from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeeds, Origin, ReenactmentError
 from pytorchrl.experiments.filming import FRAMES_PER_SECOND
-from pytorchrl.experiments.own_modules import maker_named
+from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeeds, Origin, ReenactmentError
 from pytorchrl.experiments.inspection.pictures import picture_of
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
+from pytorchrl.experiments.own_modules import maker_named
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.factory import Factory
 from storages.transition import ACT, DONE, OBS, OBS2, REW
