@@ -21,7 +21,7 @@ HISTORIES: dict[str, Callable[[bool, bool], History]] = {
     "episodes with priorities": lambda saves, durable: EpisodicHistory("vector", saves, durable, **PRIORITIES),
     "whole episodes": lambda saves, durable: AddedHistory("vector", saves, durable, **PRIORITIES),
 }
-_MOST = {"some": 12, "most": 110}
+_MOST = {"some": 12, "most": 60}
 CALLS_IN_A_ROW = 3
 """Of a disk that fails for a little longer than one call."""
 

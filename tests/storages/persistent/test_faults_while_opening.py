@@ -83,4 +83,4 @@ def test_a_directory_survives_a_call_that_fails_while_it_is_opened(name: str, tm
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_directory_survives_each_call_that_fails_while_it_is_opened(name: str, durable: bool, tmp_path: Path) -> None:
     each = PROFILE == "nightly"
-    sweep(name, durable, 8 if each else 4, "all" if each else "one", tmp_path, None if each else 200)
+    sweep(name, durable, 8 if each else 4, "all" if each else "one", tmp_path, None if each else 80)

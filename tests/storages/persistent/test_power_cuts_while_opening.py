@@ -81,4 +81,4 @@ def test_what_was_acknowledged_survives_a_power_cut_while_it_is_opened(name: str
 @pytest.mark.parametrize("name", HISTORIES)
 def test_what_was_acknowledged_survives_each_power_cut_while_it_is_opened(name: str, tmp_path: Path) -> None:
     each = PROFILE == "nightly"
-    cut_everywhere(name, 8 if each else 4, None, None if each else 4, tmp_path)
+    cut_everywhere(name, 8 if each else 4, None, None if each else 2, tmp_path)
