@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -36,6 +36,30 @@ class Episode:
     def state_dict(self) -> list[Any]:
         """Return what :class:`Episode` takes, as plain data."""
         return [self.episode_return, self.length, dict(self.reported)]
+
+
+class Collecting(Protocol):
+    """What acts in environments and gives the storage the transitions."""
+
+    steps: int
+    """Environment transitions so far."""
+    episodes: int
+    """Episodes that ended so far, as the storage has them."""
+
+    def step(self) -> list[Episode]:
+        """Add a step or more of all environments; returns the environments' own episodes that ended."""
+
+    def take_shaped_returns(self) -> list[float]:
+        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+
+    def set_target(self, target_steps: int) -> None:
+        """Let the explorer's schedules follow a run of so many environment transitions."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next steps follow from, as tensors and plain data."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost."""
 
 
 class _Choice(NamedTuple):

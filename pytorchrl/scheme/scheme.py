@@ -15,19 +15,25 @@ from pytorchrl.agent.algorithms.update_plan import Collected
 from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.scheme.collector import Collector, Episode, to_device
+from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
 from pytorchrl.scheme.dataset_factory import DatasetFactory, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles, storages_read
 from pytorchrl.scheme.reward_normalization import RewardNormalization
+from pytorchrl.scheme.seeds import (
+    ALGORITHM,
+    RANDOM_ACTIONS,
+    STORAGE,
+    TEST_ENVS,
+    WEIGHTS,
+    seed_of,
+    seed_of_training_envs,
+)
 from storages.component.factory import Factory
 from storages.core.sampling.rate_limiter import RateLimiter, RateLimitError
 from storages.datasets import episodes_of
 from storages.off_policy.mixed_storage import MixedSource, MixedStorage
 from storages.storage import Storage
-
-# Streams of random numbers that follow from the run's seed, one for each purpose.
-_WEIGHTS, _ALGORITHM, _STORAGE, _RANDOM_ACTIONS, _TRAIN_ENVS, _TEST_ENVS = range(6)
 
 
 class Scheme:
@@ -117,12 +123,12 @@ class Scheme:
         """Update phases of a scheme that collects nothing."""
         self._has_counted_data = False
         """Whether observations are normalised by those of the data, in a scheme that collects nothing."""
-        self.envs = None if train_envs_factory is None else train_envs_factory()
+        self.envs = None if train_envs_factory is None else self.make_envs(train_envs_factory)
         """Where it acts; None where it collects nothing."""
         try:
             spaces = self.envs or self._spaces_of_data(storage_factory)
             algo_factory.cls.check_spaces(spaces)
-            with _seeded(self._seed_of(_WEIGHTS)):
+            with _seeded(self._seed_of(WEIGHTS)):
                 self.actor = actor_factory(self.device, spaces)
                 self.algorithm = algo_factory(self.device, self.actor, spaces)
             self.storages: dict[str, Storage] = {
@@ -149,19 +155,26 @@ class Scheme:
             name: self._state_of(name, factory) for name, factory in sources.items()
         }
         """What checkpoints hold of the sources."""
-        self.algorithm.seed(self._seed_of(_ALGORITHM))
+        self.algorithm.seed(self._seed_of(ALGORITHM))
         for position, storage in enumerate(self.storages.values()):
-            storage.seed(self._seed_of(_STORAGE, *([position] if position else [])))
-        self._collector: Collector | None = None
+            storage.seed(self._seed_of(STORAGE, *([position] if position else [])))
+        self._collector: Collecting | None = None
         if self.envs is not None:
-            rewards = (
-                RewardNormalization(normalize_rewards, self.algorithm.gamma, self.envs.num_envs)
-                if normalize_rewards
-                else None
-            )
-            self._collector = Collector(self.envs, self.algorithm, self.storage, rewards)
-            self._collector.seed(self._seed_of(_RANDOM_ACTIONS))
-            self._collector.reset(seed_of_training_envs(seed))
+            self._collector = self.make_collector(self.envs, normalize_rewards)
+
+    def make_envs(self, factory: Factory[VecEnv]) -> VecEnv:
+        """Make the environments of training."""
+        return factory()
+
+    def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
+        """Make what acts in the environments and fills the main storage; everything else is made."""
+        rewards = (
+            RewardNormalization(normalize_rewards, self.algorithm.gamma, envs.num_envs) if normalize_rewards else None
+        )
+        collector = Collector(envs, self.algorithm, self.storage, rewards)
+        collector.seed(self._seed_of(RANDOM_ACTIONS))
+        collector.reset(seed_of_training_envs(self.run_seed))
+        return collector
 
     @property
     def steps(self) -> int:
@@ -206,7 +219,7 @@ class Scheme:
             self.storage.after_episodes([episode.episode_return for episode in episodes])
         return episodes, due
 
-    def _phases_due(self, collector: Collector, before: int, episodes_before: int) -> int:
+    def _phases_due(self, collector: Collecting, before: int, episodes_before: int) -> int:
         """How many update phases are due by the algorithm's plan after a step of the environments."""
         storage = self.storage
         return self.algorithm.plan.phases_due(
@@ -267,7 +280,7 @@ class Scheme:
             EvaluationStoppedError: ``stopped`` said so; a later evaluation is as if there had been none.
         """
         before, envs = self._state_of_test_envs(), self._made_test_envs()
-        seed = self._seed_of(_TEST_ENVS, self.steps)
+        seed = self._seed_of(TEST_ENVS, self.steps)
         try:
             return evaluate(self.algorithm, envs, episodes, seed, self._max_test_episode_steps, stopped)
         except BaseException:
@@ -376,7 +389,7 @@ class Scheme:
         """The spaces of a scheme that collects nothing: of the test environments, else of the data."""
         if self.test_envs_factory is not None:
             envs = self._made_test_envs()
-            envs.reset(self._seed_of(_TEST_ENVS))
+            envs.reset(self._seed_of(TEST_ENVS))
             return envs
         if isinstance(storage_factory, DatasetFactory):
             return storage_factory.spaces()
@@ -401,12 +414,7 @@ class Scheme:
         return self._test_envs_to_come if self._test_envs is None else self._test_envs.state_dict()
 
     def _seed_of(self, *purpose: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(self.run_seed, spawn_key=purpose)
-
-
-def seed_of_training_envs(run_seed: int) -> np.random.SeedSequence:
-    """What the training environments of a run are reset with at its beginning."""
-    return np.random.SeedSequence(run_seed, spawn_key=(_TRAIN_ENVS,))
+        return seed_of(self.run_seed, *purpose)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The contract of all algorithms: what they build, how they act, and how a batch becomes an update."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -344,14 +344,22 @@ class Algorithm(FieldComponent, ABC):
         return {
             "actor": self.actor.state_dict(),
             "training": self.training.state_dict(),
-            "generators": [generator.get_state() for generator in self._generators()],
+            "generators": self.random_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self.training.load_state_dict(state["training"])
         self.actor.load_state_dict(state["actor"])
-        for generator, saved in zip(self._generators(), state["generators"], strict=True):
+        self.load_random_state(state["generators"])
+
+    def random_state(self) -> list[Tensor]:
+        """The states of the random generators of updates, and of noise inside networks."""
+        return [generator.get_state() for generator in self._generators()]
+
+    def load_random_state(self, states: Sequence[Tensor]) -> None:
+        """Restore what `random_state` returned."""
+        for generator, saved in zip(self._generators(), states, strict=True):
             if saved.shape == generator.get_state().shape:
                 # The state of a generator on another kind of device cannot be continued from.
                 generator.set_state(saved.cpu())

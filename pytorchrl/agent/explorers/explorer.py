@@ -55,6 +55,8 @@ class Exploration:
         """How far the run has come; set before each choice, and not part of the state."""
         self.starts: Tensor | None = None
         """(E, 1) float32, 1 where an episode begins; set before each choice, and not part of the state."""
+        self.position, self.among = 0, num_envs
+        """Index of the first environment among those of all who collect for the run, and how many these have."""
         self.state: dict[str, Tensor] = {}
         """(E, ...) each, by a name that the explorer chooses."""
         self.seed(seed)
@@ -78,6 +80,7 @@ class Exploration:
         """
         exploration = copy.copy(self)
         exploration.num_envs, exploration.starts, exploration.state = rows, None, {}
+        exploration.position, exploration.among = 0, rows
         exploration.steps, exploration.target_steps = steps, target_steps
         return exploration
 

@@ -69,7 +69,8 @@ class ApeXEpsilonGreedy(EpsilonGreedy):
     """As EpsilonGreedy, but with another probability in each environment, from epsilon down to nearly 0.
 
     Horgan et al., "Distributed Prioritized Experience Replay" (Ape-X, arXiv 1803.00933), section 4.1: environment i of
-    N has ``epsilon ** (1 + i / (N - 1) * alpha)``; a single one has ``epsilon``.
+    N has ``epsilon ** (1 + i / (N - 1) * alpha)``; a single one has ``epsilon``. N counts the environments of all who
+    collect for the run.
 
     Args:
         epsilon: probability of a random action in the first environment.
@@ -81,7 +82,8 @@ class ApeXEpsilonGreedy(EpsilonGreedy):
 
     def probability(self, exploration: Exploration) -> NDArray[np.float64]:
         """(E, 1)."""
-        return _powers(exploration.at(self.epsilon), self.alpha, exploration.num_envs)
+        powers = _powers(exploration.at(self.epsilon), self.alpha, exploration.among)
+        return powers[exploration.position : exploration.position + exploration.num_envs]
 
 
 @lru_cache(maxsize=16)

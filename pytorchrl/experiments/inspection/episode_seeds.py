@@ -16,7 +16,7 @@ from pytorchrl.agent.envs.plain_data import as_arrays
 from pytorchrl.agent.envs.replayable import drawn_seed, seeds_after, shows
 from pytorchrl.agent.envs.vec_env import seeds_of_copies
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
-from pytorchrl.scheme.scheme import seed_of_training_envs
+from pytorchrl.scheme.seeds import seed_of_training_envs
 from storages.transition import DONE, OBS
 
 _MOST_SEEDS = 10_000_000
