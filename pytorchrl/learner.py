@@ -271,6 +271,11 @@ class Learner:
         """
         self._stop_reason = reason
 
+    @property
+    def stop_reason(self) -> str | None:
+        """Why a callback ended the last :meth:`run`; None where none did."""
+        return self._stop_reason
+
     def is_interrupted(self) -> bool:
         """Whether Ctrl-C or SIGTERM asks :meth:`run` to end."""
         return self._interruption.is_requested()

@@ -16,8 +16,10 @@ from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composing import Composed, checked, composed, merged, preset_of, read_yaml, storage_class
 from pytorchrl.commands.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.parts import actor_for, names_of, part_named
+from pytorchrl.commands.values import value_of
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
+from pytorchrl.experiments.callbacks import Callback
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.learner import Learner
@@ -26,7 +28,7 @@ from storages import Storage
 from storages.component.setting import text_of
 
 _PROGRAM = "python -m pytorchrl train"
-_OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every")
+_OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks")
 _SECONDS_BETWEEN_LOOKS = 0.5
 _EPILOG = (
     "Values are Python's: numbers, words, lists such as 64,64, and settings such as 'LinearSchedule(1e-3, 0)', "
@@ -96,6 +98,7 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
         by_option["steps"] = given.steps
     settings = {name: file[name] for name in _OF_FILES if name in file}
     settings |= {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
+    _callbacks(settings)
     return DescribedRun(composed(merged(description, by_option)), preset, settings, given.parent_process)
 
 
@@ -133,6 +136,9 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     parser.add_argument("--log-dir", type=Path, metavar="FOLDER", help="of the runs (default: runs/ALGORITHM-ENV)")
     parser.add_argument("--log-to", nargs="*", metavar="PLACE", help="wandb, tensorboard")
     parser.add_argument("--checkpoint-every", type=int, metavar="INT", help="steps between checkpoints")
+    parser.add_argument(
+        "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a YAML file that says the same; options change it")
     parser.add_argument("--parent-process", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--no-preset", action="store_true", help="begin with the classes' defaults")
@@ -180,7 +186,8 @@ def _train_all(described: DescribedRun) -> None:
             print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} steps")
             # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
-            if not learner.done() and not learner.run(checkpoint_every=every):
+            if not learner.done() and not learner.run(checkpoint_every=every) and learner.stop_reason is None:
+                # Ctrl-C is meant for the runs of all seeds, a callback for one.
                 return
         finally:
             learner.close()
@@ -209,11 +216,27 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
 
 def _learner(parts: Composed, seed: int, folder: Path, settings: Mapping[str, Any]) -> Learner:
     """A learner that begins in a folder, or goes on there."""
+    log_to, callbacks = settings.get("log_to"), _callbacks(settings)
     scheme = parts.scheme(seed, settings.get("device") or "cpu")
     try:
         if RunFolder(folder).checkpoint_file.exists():
-            return Learner.resume(folder, scheme=scheme, target_steps=parts.steps, log_to=settings.get("log_to"))
-        return Learner(scheme, parts.steps, folder, log_to=settings.get("log_to") or ())
+            return Learner.resume(
+                folder, scheme=scheme, target_steps=parts.steps, log_to=log_to, callbacks=callbacks or None
+            )
+        return Learner(scheme, parts.steps, folder, log_to=log_to or (), callbacks=callbacks)
     except BaseException:
         scheme.close()
         raise
+
+
+def _callbacks(settings: Mapping[str, Any]) -> list[Callback]:
+    """Make the callbacks that the settings name; one object serves one learner.
+
+    Raises:
+        ValueError: a text is no callback.
+    """
+    made = [(text, value_of(text)) for text in settings.get("callbacks") or ()]
+    for text, callback in made:
+        if not isinstance(callback, Callback):
+            raise ValueError(f"--callbacks: {text!r} is no callback with its arguments, such as StopAtReturn(475)")
+    return [callback for _, callback in made]

@@ -1,6 +1,7 @@
 """``python -m pytorchrl train`` and what is done with runs: composing, training, resuming and listing by commands."""
 
 import csv
+import re
 import sys
 from pathlib import Path
 
@@ -165,6 +166,39 @@ def test_a_configuration_file_says_the_same_and_options_change_it(
     assert config["storage"] == prl.GAEBuffer.create_factory(size=16).config
     assert config["train_envs"]["hyper_parameters"]["env_kwargs"] == {"max_episode_steps": 20}
     assert config["target_steps"] == 64
+
+
+def test_callbacks_are_named_with_their_arguments_and_each_seed_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "1_000", "--seeds", "1", "2"]
+    arguments += ["--algorithm.test-every", "50", "--callbacks", "StopAtReturn(1)", "TimeParts(every=100)"]
+    command(monkeypatch, *arguments)
+    said = told(capsys)
+    assert said.count("because a mean return of 1 was reached") == 2
+    assert "Learning curve: runs/DQN-CartPole-v1/learning_curve.png" in said
+    for seed in (1, 2):
+        config = RunFolder(f"runs/DQN-CartPole-v1/seed-{seed}").read_config()
+        assert config["callbacks"] == [prl.StopAtReturn(1).config, prl.TimeParts(every=100).config]
+
+
+@pytest.mark.parametrize(
+    ("callback", "match"),
+    [
+        ("RecordVideo()", "there is no setting 'RecordVideo'"),
+        ("StopAtReturn(goal=1)", "unexpected keyword argument 'goal'"),
+        ("Adam()", "--callbacks: 'Adam()' is no callback with its arguments, such as StopAtReturn(475)"),
+        ("StopAtReturn", "--callbacks: 'StopAtReturn' is no callback"),
+    ],
+)
+def test_what_is_no_callback_is_refused_before_a_run_begins(
+    callback: str, match: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=re.escape(match)):
+        command(monkeypatch, "train", "--algorithm", "dqn", "--env", "CartPole-v1", "--callbacks", callback)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_module_of_ones_own_brings_classes_and_environments(
