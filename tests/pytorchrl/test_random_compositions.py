@@ -68,6 +68,12 @@ OFF_POLICY: dict[str, Any] = {
     "PCL": (prl.PCL, {"replay_ratio": 2.0, "path_length": 3, "together": True}, list(ACTIONS)),
     "UnifiedPCL": (prl.UnifiedPCL, {"replay_ratio": 2.0}, ["discrete"]),
     "BCQ": (prl.BCQ, {"num_actions": 4, "num_target_actions": 3}, ["bounded"]),
+    "DiscreteBCQ": (prl.DiscreteBCQ, {}, ["discrete"]),
+    "BEAR": (
+        prl.BEAR,
+        {"num_actions": 4, "num_target_actions": 3, "num_critics": 3, "warmup_updates": 3, "kernel": "laplacian"},
+        ["bounded"],
+    ),
     "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
     "BehaviourCloning, mixture": (
         prl.BehaviourCloning,

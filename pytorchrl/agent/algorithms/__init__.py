@@ -23,6 +23,8 @@ from pytorchrl.agent.algorithms.imitation.gail import GAIL
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.bcq import BCQ
+from pytorchrl.agent.algorithms.offline.bear import BEAR
+from pytorchrl.agent.algorithms.offline.discrete_bcq import DiscreteBCQ
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
 from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
@@ -54,6 +56,7 @@ __all__ = [
     "ACER",
     "AL",
     "BCQ",
+    "BEAR",
     "DDPG",
     "DPP",
     "DQN",
@@ -83,6 +86,7 @@ __all__ = [
     "BehaviourCloning",
     "CategoricalDQN",
     "CrossQ",
+    "DiscreteBCQ",
     "DoublePAL",
     "DroQ",
     "EveryEpisodes",

@@ -55,13 +55,16 @@ class DeterministicPolicy:
 
     Args:
         scale: actions lie in (-scale, scale).
+        squash: by a tanh; False leaves the numbers that it would be taken of.
     """
 
     scale: float = 1.0
+    squash: bool = True
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features) to (N, A)."""
-        return _Deterministic(actor.linear(features, math.prod(box_of(actor, self).shape or (1,))), self.scale)
+        layer = actor.linear(features, math.prod(box_of(actor, self).shape or (1,)))
+        return _Deterministic(layer, self.scale, self.squash)
 
 
 class _Categorical(QuickModule):
@@ -92,10 +95,11 @@ class _Bernoulli(QuickModule):
 
 
 class _Deterministic(QuickModule):
-    def __init__(self, layer: nn.Module, scale: float) -> None:
+    def __init__(self, layer: nn.Module, scale: float, squash: bool) -> None:
         super().__init__()
-        self.layer, self._scale = layer, scale
+        self.layer, self._scale, self._squash = layer, scale, squash
 
     def forward(self, features: Tensor) -> Tensor:
-        action = torch.tanh(linear(self.layer, features))
+        numbers = linear(self.layer, features)
+        action = torch.tanh(numbers) if self._squash else numbers
         return action if self._scale == 1 else self._scale * action

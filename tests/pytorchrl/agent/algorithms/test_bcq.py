@@ -6,88 +6,37 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
-from numpy.typing import NDArray
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, OBS, OBS2, REW, WEIGHTS
-from tests.support.by_hand import (
-    copies,
-    envs_with,
-    exploring,
-    layer_of,
-    linear,
-    numeric_gradient,
-    numpy,
-    perturb,
-    replayed,
-)
+from storages.transition import ACT, OBS, OBS2, WEIGHTS
+from tests.support import proposing
+from tests.support.by_hand import copies, exploring, layer_of, linear, numpy, perturb, replayed
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded
+from tests.support.proposing import LATENT, ROWS, STORED, check_gradients, linear_learner
 from tests.support.training import stopped, train
 
-BOX = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 5], np.float32))
-STORED = np.array([[0.3, 4.0], [-1.9, 0.1], [2.0, 5.0], [0.0, 2.0], [1.0, 1.0], [-0.5, 3.0]], np.float32)
-SCALED = np.stack([STORED[:, 0] / 2, STORED[:, 1] / 2.5 - 1], axis=1).astype(np.float64)
-"""The same actions within [-1, 1]."""
-ROWS, LATENT = 6, 4
 
-
-def linear_bcq(**hyper_parameters: Any) -> prl.BCQ:
-    envs = envs_with(BOX)
-    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
-    algorithm = prl.BCQ.create_factory(**hyper_parameters)("cpu", actor, envs)
-    for number, network in enumerate((actor, algorithm.target_critics, algorithm.target_perturbation)):
-        perturb(network, number, 0.5)
-    return algorithm
-
-
-class ByHand:
-    """The networks of an algorithm of which each has one layer, and what it computes."""
+class ByHand(proposing.ByHand):
+    """The perturbation beside the other networks."""
 
     def __init__(self, algorithm: prl.BCQ) -> None:
-        self.algorithm = algorithm
-        self.encoder, self.decoder, self.perturbation = (
-            layer_of(network.head) for network in (algorithm.encoder, algorithm.decoder, algorithm.perturbation)
-        )
-        self.critics = [layer_of(critic.head) for critic in algorithm.critics]
-        self.target_critics = [layer_of(critic.head) for critic in algorithm.target_critics]
+        super().__init__(algorithm)
+        self.perturbation = layer_of(algorithm.perturbation.head)
         self.target_perturbation = layer_of(algorithm.target_perturbation.head)
-        # The random numbers of the next update.
-        self._generator = torch.Generator()
-        self._generator.set_state(algorithm.generator.get_state())
-
-    def noise(self, rows: int) -> NDArray[np.float64]:
-        return numpy(torch.empty(rows, LATENT).normal_(generator=self._generator))
-
-    def decoded(self, obs: Any, latent: Any) -> Any:
-        return np.tanh(linear(self.decoder, np.hstack([obs, latent])))
-
-    def proposed(self, obs: Any) -> Any:
-        """Actions like those of the data, of latent numbers within their bounds."""
-        return self.decoded(obs, self.noise(len(obs)).clip(-self.algorithm.latent_clip, self.algorithm.latent_clip))
 
     def perturbed(self, layer: Any, obs: Any, action: Any) -> Any:
         moved = action + self.algorithm.phi * np.tanh(linear(layer, np.hstack([obs, action])))
         return moved.clip(-1, 1)
 
-    def vae_loss(self, obs: Any, noise: Any) -> Any:
-        mean, log_std = np.split(linear(self.encoder, np.hstack([obs, SCALED])), 2, axis=1)
-        std = np.exp(log_std.clip(-20, 2))
-        reconstruction = ((self.decoded(obs, mean + std * noise) - SCALED) ** 2).mean()
-        divergence = -0.5 * (1 + np.log(std**2) - mean**2 - std**2).mean()
-        return reconstruction + self.algorithm.kl_weight * divergence
-
-    def target(self, batch: Any, number: int, share: float) -> Any:
+    def next_actions(self, batch: Any, number: int) -> Any:
         several = np.repeat(numpy(batch[OBS2]), number, axis=0)
-        action = self.perturbed(self.target_perturbation, several, self.proposed(several))
-        one, other = (linear(critic, np.hstack([several, action])) for critic in self.target_critics)
-        mixed = share * np.minimum(one, other) + (1 - share) * np.maximum(one, other)
-        best = mixed.reshape(-1, number).max(1)
-        return numpy(batch[REW])[:, 0] + numpy(batch[DISCOUNT])[:, 0] * best
+        return self.perturbed(self.target_perturbation, several, np.tanh(self.decoded(several))).reshape(-1, number, 2)
 
-    def critic_errors(self, obs: Any, target: Any) -> list[Any]:
-        return [linear(critic, np.hstack([obs, SCALED]))[:, 0] - target for critic in self.critics]
+
+def linear_bcq(**hyper_parameters: Any) -> prl.BCQ:
+    made: prl.BCQ = linear_learner(prl.BCQ, **hyper_parameters)
+    return made
 
 
 @pytest.mark.parametrize(("share", "kl_weight"), [(0.75, 0.5), (1.0, 0.1), (0.0, 0.0)])
@@ -98,16 +47,15 @@ def test_losses_and_gradients_equal_those_computed_by_hand(share: float, kl_weig
     hand, obs = ByHand(algorithm), numpy(batch[OBS])
     weight = numpy(batch[WEIGHTS])[:, 0] / ROWS
     # In the order in which they are drawn.
-    noise = hand.noise(ROWS)
-    target = hand.target(batch, 10, share)
-    proposed = hand.proposed(obs)
+    noise = hand.noise(ROWS, LATENT)
+    target = hand.target(batch, hand.next_actions(batch, 10))
+    proposed = np.tanh(hand.decoded(obs))
 
     def vae_loss() -> Any:
         return hand.vae_loss(obs, noise)
 
     def critic_loss() -> Any:
-        # As of TD3 and SAC, half the squares.
-        return sum((weight * 0.5 * error**2).sum() for error in hand.critic_errors(obs, target))
+        return hand.critic_loss(obs, target, weight)
 
     def policy_loss() -> Any:
         action = hand.perturbed(hand.perturbation, obs, proposed)
@@ -126,12 +74,7 @@ def test_losses_and_gradients_equal_those_computed_by_hand(share: float, kl_weig
         "critics.networks.0": (hand.critics[0], critic_loss),
         "critics.networks.1": (hand.critics[1], critic_loss),
     }
-    assert {name.partition(".head")[0] for name in gradients} == set(layers)
-    for name, (layer, loss) in layers.items():
-        for parameter, kind in zip(layer, ("weight", "bias"), strict=True):
-            by_hand = numeric_gradient(loss, parameter)
-            found = numpy(gradients[f"{name}.head.layer.{kind}"])
-            np.testing.assert_allclose(found, by_hand, rtol=2e-3, atol=1e-5, err_msg=name)
+    check_gradients(gradients, layers)
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
@@ -158,11 +101,11 @@ def test_it_acts_by_the_proposed_action_that_the_first_critic_values_most() -> N
     # The second critic has no say.
     perturb(algorithm.critics[1], 9)
     exploration = exploring(algorithm, 5, deterministic=True)
-    hand._generator.set_state(exploration.generator.get_state())
+    hand.generator.set_state(exploration.generator.get_state())
     obs = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     step = algorithm.acting_step(obs, None, torch.zeros(5, 1), exploration)
     several = np.repeat(numpy(obs), 20, axis=0)
-    action = hand.perturbed(hand.perturbation, several, hand.proposed(several))
+    action = hand.perturbed(hand.perturbation, several, np.tanh(hand.decoded(several)))
     values = linear(hand.critics[0], np.hstack([several, action])).reshape(5, 20)
     best = action.reshape(5, 20, 2)[np.arange(5), values.argmax(1)]
     np.testing.assert_allclose(numpy(step.env_action), best * [2, 2.5] + [0, 2.5], rtol=1e-4, atol=1e-5)
@@ -188,7 +131,8 @@ def test_an_autoencoder_proposes_actions_like_those_of_the_data(tmp_path: Path) 
     obs = held[OBS][:, 0]
     algorithm = scheme.algorithm
     with torch.no_grad():
-        proposed = algorithm._decoded(algorithm.actor.view(obs), torch.Generator().manual_seed(0), len(obs))
+        view, generator = algorithm.actor.view(obs), torch.Generator().manual_seed(0)
+        proposed = torch.tanh(algorithm.vae.unsquashed(view, len(obs), algorithm.latent_clip, generator))
     # Data in which the action is what is observed leaves next to nothing to choose.
     assert (algorithm.codec.to_env(proposed) - held[ACT][:, 0]).abs().mean() < 0.3
 

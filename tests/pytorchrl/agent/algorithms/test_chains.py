@@ -47,6 +47,7 @@ class Variant:
 VARIANTS = {
     "DQN": Variant(prl.DQN, VALUES | {"double": False}),
     "double DQN": Variant(prl.DQN, VALUES),
+    "DiscreteBCQ": Variant(prl.DiscreteBCQ, VALUES | {"threshold": 0.1}),
     "dueling DQN": Variant(prl.DQN, VALUES, {"dueling": True}),
     "noisy DQN": Variant(prl.DQN, VALUES, {"noisy": True}),
     "NAF": Variant(prl.NAF, OF_REAL_ACTIONS, times=2),

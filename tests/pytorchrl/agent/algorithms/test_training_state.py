@@ -77,6 +77,8 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "SAC": (prl.SAC, BOX, {}),
     "TD3": (prl.TD3, BOX, {"policy_delay": 3}),
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),
+    "DiscreteBCQ": (prl.DiscreteBCQ, DISCRETE, {"target_update_interval": 2}),
+    "BEAR": (prl.BEAR, BOX, {"num_actions": 3, "num_target_actions": 3, "warmup_updates": 2}),
     "BehaviourCloning": (prl.BehaviourCloning, DISCRETE, {}),
 }
 

@@ -66,6 +66,12 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "PCL": (prl.PCL.create_factory(), BOX),
     "UnifiedPCL": (prl.UnifiedPCL.create_factory(), DISCRETE),
     "BCQ": (prl.BCQ.create_factory(), BOX),
+    "DiscreteBCQ": (prl.DiscreteBCQ.create_factory(), DISCRETE),
+    "BEAR": (prl.BEAR.create_factory(warmup_updates=1), BOX),
+    "BehaviourCloning, mixture": (
+        prl.BehaviourCloning.create_factory(distribution=prl.heads.MixturePolicy()),
+        BOX,
+    ),
     "BehaviourCloning": (prl.BehaviourCloning.create_factory(), DISCRETE),
     "NStepQLearning": (prl.NStepQLearning.create_factory(), DISCRETE),
     "PPO": (prl.PPO.create_factory(use_clipped_value_loss=True), BOX),

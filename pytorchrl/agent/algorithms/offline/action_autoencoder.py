@@ -1,0 +1,56 @@
+"""A conditional variational autoencoder of the data's actions, which proposes actions like them."""
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.codec import ActionCodec
+from pytorchrl.agent.actors.heads import DeterministicPolicy, LatentGaussian
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.outputs import DiagonalGaussian
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.rows import Rows
+
+
+class ActionAutoencoder:
+    """Encodes actions as latent numbers, two for each number of an action, and decodes them.
+
+    Kingma and Welling, "Auto-Encoding Variational Bayes" (arXiv 1312.6114), given the observation.
+
+    Args:
+        actor: that gets the two networks.
+        codec: of bounded actions, scaled to [-1, 1].
+    """
+
+    def __init__(self, actor: Actor, codec: ActionCodec) -> None:
+        self._device = actor.device
+        self.latent_size = 2 * codec.size
+        self.encoder: Network = actor.make("encoder", LatentGaussian(self.latent_size), codec=codec)
+        head = DeterministicPolicy(squash=False)
+        self.decoder: Network = actor.make("decoder", head, beside=self.latent_size, acts=True)
+
+    def loss(self, rows: Rows, kl_weight: float, generator: torch.Generator) -> Tensor:
+        """(): squared error of the decoded actions, and the weighted divergence of latent numbers from normals."""
+        latent: DiagonalGaussian = self.encoder(rows.now, rows.action)
+        decoded = torch.tanh(self.decoder(rows.now, latent.rsample(generator)))
+        reconstruction = rows.mean((decoded - rows.action).square().mean(1, keepdim=True))
+        # The authors of BCQ take the mean over the latent numbers in their code.
+        divergence = rows.mean(latent.kl(_standard_normal(latent))) / self.latent_size
+        return reconstruction + kl_weight * divergence
+
+    def unsquashed(self, view: View, rows: int, latent_clip: float, generator: torch.Generator) -> Tensor:
+        """(N, A): numbers whose tanh are actions like those of the data, of clipped standard normals.
+
+        Args:
+            view: of N rows.
+            rows: N.
+            latent_clip: bound of the latent numbers.
+            generator: of them.
+        """
+        latent = torch.empty((rows, self.latent_size), device=self._device).normal_(generator=generator)
+        action: Tensor = self.decoder(view, latent.clamp(-latent_clip, latent_clip))
+        return action
+
+
+def _standard_normal(like: DiagonalGaussian) -> DiagonalGaussian:
+    return DiagonalGaussian(torch.zeros_like(like.mean), torch.zeros_like(like.log_std))

@@ -1,0 +1,124 @@
+"""What algorithms have in common that learn from data the values of actions like those of the data."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.heads import ActionValue
+from pytorchrl.agent.actors.outputs import ScalarValue
+from pytorchrl.agent.actors.view import Repeated, View
+from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder
+from pytorchrl.agent.algorithms.results import Losses, Metrics
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
+from storages.component.hyper_parameters import (
+    Count,
+    CountOrZero,
+    NonNegative,
+    NonNegativeOrSchedule,
+    Positive,
+    UnitInterval,
+)
+
+
+class ActionsLikeTheData(OffPolicyAlgorithm):
+    """Proposes several actions, and takes and bootstraps on the one that critics value most.
+
+    Actions are scaled to [-1, 1].
+
+    Args:
+        lr_vae: learning rate of the autoencoder.
+        lr_pi: learning rate of what proposes actions beside it.
+        lr_q: learning rate of the critics.
+        polyak: how much of the targets stays at each update.
+        num_critics: critics, each with weights apart from the others'.
+        kl_weight: weight of the divergence of the autoencoder's latent numbers from standard normals; less of it lets
+            decoded actions differ more.
+        latent_clip: bound of the latent numbers that actions are decoded from.
+        minimum_weight: weight of the smallest critic in a target, the largest one has the rest.
+        num_target_actions: actions proposed in each next state.
+        num_actions: actions proposed when acting.
+    """
+
+    actions = "bounded"
+    unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics"}
+
+    lr_vae: NonNegativeOrSchedule = 1e-3
+    lr_pi: NonNegativeOrSchedule = 1e-3
+    lr_q: NonNegativeOrSchedule = 1e-3
+    polyak: UnitInterval = 0.995
+    num_critics: Count = 2
+    kl_weight: NonNegative = 0.5
+    latent_clip: Positive = 0.5
+    minimum_weight: UnitInterval = 0.75
+    num_target_actions: Count = 10
+    num_actions: Count = 100
+    mini_batch_size: Count = 100
+    test_every: CountOrZero = 5_000
+
+    @abstractmethod
+    def build_proposals(self) -> None:
+        """Make and register what proposes actions beside the autoencoder, and its target."""
+
+    @abstractmethod
+    def proposed(self, view: View, rows: int, number: int, generator: torch.Generator, *, by_target: bool) -> Tensor:
+        """(N * number, A): actions in each row of a view, those of a row one after the other.
+
+        Args:
+            view: of N rows.
+            rows: N.
+            number: of actions in each.
+            generator: of random numbers.
+            by_target: propose what the target network does.
+        """
+
+    @abstractmethod
+    def losses_of_proposals(self, rows: Rows) -> tuple[dict[Trained, Tensor], Metrics]:
+        """The losses of what proposes actions; gradients are left in it alone."""
+
+    def build(self) -> None:
+        """The autoencoder, what else proposes actions, and critics with their targets."""
+        self.vae = ActionAutoencoder(self.actor, self.codec)
+        self.train_vae = self.train("vae", self.vae.encoder, self.vae.decoder, lr="lr_vae")
+        self.build_proposals()
+        make = self.actor.make_ensemble
+        self.critics = make("critics", ActionValue(), self.num_critics, codec=self.codec, acts=True)
+        self.train_critics = self.train("critics", self.critics, lr="lr_q")
+        self.target_critics = self.target(self.critics)
+
+    def default_explorer(self) -> Explorer:
+        """The best of the proposed actions."""
+        return Greedy()
+
+    def policy(self, view: View, exploration: Exploration) -> Tensor:
+        """Of several proposed actions, the one that the first critic values most."""
+        number = self.num_actions
+        action = self.proposed(view, exploration.num_envs, number, exploration.generator, by_target=False)
+        values: Tensor = self.critics[0](Repeated(view, number), action).mean.view(-1, number)
+        best = values.argmax(1)[:, None, None].expand(-1, 1, self.codec.size)
+        return action.view(-1, number, self.codec.size).gather(1, best)[:, 0]
+
+    def losses(self, rows: Rows) -> Losses:
+        """The autoencoder's, the critics' and the proposals' losses, all at the same weights."""
+        vae_loss = self.vae.loss(rows, self.kl_weight, self.generator)
+        critic_loss, errors = judge_critics(self.critics(rows.now, rows.action), self._target(rows), rows)
+        of_proposals, metrics = self.losses_of_proposals(rows)
+        metrics |= {"vae_loss": vae_loss.detach(), "critic_loss": critic_loss.detach()}
+        return Losses({self.train_vae: vae_loss, self.train_critics: critic_loss, **of_proposals}, metrics, errors)
+
+    @torch.no_grad()
+    def _target(self, rows: Rows) -> ScalarValue:
+        """The best of several proposed actions, the smallest critic counting more.
+
+        Fujimoto et al., "Off-Policy Deep Reinforcement Learning without Exploration" (arXiv 1812.02900), equation 13.
+        """
+        number = self.num_target_actions
+        action = self.proposed(rows.next, len(rows), number, self.generator, by_target=True)
+        values = torch.stack([value.mean for value in self.target_critics(Repeated(rows.next, number), action)])
+        mixed = torch.lerp(values.amax(0), values.amin(0), self.minimum_weight)
+        best = mixed.view(-1, number).max(1, keepdim=True).values
+        return ScalarValue(best).backup(rows.reward, rows.discount)
