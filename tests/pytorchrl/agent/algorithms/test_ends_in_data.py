@@ -1,0 +1,37 @@
+"""Algorithms of data read nothing across the end of an episode."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.transition import DISCOUNT, OBS2
+from tests.support.by_hand import copies, replayed
+from tests.support.comparison import assert_equal
+from tests.support.proposing import STORED, linear_learner
+from tests.support.value_learning import batch_of_windows
+from tests.support.value_learning import linear_learner as linear_learner_of_values
+
+ALGORITHMS: dict[str, Any] = {
+    "BCQ": lambda: (linear_learner(prl.BCQ), replayed(STORED)),
+    "BEAR": lambda: (linear_learner(prl.BEAR, warmup_updates=0), replayed(STORED)),
+    "DiscreteBCQ": lambda: (linear_learner_of_values(prl.DiscreteBCQ), batch_of_windows()),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_follows_a_terminal_step_changes_no_gradient(name: str) -> None:
+    algorithm, batch = ALGORITHMS[name]()
+    over = batch[DISCOUNT][:, 0] == 0
+    assert over.any()
+    found = []
+    for moved in (over, ~over):
+        other = copies(batch)
+        other[OBS2][moved] += 3
+        for one in (batch, other):
+            algorithm.seed(0)
+            gradients, result = algorithm.compute_gradients(one)
+            found.append((gradients, result.errors))
+    assert_equal(found[0], found[1])
+    assert not torch.equal(found[2][1], found[3][1])
