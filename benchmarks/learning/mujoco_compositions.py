@@ -31,9 +31,8 @@ TRPO_VALUE_BATCH = 128
 _TARGETS = {"polyak": 1 - OFF_POLICY["tau"]}
 _SETTINGS = (
     "The settings of ours and of stable-baselines3 are the same: its defaults, with 10,000 random steps before SAC, "
-    "TD3 and DDPG learn. TRPO alone fits its value function in its own way: sb3-contrib in batches of 128, ours to "
-    "whole rollouts, in as many steps. Observations and rewards are not scaled. Means in nnabla-rl's published "
-    "results after 100,000 steps, by its own settings: "
+    "TD3 and DDPG learn. Observations and rewards are not scaled. Means in nnabla-rl's published results after 100,000 "
+    "steps, by its own settings: "
 )
 
 
