@@ -125,7 +125,15 @@ from pytorchrl.experiments import (
 )
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
-from pytorchrl.scheme import CompositionError, DeviceError, Evaluation, EvaluationStoppedError, Scheme, from_dataset
+from pytorchrl.scheme import (
+    CompositionError,
+    DeviceError,
+    Evaluation,
+    EvaluationStoppedError,
+    RayScheme,
+    Scheme,
+    from_dataset,
+)
 from storages import (
     AverageRewardBuffer,
     Component,
@@ -274,6 +282,7 @@ __all__ = [
     "RandomizeAction",
     "RateLimit",
     "RateLimitError",
+    "RayScheme",
     "RecordVideos",
     "ReenactmentError",
     "ReplayBuffer",

@@ -30,6 +30,7 @@ PACKAGES = {
     "--trials": ("optuna",),
     "stable_baselines3": ("stable_baselines3",),
     "VecVideoRecorder": ("moviepy",),
+    "prl.RayScheme": ("ray",),
 }
 """Words of blocks that need packages of an extra, without which they are skipped."""
 
@@ -48,7 +49,7 @@ def blocks() -> Iterator[Any]:
         for number, (language, code) in enumerate(found, start=1):
             imported = {name: module for name, module in modules.items() if f"from {name} import" in code}
             is_short = language == "python" and page == ROOT / "README.md" and not TRAINS.search(code)
-            marks = [] if is_short else [pytest.mark.long]
+            marks = [] if is_short else [pytest.mark.ray] if "prl.RayScheme" in code else [pytest.mark.long]
             yield pytest.param(language, code, imported, id=f"{name_of(page)}-{number}", marks=marks)
 
 

@@ -18,6 +18,7 @@ from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.own_modules import is_imported, maker_named, modules_named
 from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.fitting import CompositionError
 from pytorchrl.scheme.scheme import Scheme
@@ -35,6 +36,7 @@ COMPOSITION = (
     "normalize_rewards",
     "device",
     "seed",
+    "distributed",
 )
 """What of a configuration makes the composition."""
 
@@ -53,19 +55,22 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
         device = find_device(config["device"])
     except DeviceError as error:
         raise CompositionError(f"the run goes on where it was begun, on {config['device']}: {error}") from error
-    return Scheme(
-        algo_factory=made_of(config["algorithm"]),
-        actor_factory=made_of(config["actor"]),
-        storage_factory=made_of(config["storage"]),
-        train_envs_factory=made_of(config["train_envs"]),
-        test_envs_factory=made_of(config["test_envs"]),
-        sources=made_of(config.get("sources", {})),
-        mixed=made_of(config.get("mixed", {})),
-        normalize_rewards=config.get("normalize_rewards"),
-        device=device,
-        seed=config["seed"],
-        max_test_episode_steps=config.get("max_test_episode_steps", MAX_EPISODE_STEPS),
-    )
+    parts = {
+        "algo_factory": made_of(config["algorithm"]),
+        "actor_factory": made_of(config["actor"]),
+        "storage_factory": made_of(config["storage"]),
+        "train_envs_factory": made_of(config["train_envs"]),
+        "test_envs_factory": made_of(config["test_envs"]),
+        "sources": made_of(config.get("sources", {})),
+        "mixed": made_of(config.get("mixed", {})),
+        "normalize_rewards": config.get("normalize_rewards"),
+        "device": device,
+        "seed": config["seed"],
+        "max_test_episode_steps": config.get("max_test_episode_steps", MAX_EPISODE_STEPS),
+    }
+    if (distributed := config.get("distributed")) is not None:
+        return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
+    return Scheme(**parts)
 
 
 def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None = None) -> tuple[Algorithm, VecEnv]:

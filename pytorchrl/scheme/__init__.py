@@ -3,6 +3,7 @@
 from pytorchrl.agent.device import DeviceError
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.dataset_factory import from_dataset
+from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
 from pytorchrl.scheme.fitting import CompositionError
 from pytorchrl.scheme.scheme import Scheme
@@ -13,6 +14,7 @@ __all__ = [
     "Episode",
     "Evaluation",
     "EvaluationStoppedError",
+    "RayScheme",
     "Scheme",
     "evaluate",
     "from_dataset",

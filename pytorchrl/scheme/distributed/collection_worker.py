@@ -1,0 +1,114 @@
+"""A collector in a process of its own."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pytorchrl.scheme.collector import Collector, Episode
+from pytorchrl.scheme.distributed.blueprint import Blueprint
+from pytorchrl.scheme.distributed.slices import Slice, arrays_of
+from pytorchrl.scheme.reward_normalization import RewardNormalization
+from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
+from storages.off_policy import ReplayBuffer
+
+
+class Order(NamedTuple):
+    """What a collector has to know to make a slice."""
+
+    version: int
+    """Of the weights that it is given."""
+    steps: int
+    """Environment transitions of the run so far, which the explorer's schedules follow."""
+    target_steps: int
+
+
+class CollectionWorker:
+    """Acts in environments of its own with weights that it is given, and returns slices.
+
+    Args:
+        blueprint: what it is made of.
+        worker: its number among the collectors.
+        generation: how many collectors of this number there were before.
+    """
+
+    def __init__(self, blueprint: Blueprint, worker: int, generation: int = 0) -> None:
+        self._worker = worker
+        self._slice_steps = blueprint.slice_steps
+        envs = blueprint.envs_factory()
+        self._algorithm = algorithm = blueprint.make_algorithm(worker, envs)
+        # Of the first collector environments and explorer draw the numbers of a run in one process.
+        stream = () if worker == generation == 0 else (worker, generation)
+        algorithm.seed(seed_of(blueprint.run_seed, ALGORITHM, 1, worker, generation))
+        recorder = ReplayBuffer.create_factory(blueprint.slice_steps, allow_nonfinite=blueprint.allow_nonfinite)
+        self._storage = recorder(torch.device("cpu"), algorithm.actor, algorithm, envs)
+        kind, gamma = blueprint.normalize_rewards, algorithm.gamma
+        rewards = None if kind is None else RewardNormalization(kind, gamma, envs.num_envs)
+        self._collector = _CollectorAmongOthers(envs, algorithm, self._storage, rewards)
+        self._collector.take_its_place(worker, blueprint)
+        self._collector.seed(seed_of(blueprint.run_seed, RANDOM_ACTIONS, *stream))
+        self._collector.reset(seed_of(blueprint.run_seed, TRAIN_ENVS, *stream))
+
+    def collect(self, order: Order, weights: Mapping[str, NDArray[Any]]) -> Slice:
+        """Act for a slice's steps.
+
+        Args:
+            order: how far the run has come.
+            weights: of the actor, as :meth:`Algorithm.get_weights` returns them.
+        """
+        algorithm, collector = self._algorithm, self._collector
+        algorithm.set_weights({name: torch.tensor(array) for name, array in weights.items()})
+        algorithm.set_progress(order.steps, order.target_steps)
+        collector.set_target(order.target_steps)
+        collector.steps, episodes_before = order.steps, collector.episodes
+        self._storage.reset()
+        episodes: list[Episode] = []
+        for _ in range(self._slice_steps):
+            episodes += collector.step()
+        return Slice(
+            arrays_of(self._storage, self._slice_steps),
+            self._worker,
+            order.version,
+            episodes,
+            collector.episodes - episodes_before,
+            collector.take_shaped_returns(),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the weights that the next slice follows from, as tensors and plain data."""
+        return {"collector": self._collector.state_dict(), "generators": self._algorithm.random_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> list[int]:
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost."""
+        self._algorithm.load_random_state(state["generators"])
+        return self._collector.load_state_dict(state["collector"])
+
+
+class _CollectorAmongOthers(Collector):
+    """A collector whose steps count with those that the others make at the same time."""
+
+    _of_others = 0
+    """Transitions that the others make in a step."""
+
+    def take_its_place(self, worker: int, blueprint: Blueprint) -> None:
+        """Explore as one of several, and keep what the main storage keeps."""
+        num_envs = self.envs.num_envs
+        self._info_keys = blueprint.info_keys
+        self._exploration.position = worker * num_envs
+        self._exploration.among = blueprint.num_collectors * num_envs
+        self._of_others = self._exploration.among - num_envs
+
+    def step(self) -> list[Episode]:
+        episodes = super().step()
+        self.steps += self._of_others
+        return episodes
+
+    def _count(self, obs: Any) -> None:
+        """Do nothing: the learner's process counts the observations of all."""
+
+
+def weights_to_send(weights: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.generic]]:
+    """Weights as the object store shares them between processes."""
+    return {name: tensor.numpy() for name, tensor in weights.items()}

@@ -1,0 +1,193 @@
+"""The learner's side of collectors in other processes."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.scheme.collector import Episode, to_device
+from pytorchrl.scheme.distributed.blueprint import Blueprint
+from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, Order, weights_to_send
+from pytorchrl.scheme.distributed.slices import Arrays, Slice, side_by_side, slice_from
+from storages.storage import Storage
+from storages.transition import OBS
+
+if TYPE_CHECKING:
+    from pytorchrl.scheme.distributed.workers import Workers
+
+Communication: TypeAlias = Literal["synchronous", "asynchronous"]
+
+
+class RemoteCollectors:
+    """Gets slices from collectors in other processes and inserts them into the storage.
+
+    Synchronous ones act with the newest weights, all at once, and their slices lie side by side in the storage, in the
+    order of their numbers: runs are equal. Asynchronous ones go on by themselves, and slices are inserted first come.
+
+    Args:
+        workers: the collectors.
+        communication: how they are waited for.
+        slices_at_once: how many slices, of any asynchronous collectors, lie side by side in the storage.
+        algorithm: whose weights they act with.
+        storage: what gets the transitions.
+        version: how many update phases were made.
+    """
+
+    def __init__(
+        self,
+        workers: "Workers",
+        communication: Communication,
+        slices_at_once: int,
+        algorithm: Algorithm,
+        storage: Storage,
+        version: Callable[[], int],
+    ) -> None:
+        self.steps, self.episodes = 0, 0
+        self.workers = workers
+        self._is_synchronous = communication == "synchronous"
+        self._slices_at_once = len(workers) if self._is_synchronous else slices_at_once
+        self._algorithm, self._storage, self._version = algorithm, storage, version
+        self._target_steps = 1
+        self._ready: deque[Slice] = deque()
+        """Slices that came and are not inserted."""
+        self._sent: tuple[int, Any] | None = None
+        """The version of the newest weights in the object store, and these."""
+        self._shaped_returns: list[float] = []
+        self._lags: list[int] = []
+
+    def step(self) -> list[Episode]:
+        """Insert a slice of each collector, or the first that come; returns the environments' episodes that ended."""
+        if self._is_synchronous:
+            # What a callback did to the weights is not known by their version.
+            self._sent = None
+            order = (self._order(), self._newest_weights())
+            self._ready.extend(self.workers.all_of("collect", [order] * len(self.workers)))
+        else:
+            self._start_the_idle()
+            while len(self._ready) < self._slices_at_once:
+                done = self.workers.next_done()
+                if not done.died:
+                    self._ready.append(done.value)
+                self._start(done.worker)
+        return self._insert([self._ready.popleft() for _ in range(self._slices_at_once)])
+
+    def take_shaped_returns(self) -> list[float]:
+        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+        taken, self._shaped_returns = self._shaped_returns, []
+        return taken
+
+    def take_policy_lags(self) -> list[int]:
+        """Of the slices that were inserted since the last call: update phases between their weights and insertion."""
+        taken, self._lags = self._lags, []
+        return taken
+
+    def set_target(self, target_steps: int) -> None:
+        """Let the explorers' schedules follow a run of so many environment transitions."""
+        self._target_steps = target_steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next slices follow from, those that came and are not inserted too."""
+        while self.workers.num_running:
+            done = self.workers.next_done()
+            if not done.died:
+                self._ready.append(done.value)
+        return {
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "workers": self.workers.all_of("state_dict", [()] * len(self.workers)),
+            "ready": [one.state_dict() for one in self._ready],
+            "shaped_returns": list(self._shaped_returns),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> list[int]:
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost."""
+        self.steps, self.episodes = state["steps"], state["episodes"]
+        self._ready = deque(map(slice_from, state["ready"]))
+        self._shaped_returns = list(state["shaped_returns"])
+        self._sent = None
+        saved = state["workers"]
+        if len(saved) != len(self.workers):
+            raise ValueError(f"the state is of {len(saved)} collectors, there are {len(self.workers)}")
+        cut = self.workers.all_of("load_state_dict", [(one,) for one in saved])
+        num_envs = self._storage.num_envs // self._slices_at_once
+        return [worker * num_envs + env for worker, envs in enumerate(cut) for env in envs]
+
+    def _insert(self, slices: list[Slice]) -> list[Episode]:
+        data = side_by_side([one.data for one in slices])
+        self._storage.insert_data_slice(data)
+        self._count(data)
+        for one in slices:
+            self.steps += one.transitions
+            self.episodes += one.episodes_ended
+            self._shaped_returns += one.shaped_returns
+            self._lags.append(self._version() - one.version)
+        return [episode for one in slices for episode in one.episodes]
+
+    def _count(self, data: Arrays) -> None:
+        """Count observations into the statistics that normalise them, for all collectors."""
+        normalization = self._algorithm.actor.normalization
+        if normalization is None:
+            return
+        seen = data[OBS]
+        rows = {name: _in_a_row(part) for name, part in seen.items()} if isinstance(seen, Mapping) else _in_a_row(seen)
+        normalization.add(to_device(rows, self._algorithm.device))
+        if not self._storage.on_policy:
+            # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
+            normalization.use_newest()
+
+    def _start_the_idle(self) -> None:
+        waiting = {one.worker for one in self._ready}
+        for worker in self.workers.idle:
+            if worker not in waiting:
+                self._start(worker)
+
+    def _start(self, worker: int) -> None:
+        self.workers.start(worker, "collect", self._order(), self._newest_weights())
+
+    def _order(self) -> Order:
+        return Order(self._version(), self.steps, self._target_steps)
+
+    def _newest_weights(self) -> Any:
+        """A reference to the newest weights in the object store."""
+        from pytorchrl.scheme.distributed.workers import put
+
+        if self._sent is None or self._sent[0] != self._version():
+            self._sent = self._version(), put(weights_to_send(self._algorithm.get_weights()))
+        return self._sent[1]
+
+
+def make_workers(blueprint: Blueprint, resources: Mapping[str, float]) -> "Workers":
+    """Start the collectors of a run."""
+    from pytorchrl.scheme.distributed.workers import Workers
+
+    return Workers(
+        "collector",
+        CollectionWorker,
+        lambda worker, generation: (blueprint, worker, generation),
+        blueprint.num_collectors,
+        resources,
+    )
+
+
+class EnvsOfCollectors:
+    """What the learner's process knows of the environments that collectors step, which are all alike.
+
+    Args:
+        one: a copy of them, that nothing is done in.
+        num_envs: whose transitions are a step of the storage.
+    """
+
+    def __init__(self, one: VecEnv, num_envs: int) -> None:
+        self._one = one
+        self.num_envs = num_envs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._one, name)
+
+
+def _in_a_row(part: Any) -> Any:
+    """(steps * E, *obs): a part of observations that may be written to."""
+    return np.array(part).reshape(-1, *part.shape[2:])

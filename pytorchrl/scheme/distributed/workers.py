@@ -1,0 +1,183 @@
+"""Actors of Ray of one kind, each of which is replaced where it dies."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
+
+_DEATHS_IN_A_ROW = 3
+"""Of workers of one number without a result between them, after which the run ends."""
+_OPTIONS = ("num_cpus", "num_gpus", "memory")
+
+
+class WorkerDiedError(RuntimeError):
+    """Workers die again and again before they have done anything."""
+
+
+class Done(NamedTuple):
+    """What came of a call."""
+
+    worker: int
+    value: Any
+    died: bool
+    """Whether the worker died instead; another has its number now, and is idle."""
+
+
+class Workers:
+    """A number of workers, each of which does one thing at a time.
+
+    Args:
+        title: what they are called in messages: "collector".
+        cls: the class of each.
+        arguments: of its ``__init__``, for a worker's number and for how many had that number before it.
+        number: how many there are.
+        resources: what each takes: "num_cpus", "num_gpus", "memory" in bytes, and resources of the cluster's own.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        cls: type[Any],
+        arguments: Callable[[int, int], tuple[Any, ...]],
+        number: int,
+        resources: Mapping[str, float],
+    ) -> None:
+        self._title = title
+        self._arguments = arguments
+        own = {name: amount for name, amount in resources.items() if name not in _OPTIONS}
+        options = {name: amount for name, amount in resources.items() if name in _OPTIONS}
+        self._remote = ray.remote(cls).options(resources=own, scheduling_strategy="SPREAD", **options)
+        self._generations = [0] * number
+        self._deaths_in_a_row = [0] * number
+        self._handles = [self._make(worker) for worker in range(number)]
+        self._running: dict[Any, int] = {}
+        self.replaced = 0
+        """How many died and were replaced."""
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    @property
+    def idle(self) -> list[int]:
+        """The workers that do nothing, by number."""
+        busy = set(self._running.values())
+        return [worker for worker in range(len(self)) if worker not in busy]
+
+    @property
+    def num_running(self) -> int:
+        """How many calls are not done."""
+        return len(self._running)
+
+    def start(self, worker: int, method: str, *arguments: Any) -> None:
+        """Let an idle worker do something."""
+        self._running[getattr(self._handles[worker], method).remote(*arguments)] = worker
+
+    def next_done(self) -> Done:
+        """Wait for a call to be done, whichever is first.
+
+        Raises:
+            Exception: what a worker raised, with its traceback there.
+            WorkerDiedError: several of a number died one after the other.
+        """
+        (reference, *_), _ = ray.wait(list(self._running), num_returns=1)
+        worker = self._running.pop(reference)
+        try:
+            value = ray.get(reference)
+        except (RayActorError, ActorUnavailableError, ObjectLostError, OutOfMemoryError) as error:
+            self._replace(worker, error)
+            return Done(worker, None, died=True)
+        self._deaths_in_a_row[worker] = 0
+        return Done(worker, value, died=False)
+
+    def all_of(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Let all workers, which are idle, do the same, each with its arguments; returns what came of it, by worker.
+
+        Where one dies, the one that replaces it does it.
+        """
+        for worker, given in enumerate(arguments):
+            self.start(worker, method, *given)
+        values: dict[int, Any] = {}
+        while self._running:
+            done = self.next_done()
+            if done.died:
+                self.start(done.worker, method, *arguments[done.worker])
+            else:
+                values[done.worker] = done.value
+        return [values[worker] for worker in range(len(self))]
+
+    def process_ids(self) -> list[int]:
+        """The processes of the workers, each on its machine."""
+        return [int(ray.get(handle.__ray_call__.remote(_process_id))) for handle in self._handles]
+
+    def close(self) -> None:
+        """End all workers."""
+        for handle in self._handles:
+            ray.kill(handle)
+        self._running = {}
+
+    def _make(self, worker: int) -> Any:
+        return self._remote.remote(*self._arguments(worker, self._generations[worker]))
+
+    def _replace(self, worker: int, error: Exception) -> None:
+        if isinstance(error, RayActorError) and error.actor_init_failed:
+            raise WorkerDiedError(f"{self._title} {worker} could not be made: {error}") from error
+        self._deaths_in_a_row[worker] += 1
+        if self._deaths_in_a_row[worker] >= _DEATHS_IN_A_ROW:
+            raise WorkerDiedError(
+                f"{self._title} {worker} died {_DEATHS_IN_A_ROW} times in a row without a result, at last with: {error}"
+            ) from error
+        # Where its machine was cut off, it may be running.
+        ray.kill(self._handles[worker])
+        self._generations[worker] += 1
+        self.replaced += 1
+        self._handles[worker] = self._make(worker)
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        print(f"{self._title} {worker} died and was replaced: {reason}")
+
+
+def connect(address: str | None, needed: Mapping[str, float]) -> bool:
+    """Connect to a cluster, or start Ray on this machine; returns whether it was done here, and not before.
+
+    Args:
+        address: of the cluster, "auto" for that of this machine; None takes ``RAY_ADDRESS``, else starts one.
+        needed: the sum of the resources that workers take.
+
+    Raises:
+        RuntimeError: the cluster has not got as much.
+    """
+    if was_connected := ray.is_initialized():
+        pass
+    elif address is None and "RAY_ADDRESS" not in os.environ:
+        # Workers that wait for their environments may be more than the processors.
+        num_cpus = max(os.cpu_count() or 1, int(needed.get("num_cpus", 0) + 1))
+        ray.init(num_cpus=num_cpus, include_dashboard=False)
+    else:
+        ray.init(address=address or "auto")
+    there: Mapping[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    names = {"num_cpus": "CPU", "num_gpus": "GPU"}
+    for name, amount in needed.items():
+        found = there.get(names.get(name, name), 0)
+        if found < amount:
+            if not was_connected:
+                ray.shutdown()
+            raise RuntimeError(
+                f"RayScheme: the workers take {name}={amount:g}, the cluster has {found:g}; take fewer workers, let "
+                f'each take less (resources={{"collector": {{"{name}": ...}}}}), or add machines (ray start)'
+            )
+    return not was_connected
+
+
+def disconnect() -> None:
+    """Leave the cluster; one that was started here ends."""
+    ray.shutdown()
+
+
+def put(value: Any) -> Any:
+    """A reference to a copy in the object store, which workers get as the value."""
+    return ray.put(value)
+
+
+def _process_id(_: Any) -> int:
+    return os.getpid()

@@ -1,0 +1,98 @@
+"""What a scheme of several processes refuses before it starts any, and that nothing else imports Ray."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+
+
+def compose(**changes: Any) -> prl.RayScheme:
+    parts: dict[str, Any] = {
+        "algo_factory": prl.DQN.create_factory(),
+        "actor_factory": prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        "storage_factory": prl.ReplayBuffer.create_factory(size=100),
+        "train_envs_factory": prl.VecEnv.create_factory("CartPole-v1"),
+    }
+    return prl.RayScheme(**(parts | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_collectors": 0}, "num_collectors must be an int from 1, got 0"),
+        ({"slice_steps": 0}, "slice_steps must be an int from 1, got 0"),
+        ({"communication": "sync"}, "got 'sync'"),
+        ({"resources": {"collectors": {"num_cpus": 1}}}, "got collectors"),
+        ({"num_collectors": 2, "explorers": [prl.EpsilonGreedy(0.1)]}, "2 collectors, and 1 explorers"),
+        (
+            {"storage_factory": prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))},
+            "step by step for its rate_limit",
+        ),
+        (
+            {
+                "algo_factory": prl.PPO.create_factory(),
+                "actor_factory": prl.OnPolicyActor.create_factory(),
+                "storage_factory": prl.GAEBuffer.create_factory(size=16),
+                "communication": "asynchronous",
+            },
+            "VTraceBuffer does",
+        ),
+        (
+            {
+                "algo_factory": prl.PPO.create_factory(),
+                "actor_factory": prl.OnPolicyActor.create_factory(),
+                "storage_factory": prl.GAEBuffer.create_factory(size=16),
+                "slice_steps": 5,
+            },
+            "16 steps is not made of slices of 5",
+        ),
+        (
+            {
+                "algo_factory": prl.PPO.create_factory(),
+                "actor_factory": prl.OnPolicyActor.create_factory(),
+                "storage_factory": prl.GAEBuffer.create_factory(size=16),
+                "explorers": [prl.EpsilonGreedy(0.1)],
+            },
+            "takes no explorer",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compose(**changes)
+
+
+def test_without_ray_the_error_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytorchrl.scheme.distributed.ray_scheme.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r'pip install "\.\[ray\]"'):
+        compose()
+
+
+def test_training_in_one_process_does_not_import_ray() -> None:
+    program = "import sys, pytorchrl; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_environments_of_ape_x_explore_less_from_collector_to_collector() -> None:
+    explorer = prl.ApeXEpsilonGreedy()
+    algorithm = compose_in_one_process()
+    exploration = prl.Exploration(algorithm.codec, 2, "cpu", seed=0)
+    parts = []
+    for worker in range(3):
+        exploration.position, exploration.among = 2 * worker, 6
+        parts += explorer.probability(exploration)[:, 0].tolist()
+    assert parts == pytest.approx([0.4 ** (1 + 7 * i / 5) for i in range(6)])
+
+
+def compose_in_one_process() -> prl.Algorithm:
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.ReplayBuffer.create_factory(size=100),
+        prl.VecEnv.create_factory("CartPole-v1"),
+    )
+    scheme.close()
+    return scheme.algorithm
