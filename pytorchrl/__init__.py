@@ -100,6 +100,7 @@ from pytorchrl.agent.explorers import (
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
 from pytorchrl.commands.compose import compose
+from pytorchrl.commands.data.making import make_dataset
 from pytorchrl.comparison import Comparison, compare_runs, draw_comparison, draw_profile
 from pytorchrl.experiments import (
     Callback,
@@ -169,6 +170,7 @@ from storages import (
     VanillaOnPolicyBuffer,
     VTraceBuffer,
 )
+from storages.datasets import SelectEpisodes
 
 __all__ = [
     "A2C",
@@ -301,6 +303,7 @@ __all__ = [
     "ScaleReward",
     "Schedule",
     "Scheme",
+    "SelectEpisodes",
     "SelectObservation",
     "Sequences",
     "SetHyperParameter",
@@ -333,6 +336,7 @@ __all__ = [
     "from_dataset",
     "heads",
     "load_policy",
+    "make_dataset",
     "most_surprising",
     "outputs",
     "plot_runs",

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from pytorchrl import data_commands
 from pytorchrl.commands import comparing, policies, runs
+from pytorchrl.commands import data as data_commands
 from pytorchrl.commands import env as env_command
 from pytorchrl.commands import inspect as inspect_command
 from pytorchrl.commands import report as report_command
@@ -60,7 +60,9 @@ def sweep(arguments: tyro.conf.Positional[tuple[str, ...]] = ()) -> None:
 
 def main() -> None:
     """Run the command that the command line names; an error that says what to do needs no traceback."""
-    data = tyro.conf.subcommand("data", description="Collect, list, show, convert, merge and prune data sets.")
+    data = tyro.conf.subcommand(
+        "data", description="Make, collect, list, show, convert, merge, prune and split data sets."
+    )
     functions: Mapping[str, Callable[..., None]] = {
         "train": train,
         "sweep": sweep,

@@ -37,6 +37,8 @@ TRUNC2 = "NextTruncated"
 ACTPROBS = "ActionProbs"
 """(E, n): probabilities (or log probability) under the acting policy."""
 
+RTG = "ReturnToGo"
+"""(E, 1): rewards from this step to the end of the episode, of data sets that are asked for it."""
 INFO = "Info"
 """A dict of (E, 1) or (E, *info): what the environment reported of the step; those that a storage asks for."""
 

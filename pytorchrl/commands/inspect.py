@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import tyro
 from rich.console import Console
 
-from pytorchrl import data_commands
+from pytorchrl.commands.data import show
 from pytorchrl.commands.shared import Imports, Run
 from pytorchrl.experiments.inspection.episode_film import film_transition
 from pytorchrl.experiments.inspection.overview import directory_of_episodes, inspect_storage
@@ -91,7 +91,7 @@ def inspect(
 def _inspect_storage(path: Path, output: Path | None) -> None:
     if (episodes := directory_of_episodes(path)) is not None:
         print(f"The storage keeps whole episodes in {episodes}:")
-        data_commands.show(episodes)
+        show(episodes)
         return
     inspection = inspect_storage(path)
     Console().print(storage_report(inspection))

@@ -47,12 +47,25 @@ def reference_of(environment: str, given: Mapping[str, Sequence[float]], returns
             if not low < high:
                 raise ValueError(f"the references of {key} must rise, got {low:g} and {high:g}")
             return Reference(environment, low, high, "given")
+    known = known_reference(environment)
+    if known is not None:
+        return known
+    low, high = float(returns.min()), float(returns.max())
+    return Reference(environment, low, high if high > low else low + 1.0, _SPAN)
+
+
+def known_reference(environment: str) -> Reference | None:
+    """The reference returns of an environment that `reference_returns.yaml` has; None where it has none.
+
+    Args:
+        environment: its id, with arguments or without; any version of one that is known without.
+    """
+    name = environment.partition("(")[0]
     for key in (name, _VERSION.sub("", name.rpartition("/")[2])):
         if key in _known() and (key == name or not name.startswith("pytorchrl/")):
             low, high, source = _known()[key]
             return Reference(environment, low, high, source)
-    low, high = float(returns.min()), float(returns.max())
-    return Reference(environment, low, high if high > low else low + 1.0, _SPAN)
+    return None
 
 
 @cache

@@ -211,7 +211,7 @@ def made_of(config: Any) -> Any:
         if maker is None:
             raise CompositionError(f"the run was composed with the function {config['callable']}; {_WAY_OUT}")
         return maker
-    if set(config) == {"name", "hyper_parameters", "dataset"}:
+    if {"name", "hyper_parameters", "dataset"} <= set(config):
         raise CompositionError(f"the run learns from the data set {config['dataset']}; {_IN_A_SCRIPT}")
     if set(config) != {"name", "hyper_parameters"}:
         return {key: made_of(value) for key, value in config.items()}

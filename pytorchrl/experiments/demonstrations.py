@@ -1,7 +1,7 @@
 """Record what an agent does, as a data set that others can learn from."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -79,15 +79,32 @@ def collect_demonstrations(
             raise ValueError("collect_demonstrations: say in which envs= to act; only a run folder knows its own")
         elif isinstance(envs, Factory):
             envs = stack.enter_context(closing(envs()))
-        acting: _Acting
-        if isinstance(actor, Algorithm):
-            acting = _of_algorithm(actor, envs.num_envs, seed, deterministic)
-        else:
-            acting = _of_policy(actor)
+        acting = _acting(actor, envs.num_envs, seed, deterministic)
         stopped = stack.enter_context(Interruption()).is_requested
         advance = stack.enter_context(bar(f"Recording {path}", steps or episodes, "steps" if steps else "episodes"))
         recorded = _recorded(acting, envs, steps, episodes, seed, stopped, advance)
         return write_dataset(path, recorded, format=format, about=_about(about or About(), actor, envs))
+
+
+def episodes_of_actor(
+    actor: Algorithm | Policy, envs: VecEnv, seed: int, *, deterministic: bool = True
+) -> Iterator[Episode]:
+    """The episodes that an actor plays, as they end, without end.
+
+    Args:
+        actor: an algorithm, or a function from observations to actions.
+        envs: where to act; stepped as episodes are asked for.
+        seed: of the environments, and of the random numbers of an algorithm that is not deterministic.
+        deterministic: whether an algorithm acts as well as it can, instead of exploring.
+    """
+    acting = _acting(actor, envs.num_envs, seed, deterministic)
+    return _recorded(acting, envs, None, None, seed, lambda: False, lambda done: None)
+
+
+def _acting(actor: Algorithm | Policy, num_envs: int, seed: int, deterministic: bool) -> _Acting:
+    if isinstance(actor, Algorithm):
+        return _of_algorithm(actor, num_envs, seed, deterministic)
+    return _of_policy(actor)
 
 
 def _check(steps: int | None, episodes: int | None) -> None:
@@ -154,7 +171,7 @@ class _Running:
         self._actions.append(action[self._env].copy())
         self._rewards.append(reward[self._env])
 
-    def episode(self, terminated: bool, truncated: bool) -> Episode:
+    def episode(self, terminated: bool, truncated: bool, reported: Mapping[str, float] | None = None) -> Episode:
         seen = self._observations
         observations = (
             {name: np.stack([one[name] for one in seen]) for name in seen[0]}
@@ -162,7 +179,7 @@ class _Running:
             else np.stack(seen)
         )
         fields = {ACT: np.stack(self._actions), REW: np.stack(self._rewards)}
-        return Episode(observations, fields, terminated, truncated, {"environment": self._env})
+        return Episode(observations, fields, terminated, truncated, {"environment": self._env, **(reported or {})})
 
 
 def _of(observation: Any, env: int) -> Any:
@@ -194,12 +211,14 @@ def _recorded(
             raise ValueError(f"collect_demonstrations: actions must have shape {expected}, got {action.shape}")
         step = envs.step(action)
         observation, begins = step.observation, step.terminated | step.truncated
+        reported = {record.environment: record.reported for record in envs.finished_episodes}
         for env, one in enumerate(running):
             if not share[env]:
                 continue
             one.add(action, step.reward, step.next_observation)
             if begins[env]:
-                yield one.episode(bool(step.terminated[env, 0]), bool(step.truncated[env, 0]))
+                ends = bool(step.terminated[env, 0]), bool(step.truncated[env, 0])
+                yield one.episode(*ends, reported.get(env))
                 share[env] -= 1
                 running[env] = _Running(env, observation)
                 advance(0 if episodes is None else 1)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pytorchrl.logging.storage_report import counted, episodes_tables, fields_table, told_bytes
 from storages.core.ring.summary import ENDINGS, Episodes, Field
-from storages.datasets import Dataset, open_dataset, return_of
+from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
 from storages.datasets.dataset import layout_of
 from storages.episode import Episode
 from storages.errors import PersistenceError
@@ -51,7 +51,7 @@ def dataset_report(dataset: Dataset, episodes: Iterable[Episode]) -> Group:
         begins.append(bool(episode.facts.get("begins", True)))
     ended = np.array(endings, np.int64)
     return Group(
-        _heading(dataset, len(lengths), sum(lengths)),
+        _heading(dataset, returns, sum(lengths)),
         fields_table(fields),
         episodes_tables(
             Episodes(np.array(returns), np.array(lengths, np.int64), ended, np.array(begins, bool) & (ended < _ENDED))
@@ -76,7 +76,18 @@ def _fields(episode: Episode) -> list[Field]:
     ]
 
 
-def _heading(dataset: Dataset, episodes: int, steps: int) -> Table:
+def scores_told(about: About, returns: Sequence[float]) -> str | None:
+    """The mean return of episodes as a normalised score; None where the data set has no reference returns."""
+    references = references_of(about)
+    if references is None or not returns:
+        return None
+    source = about.further.get("ref_source")
+    of = f"; {source}" if isinstance(source, str) else ""
+    mean = normalised([float(np.mean(returns))], references)[0]
+    return f"{mean:.3f} on average ({references[0]:g} is 0, {references[1]:g} is 1{of})"
+
+
+def _heading(dataset: Dataset, returns: Sequence[float], steps: int) -> Table:
     table = Table.grid(padding=(0, 2))
     about = dataset.about
     rows: Sequence[tuple[str, object]] = (
@@ -84,7 +95,8 @@ def _heading(dataset: Dataset, episodes: int, steps: int) -> Table:
         ("Path", dataset.path),
         ("Format", format_of(dataset)),
         ("Size", f"{told_bytes(bytes_at(dataset.path))} on disk"),
-        ("Holds", f"{counted(episodes, 'episode')} of {counted(steps, 'transition')}"),
+        ("Holds", f"{counted(len(returns), 'episode')} of {counted(steps, 'transition')}"),
+        ("Normalised score", scores_told(about, returns)),
         ("Algorithm", about.algorithm_name),
         ("Author", ", ".join(about.author)),
         ("Merged of", ", ".join(about.combined_datasets)),

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from pytorchrl.agent.envs.spaces import space_from_data
 from storages.component.factory import Factory
 from storages.core.ring.layout import as_array, leaves, text
-from storages.datasets import Dataset, fill, open_dataset
+from storages.datasets import Dataset, SelectedDataset, SelectEpisodes, fill, open_dataset, with_returns_to_go
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.storage import Storage
@@ -26,9 +26,15 @@ _STEPS_AT_ONCE = 1_000
 class DatasetFactory(Factory[Storage]):
     """Makes a storage and fills it from a data set; see :func:`from_dataset`."""
 
-    def __init__(self, storage_factory: Factory[Storage], path: str) -> None:
+    def __init__(
+        self,
+        storage_factory: Factory[Storage],
+        path: str,
+        select: SelectEpisodes | None = None,
+        returns_to_go: float | None = None,
+    ) -> None:
         super().__init__(storage_factory.cls, storage_factory.hyper_parameters)
-        self.path = path
+        self.path, self.select, self.returns_to_go = path, select, returns_to_go
 
     def __call__(self, *args: Any, **kwargs: Any) -> Storage:
         """The storage; one that holds the data set already, since its directory did, is not filled again.
@@ -39,13 +45,18 @@ class DatasetFactory(Factory[Storage]):
         """
         storage = super().__call__(*args, **kwargs)
         _, actor, _, envs = (*args, *(kwargs[name] for name in self.cls.context[len(args) :]))
-        dataset = open_dataset(self.path)
+        dataset = self.dataset()
         try:
             self._fill(storage, dataset, actor, envs)
         except BaseException:
             storage.close()
             raise
         return storage
+
+    def dataset(self) -> Dataset:
+        """The episodes that the storage is filled with, without returns-to-go."""
+        dataset = open_dataset(self.path)
+        return dataset if self.select is None else SelectedDataset(dataset, self.select)
 
     def _fill(self, storage: Storage, dataset: Dataset, actor: Any, envs: Any) -> None:
         # A step of all environments is stored as a whole.
@@ -63,8 +74,12 @@ class DatasetFactory(Factory[Storage]):
             raise DatasetError(
                 f"{self.name}: {self.path} has {expected:,} transitions, the storage holds {capacity:,}; make it larger"
             )
+        episodes: Iterable[Episode] = dataset
+        if self.returns_to_go is not None:
+            episodes = with_returns_to_go(episodes, self.returns_to_go)
         memory = actor.initial_memory(1)
-        episodes = dataset if memory is None else _without_memory(dataset, memory.shape[1])
+        if memory is not None:
+            episodes = _without_memory(episodes, memory.shape[1])
         filled = fill(storage, episodes, envs=envs)
         if len(storage) < filled.transitions:
             # With `max_bytes`, what a storage holds is known once it holds something.
@@ -91,19 +106,35 @@ class DatasetFactory(Factory[Storage]):
     @property
     def config(self) -> dict[str, Any]:
         """Plain data that says what this is."""
-        return super().config | {"dataset": self.path}
+        chosen = {
+            **({} if self.select is None else {"select": self.select.config}),
+            **({} if self.returns_to_go is None else {"returns_to_go": self.returns_to_go}),
+        }
+        return super().config | {"dataset": self.path} | chosen
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DatasetFactory) and self.path == other.path and super().__eq__(other)
+        return isinstance(other, DatasetFactory) and self._given == other._given and super().__eq__(other)
 
     def __hash__(self) -> int:
-        return hash((super().__hash__(), self.path))
+        return hash((super().__hash__(), self._given))
 
     def __repr__(self) -> str:
-        return f"from_dataset({super().__repr__()}, {self.path!r})"
+        select = "" if self.select is None else f", select={self.select}"
+        returns_to_go = "" if self.returns_to_go is None else f", returns_to_go={self.returns_to_go:g}"
+        return f"from_dataset({super().__repr__()}, {self.path!r}{select}{returns_to_go})"
+
+    @property
+    def _given(self) -> tuple[Any, ...]:
+        return self.path, self.select, self.returns_to_go
 
 
-def from_dataset(storage_factory: Factory[Storage], path: str | os.PathLike[str]) -> Factory[Storage]:
+def from_dataset(
+    storage_factory: Factory[Storage],
+    path: str | os.PathLike[str],
+    *,
+    select: SelectEpisodes | None = None,
+    returns_to_go: float | None = None,
+) -> Factory[Storage]:
     """A factory of a storage that is filled from a data set when it is made.
 
     The data set is only read. Checkpoints of a scheme that inserts nothing into the storage do not hold the data, but
@@ -113,8 +144,16 @@ def from_dataset(storage_factory: Factory[Storage], path: str | os.PathLike[str]
     Args:
         storage_factory: how the data is kept; its size must hold all transitions.
         path: of a data set that `open_dataset` reads: Minari's, D4RL's, ``.npz``, or a storage's directory.
+        select: which of its episodes; None for all.
+        returns_to_go: discount of a step, from 0 to 1, with which each transition gets the field RTG, what was earned
+            from there to the end of its episode; None for no such field.
+
+    Raises:
+        ValueError: ``returns_to_go`` is not within 0 and 1.
     """
-    return DatasetFactory(storage_factory, os.fspath(path))
+    if returns_to_go is not None and not 0 <= returns_to_go <= 1:
+        raise ValueError(f"from_dataset: returns_to_go must lie in [0, 1], got {returns_to_go!r}")
+    return DatasetFactory(storage_factory, os.fspath(path), select, returns_to_go)
 
 
 class LoadedData:
@@ -166,7 +205,7 @@ def _checksum(storage: Storage) -> str:
     return digest.hexdigest()
 
 
-def _without_memory(episodes: Dataset, size: int) -> Iterator[Episode]:
+def _without_memory(episodes: Iterable[Episode], size: int) -> Iterator[Episode]:
     """The episodes, with the memory of an actor that remembers nothing before each step."""
     for episode in episodes:
         zeros = np.zeros((len(episode), size), np.float32)

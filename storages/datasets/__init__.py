@@ -21,7 +21,10 @@ from storages.datasets.formats import (
     open_dataset,
     write_dataset,
 )
-from storages.datasets.operations import about_merged, chosen, merged, return_of
+from storages.datasets.operations import about_merged, chosen, first_transitions, merged, return_of
+from storages.datasets.returns_to_go import with_returns_to_go
+from storages.datasets.scores import normalised, references_of
+from storages.datasets.selection import SelectedDataset, SelectEpisodes, succeeded
 
 __all__ = [
     "D4RL",
@@ -32,6 +35,8 @@ __all__ = [
     "Ends",
     "Filled",
     "FlatNames",
+    "SelectEpisodes",
+    "SelectedDataset",
     "Space",
     "Written",
     "about_merged",
@@ -39,9 +44,14 @@ __all__ = [
     "episodes_of",
     "fill",
     "find_datasets",
+    "first_transitions",
     "format_for",
     "merged",
+    "normalised",
     "open_dataset",
+    "references_of",
     "return_of",
+    "succeeded",
+    "with_returns_to_go",
     "write_dataset",
 ]

@@ -2,7 +2,8 @@
 
 ``minari.MinariDataset(path / "data")`` opens what is written here, and ``minari.load_dataset(id)`` finds it if it lies
 under its id in the folder of Minari's data sets. Images are written as they are, not as JPEG. Infos are left out,
-except for fields of a transition (log probabilities, values) under their names of :mod:`storages.transition`.
+except for fields of a transition (log probabilities, values) under their names of :mod:`storages.transition`, and for
+successes, which become facts of episodes.
 """
 
 import json
@@ -18,6 +19,7 @@ import numpy as np
 from storages import transition
 from storages.datasets.dataset import About, Dataset, DatasetWriter, Space
 from storages.datasets.minari_files import LAYOUTS, ColumnKey, EpisodeColumns, files_of
+from storages.datasets.selection import SUCCESS_FACTS
 from storages.datasets.spaces import (
     SpaceGuess,
     SpaceLeaf,
@@ -140,7 +142,7 @@ class MinariDataset(Dataset):
             | {name: array[:-1] for name, array in kept.items() if len(array) == steps + 1},
             terminated=bool(terminations[-1:].any()),
             truncated=bool(truncations[-1:].any()),
-            facts={"number": number, **facts},
+            facts={"number": number, **facts, **_successes(columns)},
         )
 
 
@@ -190,6 +192,10 @@ class MinariWriter(DatasetWriter):
         for name in sorted(_KEPT_INFOS.intersection(episode.fields)):
             kept = episode.fields[name]
             columns[("infos", name)] = np.concatenate([kept, np.zeros_like(kept[:1])])
+        for name in SUCCESS_FACTS:
+            if name in episode.facts:
+                # An episode is one if any of its steps is.
+                columns[("infos", name)] = np.full(len(episode) + 1, bool(episode.facts[name]))
         facts = {"seed": episode.facts["seed"]} if isinstance(episode.facts.get("seed"), int) else {}
         self._files.write(self.episodes, columns, facts)
 
@@ -259,6 +265,11 @@ def _read_metadata(path: Path) -> tuple[About, dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(f"{path} is no metadata of a Minari data set, or damaged: {error!r}") from error
     return About(**spaces, **lists, **texts, further=further), metadata
+
+
+def _successes(columns: EpisodeColumns) -> dict[str, bool]:
+    """Whether the episode succeeded, where an info of its steps says so."""
+    return {name: bool(columns["infos", name].any()) for name in SUCCESS_FACTS if ("infos", name) in columns}
 
 
 def _texts(value: str | list[str]) -> tuple[str, ...]:

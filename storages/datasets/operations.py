@@ -1,7 +1,7 @@
 """Merge data sets, and choose episodes of one."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from storages.datasets.dataset import About, Dataset, layout_of
@@ -70,6 +70,29 @@ def merged(datasets: Iterable[Dataset]) -> Iterator[Episode]:
     for dataset in datasets:
         for episode in dataset:
             yield replace(episode, facts={**episode.facts, "source": str(dataset.path)})
+
+
+def first_transitions(episodes: Iterable[Episode], count: int) -> Iterator[Episode]:
+    """The episodes up to a number of transitions, the last one shortened to fit, neither terminated nor truncated.
+
+    Args:
+        episodes: in the order in which they were played, one after the other.
+        count: of transitions.
+    """
+    for episode in episodes:
+        if count <= 0:
+            return
+        yield episode if len(episode) <= count else _shortened(episode, count)
+        count -= len(episode)
+
+
+def _shortened(episode: Episode, steps: int) -> Episode:
+    seen = episode.observations
+    observations = (
+        {name: part[: steps + 1] for name, part in seen.items()} if isinstance(seen, Mapping) else seen[: steps + 1]
+    )
+    fields = {name: field[:steps] for name, field in episode.fields.items()}
+    return replace(episode, observations=observations, fields=fields, terminated=False, truncated=False)
 
 
 def _layout(dataset: Dataset) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.data_commands import COMMANDS
+from pytorchrl.commands.data import COMMANDS
 from pytorchrl.experiments import collect_demonstrations
 from storages import Episode
 from storages.datasets import FORMATS, episodes_of, fill, open_dataset, return_of, write_dataset
@@ -128,6 +128,35 @@ def test_prune_keeps_the_best(command: Any, tmp_path: Path) -> None:
         assert [return_of(each) for each in open_dataset(tmp_path / f"{name}.npz")] == expected
 
 
+def test_prune_keeps_a_share_and_a_range_of_returns(command: Any, tmp_path: Path) -> None:
+    source = paid(tmp_path / "paid.npz", 4, 1, 7, 2, 9, 3)
+    for name, arguments, expected in (
+        ("range", ("--min-return", "2", "--max-return", "4"), [4, 2, 3]),
+        ("best", ("--best-share", "0.5"), [4, 7, 9]),
+    ):
+        command("prune", source, tmp_path / f"{name}.npz", *arguments)
+        assert [return_of(each) for each in open_dataset(tmp_path / f"{name}.npz")] == expected
+    drawn = []
+    for seed in (0, 0, 1):
+        output = tmp_path / f"drawn-{len(drawn)}.npz"
+        command("prune", source, output, "--random-share", "0.5", "--seed", str(seed))
+        drawn.append([return_of(each) for each in open_dataset(output)])
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == 3
+    assert drawn[0] != drawn[2]
+
+
+def test_split_divides_a_data_set_in_two(command: Any, tmp_path: Path) -> None:
+    source = paid(tmp_path / "paid.npz", *range(10))
+    train, validation = tmp_path / "train.npz", tmp_path / "validation.npz"
+    printed = command("split", source, "--train", train, "--validation", validation, "--validation-share", "0.3")
+    assert "7 episodes" in printed
+    assert "3 episodes" in printed
+    parts = [{return_of(each) for each in open_dataset(path)} for path in (train, validation)]
+    assert parts[0] | parts[1] == set(range(10))
+    assert not parts[0] & parts[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -139,6 +168,11 @@ def test_prune_keeps_the_best(command: Any, tmp_path: Path) -> None:
         (("merge", "-o", "x.npz"), "error: merge: name the data sets to be merged"),
         (("prune", "paid.npz", "x.npz"), "error: prune: say what to leave out"),
         (("prune", "paid.npz", "x.npz", "--max-episodes", "0"), "error: prune: --max-episodes must be at least 1"),
+        (("prune", "paid.npz", "x.npz", "--best-share", "2"), "error: SelectEpisodes: best_share"),
+        (("prune", "paid.npz", "x.npz", "--successes"), "error: paid.npz: successes are asked for, and the episodes"),
+        (("split", "paid.npz", "--train", "x.npz", "--validation", "x.npz"), "error: split: --train and --validation"),
+        (("make", "--env", "CartPole-v1", "--kind", "random", "-o", "paid.npz"), "error: paid.npz exists already"),
+        (("make", "--env", "CartPole-v1", "--kind", "expert", "--algorithm", "ppo"), "error: data make: PPO does not"),
         (("prune", "paid.npz", "x.npz", "--min-return", "9"), "error: prune: none of the 2 episodes of paid.npz is l"),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
+from pytorchrl.scheme.dataset_factory import DatasetFactory
 
 
 def balance(obs: Any) -> Any:
@@ -31,12 +32,13 @@ def recorded(path: Path, env: str = "CartPole-v1", steps: int = 60, seed: int = 
 
 
 def cloning(data: Path, storage: Any = None, **changes: Any) -> prl.Scheme:
-    """Behaviour cloning of a data set."""
+    """Behaviour cloning of a data set, by a storage that it is to fill or that says itself how."""
+    filled = storage or prl.ReplayBuffer.create_factory(size=100)
     algorithm = {"mini_batch_size": 8, "test_every": 0, "num_test_episodes": 2} | changes.pop("algorithm", {})
     actor = {"hidden_sizes": (8,)} | changes.pop("actor", {})
     return prl.Scheme(
         prl.BehaviourCloning.create_factory(**algorithm),
         prl.OffPolicyActor.create_factory(**actor),
-        prl.from_dataset(storage or prl.ReplayBuffer.create_factory(size=100), data),
+        filled if isinstance(filled, DatasetFactory) else prl.from_dataset(filled, data),
         **changes,
     )

@@ -15,13 +15,14 @@ from pytorchrl.experiments.inspection.overview import inspect_storage
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped
 from storages import DatasetError
-from storages.datasets import fill, open_dataset
-from storages.transition import ACT, OBS, REW
+from storages.datasets import SelectedDataset, episodes_of, fill, open_dataset, return_of
+from storages.transition import ACT, INDICES, OBS, REW, RTG
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import balance, cloning, recorded
 from tests.support.folders import content
 from tests.support.training import stopped
 
+ONE = prl.VecEnv.create_factory("CartPole-v1")
 CARTPOLE = prl.VecEnv.create_factory("CartPole-v1", num_envs=2)
 
 
@@ -361,3 +362,80 @@ def test_data_of_other_observations_is_refused_by_name(data: Path) -> None:
 
 def test_rewards_of_the_data_reach_an_algorithm_as_they_were_recorded(data: Path) -> None:
     assert (cloning(data).storage.get_all_buffer_data()[REW] == 1).all()
+
+
+def returns_in(storage: Any) -> list[float]:
+    return [float(one.fields[REW].sum()) for one in episodes_of(storage)]
+
+
+def test_a_run_learns_from_the_episodes_that_are_selected(tmp_path: Path) -> None:
+    data = tmp_path / "lengths.npz"
+    collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), ONE, path=data, episodes=20)
+    returns = [return_of(one) for one in open_dataset(data)]
+    median = float(np.median(returns))
+
+    def held(**arguments: Any) -> list[float]:
+        factory = prl.from_dataset(
+            prl.ReplayBuffer.create_factory(size=400), data, select=prl.SelectEpisodes(**arguments)
+        )
+        return returns_in(cloning(data, factory).storage)
+
+    assert held(min_return=median) == [value for value in returns if value >= median]
+    train, validation = held(part="train"), held(part="validation")
+    assert len(validation) == 2
+    assert sorted(train + validation) == sorted(returns)
+
+
+def test_returns_to_go_are_a_field_of_batches(tmp_path: Path) -> None:
+    data = recorded(tmp_path / "data.npz")
+    factory = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), data, returns_to_go=1.0)
+    storage = cloning(data, factory).storage
+    batch = next(iter(storage.generate_batches(1, 60)))
+    assert batch[RTG].shape == (60, 1)
+    earned = {
+        row: float(episode.fields[REW][step:].sum())
+        for row, (episode, step) in enumerate(
+            (episode, step) for episode in open_dataset(data) for step in range(len(episode))
+        )
+    }
+    for row, value in zip(batch[INDICES][:, 0].tolist(), batch[RTG][:, 0].tolist(), strict=True):
+        assert value == earned[row]
+    with pytest.raises(ValueError, match=r"returns_to_go must lie in \[0, 1\], got 2"):
+        prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), data, returns_to_go=2)
+
+
+def test_a_run_of_other_episodes_of_the_data_is_another_run(data: Path, tmp_path: Path) -> None:
+    def scheme(**arguments: Any) -> prl.Scheme:
+        select = prl.SelectEpisodes(part="train", **arguments)
+        return cloning(data, prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), data, select=select))
+
+    prl.Learner(scheme(), 5, tmp_path / "run").run()
+    with pytest.raises(prl.CheckpointError, match=r"storage\.select\.seed: 1 here, 0 in the checkpoint"):
+        prl.Learner.resume(tmp_path / "run", scheme=scheme(seed=1))
+    assert prl.Learner.resume(tmp_path / "run", scheme=scheme(), target_steps=8).run()
+
+
+def test_the_normalisation_of_the_data_is_saved_with_the_weights(data: Path, tmp_path: Path) -> None:
+    scheme = cloning(data, actor={"normalize_observations": True})
+    learner = prl.Learner(scheme, 6, tmp_path / "run")
+    assert learner.run()
+    learner.close()
+    policy = prl.load_policy(learner.save_policy(tmp_path / "weights.pt"))
+    seen = np.concatenate([np.asarray(episode.observations)[:-1] for episode in open_dataset(data)])
+    normalization = policy.algorithm.actor.normalization
+    assert normalization is not None
+    normalised = normalization(torch.from_numpy(seen)).numpy()
+    np.testing.assert_allclose(normalised, (seen - seen.mean(0)) / seen.std(0), rtol=1e-3, atol=1e-4)
+
+
+def test_held_out_episodes_do_not_count_for_the_normalisation(tmp_path: Path) -> None:
+    data = tmp_path / "lengths.npz"
+    collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), ONE, path=data, episodes=20)
+    select = prl.SelectEpisodes(part="train", validation_share=0.5)
+    factory = prl.from_dataset(prl.ReplayBuffer.create_factory(size=400), data, select=select)
+    scheme = cloning(data, factory, actor={"normalize_observations": True})
+    list(scheme.update())
+    assert scheme.actor.normalization is not None
+    mean = scheme.actor.normalization.parts[0].mean
+    seen = [np.asarray(one.observations)[:-1] for one in SelectedDataset(open_dataset(data), select)]
+    np.testing.assert_allclose(np.asarray(mean), np.concatenate(seen).mean(0), rtol=1e-5)

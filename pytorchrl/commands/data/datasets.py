@@ -1,0 +1,83 @@
+"""Commands that list, show, convert and merge data sets."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from pytorchrl.commands.data.shared import Format, Names, Output, Source, opened, write
+from pytorchrl.logging.bars import watched
+from pytorchrl.logging.dataset_report import dataset_report, datasets_table
+from storages.datasets import Ends, about_merged, find_datasets, format_for, merged, open_dataset
+
+
+def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
+    """List the data sets and the storages on disk in a folder and all folders below it.
+
+    Args:
+        path: where to look.
+    """
+    found = list(find_datasets(path))
+    if found:
+        Console().print(datasets_table(watched(found, "Reading", len(found), "data sets"), path))
+    else:
+        Console().print(f"None in {path}.")
+
+
+def show(
+    path: tyro.conf.Positional[Path],
+    names: Names = {},  # noqa: B006
+    ends: Ends = "unknown",
+) -> None:
+    """Tell what is in a data set: fields, episodes, returns, how episodes ended.
+
+    Args:
+        path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
+        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
+        ends: how episodes of flat arrays ended that say where, and not how.
+    """
+    dataset = opened(path, names, ends)
+    Console().print(dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes")))
+
+
+def convert(
+    source: Source,
+    output: Output,
+    format: Format = None,  # noqa: A002
+    names: Names = {},  # noqa: B006
+    ends: Ends = "unknown",
+) -> None:
+    """Write a data set, or what a storage holds, in another format.
+
+    Args:
+        source: what is read: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is
+            meant.
+        output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
+        format: of the output; npz where its name ends in .npz, else minari-hdf5.
+        names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
+        ends: how episodes of flat arrays ended that say where, and not how. The last step of one that terminated
+            counts; that of any other is left out, since what followed it is not known.
+    """
+    format_for(output, format)
+    dataset = opened(source, names, ends)
+    write(output, dataset, len(dataset), format, dataset.about)
+
+
+def merge(
+    sources: Annotated[list[Path], tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE ...", help_behavior_hint="")],
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="OUTPUT")],
+    format: Format = None,  # noqa: A002
+) -> None:
+    """Put several data sets into one, one after the other.
+
+    Args:
+        sources: what is read; their fields and spaces must be alike.
+        output: what is written: a folder for Minari's formats, or a file that ends in .npz; must not exist.
+        format: of the output; npz where its name ends in .npz, else minari-hdf5.
+    """
+    format_for(output, format)
+    if not sources:
+        raise ValueError("merge: name the data sets to be merged")
+    datasets = [open_dataset(source) for source in sources]
+    write(output, merged(datasets), sum(map(len, datasets)), format, about_merged(datasets))

@@ -1,0 +1,162 @@
+"""The agent that data sets are made by: a run with its policies, one for each evaluation."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gymnasium import spaces
+
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.agent.envs import VecEnv
+from pytorchrl.commands.composing import Composed, composed, merged, preset_of
+from pytorchrl.commands.parts import part_named
+from pytorchrl.experiments import SavePolicies
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.learner import Learner
+from pytorchrl.logging.curves import EVALUATION, read_run
+from pytorchrl.scheme import Scheme
+from pytorchrl.scheme.fitting import CompositionError
+from storages.component.factory import Factory, make_factory
+
+_EVALUATIONS = 40
+_REPLAY = "replay"
+_STEPS_BY_BOX, _STEPS_BY_OTHERS = 1_000_000, 100_000
+_ENOUGH = 2 / 3
+"""The normalised return above which a policy is no more a medium one."""
+_MEDIUM = 1 / 3
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the agent had learnt at an evaluation."""
+
+    steps: int
+    """Environment transitions that it was trained for."""
+    mean_return: float
+    """Of the evaluation."""
+    file: Path
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What is to be trained, and where."""
+
+    envs: Factory[VecEnv]
+    parts: Composed
+    folder: Path
+    seed: int
+
+    @property
+    def replay(self) -> Path:
+        """The directory of all that training stores."""
+        return self.folder / _REPLAY
+
+    def train(self) -> None:
+        """Train it to its end, or go on with a training that was stopped.
+
+        Raises:
+            InterruptedError: training was stopped.
+        """
+        if self._is_trained():
+            return
+        scheme = self._scheme()
+        try:
+            learner = self._learner(scheme)
+        except BaseException:
+            scheme.close()
+            raise
+        try:
+            is_done = learner.run(checkpoint_every=self._every)
+        finally:
+            learner.close()
+        if not is_done:
+            raise InterruptedError(f"{self.folder} was stopped; the same command goes on with it")
+
+    def policies(self) -> list[Policy]:
+        """The policies of all evaluations, in their order."""
+        curve = read_run(self.folder).curve(EVALUATION)
+        found = [
+            Policy(int(steps), float(mean), self.folder / "policies" / f"steps-{int(steps):09}.pt")
+            for steps, mean in zip(curve.x, curve.values, strict=True)
+        ]
+        # The last evaluation may lie between two multiples of the interval.
+        return [policy for policy in found if policy.file.is_file()]
+
+    def expert(self) -> Policy:
+        """The policy of the best evaluation."""
+        return max(self.policies(), key=lambda policy: policy.mean_return)
+
+    def medium(self, random_return: float) -> Policy:
+        """The policy whose normalised return is closest to a third, before any is above two thirds.
+
+        Args:
+            random_return: mean return of random actions, which is 0 on the scale on which the expert is 1.
+
+        Raises:
+            ValueError: the expert is no better than random actions.
+        """
+        policies, expert = self.policies(), self.expert()
+        if expert.mean_return <= random_return:
+            raise ValueError(
+                f"the best policy in {self.folder} returned {expert.mean_return:g}, no more than random actions do "
+                f"({random_return:g}); train for more than {self.parts.steps:,} steps, or by another algorithm"
+            )
+        scores = [(policy.mean_return - random_return) / (expert.mean_return - random_return) for policy in policies]
+        until = next(number for number, score in enumerate(scores) if score >= _ENOUGH)
+        nearest = min(range(until + 1), key=lambda number: abs(scores[number] - _MEDIUM))
+        return policies[nearest]
+
+    @property
+    def _every(self) -> int:
+        return max(1, self.parts.steps // _EVALUATIONS)
+
+    def _is_trained(self) -> bool:
+        if not RunFolder(self.folder).checkpoint_file.is_file():
+            return False
+        return bool(self.policies()) and read_run(self.folder).records[-1].get("steps") == self.parts.steps
+
+    def _scheme(self) -> Scheme:
+        storage = self.parts.storage
+        kept = {"size": self.parts.steps, "directory": str(self.replay)}
+        keeps_all = make_factory(storage.cls, (), storage.hyper_parameters | kept)
+        algorithm = self.parts.algorithm
+        evaluated = make_factory(algorithm.cls, (), algorithm.hyper_parameters | {"test_every": self._every})
+        return Scheme(evaluated, self.parts.actor, keeps_all, self.envs, seed=self.seed)
+
+    def _learner(self, scheme: Scheme) -> Learner:
+        if RunFolder(self.folder).checkpoint_file.exists():
+            return Learner.resume(self.folder, scheme=scheme)
+        callbacks = [SavePolicies(every=self._every)]
+        every = max(1, self._every // 4)
+        learner = Learner(scheme, self.parts.steps, self.folder, log_every=every, callbacks=callbacks)
+        # The run can be continued from now on, whenever it is killed.
+        learner.save_checkpoint()
+        return learner
+
+
+def agent_of(env: str, algorithm: str | None, train_steps: int | None, seed: int, runs: Path) -> Agent:
+    """Compose the agent of an environment; nothing is made yet.
+
+    Raises:
+        CompositionError: the algorithm keeps no replay, or is not there.
+    """
+    name = algorithm or ("SAC" if _has_box_of_actions(env) else "DQN")
+    cls = part_named(Algorithm, name)
+    if any(needs.kind == "rollout" or not needs.collected for needs in cls.sources.values()):
+        raise CompositionError(
+            f"data make: {cls.__name__} does not learn from a replay of what it does, of which medium-replay is made; "
+            f"SAC, TD3 and DQN do"
+        )
+    preset, _ = preset_of(cls.__name__, env)
+    named = {"algorithm": {"name": cls.__name__}, "env": {"name": env, "num_envs": 1}}
+    steps = train_steps or preset.get("steps") or (_STEPS_BY_BOX if _has_box_of_actions(env) else _STEPS_BY_OTHERS)
+    parts = composed(merged(preset, named, {"steps": steps}))
+    folder = runs / f"{cls.__name__}-{env.replace('/', '-')}-{parts.steps}-steps-seed-{seed}"
+    return Agent(parts.envs, parts, folder, seed)
+
+
+def _has_box_of_actions(env: str) -> bool:
+    made = VecEnv.create_factory(env)()
+    try:
+        return isinstance(made.action_space, spaces.Box)
+    finally:
+        made.close()

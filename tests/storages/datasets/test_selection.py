@@ -1,0 +1,129 @@
+"""Which episodes of a data set are chosen, and what was earned from each step on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storages import DatasetError, Episode
+from storages.datasets import (
+    FORMATS,
+    SelectedDataset,
+    SelectEpisodes,
+    first_transitions,
+    open_dataset,
+    return_of,
+    succeeded,
+    with_returns_to_go,
+    write_dataset,
+)
+from storages.transition import ACT, REW, RTG
+
+
+def episode(rewards: Sequence[float], **facts: Any) -> Episode:
+    steps = len(rewards)
+    fields = {ACT: np.zeros((steps, 1), np.int64), REW: np.array(rewards, np.float64)[:, None]}
+    return Episode(np.arange(steps + 1, dtype=np.float32)[:, None], fields, True, False, facts)
+
+
+def chosen(returns: Sequence[float], told: Sequence[bool | None] | None = None, **arguments: Any) -> list[float]:
+    numbers = SelectEpisodes(**arguments).numbers(returns, told or [None] * len(returns))
+    return [returns[number] for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, [4, 1, 7, 2, 9, 3]),
+        ({"min_return": 3}, [4, 7, 9, 3]),
+        ({"min_return": 2, "max_return": 4}, [4, 2, 3]),
+        ({"max_episodes": 2}, [7, 9]),
+        ({"best_share": 0.5}, [4, 7, 9]),
+        ({"max_return": 8, "best_share": 0.4}, [4, 7]),
+    ],
+)
+def test_episodes_are_chosen_by_their_returns_and_keep_their_order(
+    arguments: dict[str, Any], expected: list[float]
+) -> None:
+    assert chosen([4, 1, 7, 2, 9, 3], **arguments) == expected
+
+
+def test_successes_alone_are_kept_where_episodes_say_whether_they_are_such() -> None:
+    assert chosen([1, 2, 3], [True, False, True], successes=True) == [1, 3]
+    with pytest.raises(DatasetError, match=r"do not all say whether they succeeded.*success or is_success"):
+        chosen([1, 2, 3], [True, None, True], successes=True)
+
+
+@given(
+    count=st.integers(2, 60),
+    share=st.floats(0.01, 0.99),
+    seed=st.integers(0, 5),
+)
+def test_the_two_parts_have_no_episode_in_common_and_lack_none(count: int, share: float, seed: int) -> None:
+    returns = list(range(count))
+    train, validation = (
+        chosen(returns, part=part, validation_share=share, seed=seed) for part in ("train", "validation")
+    )
+    assert sorted(train + validation) == returns
+    assert train
+    assert validation
+    assert len(validation) == min(max(1, round(share * count)), count - 1)
+    assert chosen(returns, part="train", validation_share=share, seed=seed) == train
+
+
+def test_a_filter_moves_no_episode_from_one_part_to_the_other() -> None:
+    returns = list(range(50))
+    validation = set(chosen(returns, part="validation"))
+    assert set(chosen(returns, part="validation", min_return=25)) == {value for value in validation if value >= 25}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"validation_share": 1.0}, "validation_share"),
+        ({"best_share": 0.0}, "best_share"),
+        ({"part": "test"}, "part"),
+        ({"min_return": 2.0, "max_return": 1.0}, "min_return must not be above max_return, got 2 and 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"SelectEpisodes: {message}"):
+        SelectEpisodes(**arguments)
+
+
+def test_a_selected_data_set_counts_what_is_left_and_says_if_nothing_is(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "some.npz", [episode([1.0] * steps) for steps in (1, 2, 3, 4)])
+    dataset = open_dataset(tmp_path / "some.npz")
+    some = SelectedDataset(dataset, SelectEpisodes(min_return=3))
+    assert (len(some), some.steps) == (2, 7)
+    assert [return_of(one) for one in some] == [3, 4]
+    with pytest.raises(DatasetError, match=r"none of the 4 episodes of .*some\.npz is left by .*returned 1 to 4"):
+        len(SelectedDataset(dataset, SelectEpisodes(min_return=5)))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_format_keeps_whether_an_episode_succeeded(format_: str, tmp_path: Path) -> None:
+    if format_ != "npz":
+        pytest.importorskip("h5py" if format_ == "minari-hdf5" else "pyarrow")
+    path = tmp_path / ("some.npz" if format_ == "npz" else "some-v0")
+    write_dataset(path, [episode([1.0, 2.0], success=True), episode([3.0], success=False)], format=format_)
+    assert [succeeded(one) for one in open_dataset(path)] == [True, False]
+
+
+def test_returns_to_go_are_the_discounted_rewards_to_the_end() -> None:
+    (one,) = with_returns_to_go([episode([1, 2, 4])], gamma=0.5)
+    np.testing.assert_array_equal(one.fields[RTG], np.array([[3], [4], [4]], np.float32))
+    (one,) = with_returns_to_go([episode([1, 2, 4])])
+    np.testing.assert_array_equal(one.fields[RTG][:, 0], [7, 6, 4])
+
+
+def test_the_first_transitions_end_within_an_episode_that_is_neither_terminated_nor_truncated() -> None:
+    kept = list(first_transitions([episode([1, 1]), episode([1, 1, 1]), episode([1])], 4))
+    assert [len(one) for one in kept] == [2, 2]
+    assert (kept[1].terminated, kept[1].truncated) == (False, False)
+    np.testing.assert_array_equal(kept[1].observations[:, 0], [0, 1, 2])  # type: ignore[index]
+    assert kept[0].terminated
