@@ -25,7 +25,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(kind: Any, runs: Path, folder: Path, **changes: Any) -> Dataset:
     path = folder / f"{kind}.npz"
-    arguments: dict[str, Any] = {"transitions": 300, "train_steps": 1_200, "runs": runs} | changes
+    arguments: dict[str, Any] = {"transitions": 300, "train_steps": 2_500, "runs": runs} | changes
     prl.make_dataset("CartPole-v1", kind, path, **arguments)
     return open_dataset(path)
 
