@@ -74,6 +74,14 @@ OFF_POLICY: dict[str, Any] = {
         {"num_actions": 4, "num_target_actions": 3, "num_critics": 3, "warmup_updates": 3, "kernel": "laplacian"},
         ["bounded"],
     ),
+    "TD3BC": (prl.TD3BC, {}, ["bounded"]),
+    "CQL": (prl.CQL, {"num_samples": 3}, ["bounded"]),
+    "CQL, by a multiplier": (prl.CQL, {"num_samples": 2, "lagrange_threshold": 5.0}, ["bounded"]),
+    "DiscreteCQL": (prl.DiscreteCQL, {}, ["discrete"]),
+    "IQL": (prl.IQL, {}, ["bounded"]),
+    "AWAC": (prl.AWAC, {"num_samples": 2}, ["bounded"]),
+    "CRR": (prl.CRR, {"compared_with": "max"}, ["bounded"]),
+    "EDAC": (prl.EDAC, {"num_critics": 3}, ["bounded"]),
     "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
     "BehaviourCloning, mixture": (
         prl.BehaviourCloning,
@@ -165,7 +173,8 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
         # These train networks of observations apart.
-        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue", "MPODiscrete") and draw(st.booleans()),
+        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
+        and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
         learns=draw(st.sampled_from(["as it plans", "by ratio", "with demonstrations"])),
     )

@@ -22,9 +22,16 @@ from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourClon
 from pytorchrl.agent.algorithms.imitation.gail import GAIL
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.offline.awac import AWAC
 from pytorchrl.agent.algorithms.offline.bcq import BCQ
 from pytorchrl.agent.algorithms.offline.bear import BEAR
+from pytorchrl.agent.algorithms.offline.cql import CQL
+from pytorchrl.agent.algorithms.offline.crr import CRR
 from pytorchrl.agent.algorithms.offline.discrete_bcq import DiscreteBCQ
+from pytorchrl.agent.algorithms.offline.discrete_cql import DiscreteCQL
+from pytorchrl.agent.algorithms.offline.edac import EDAC
+from pytorchrl.agent.algorithms.offline.iql import IQL
+from pytorchrl.agent.algorithms.offline.td3_bc import TD3BC
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
 from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
@@ -55,13 +62,18 @@ __all__ = [
     "A2C",
     "ACER",
     "AL",
+    "AWAC",
     "BCQ",
     "BEAR",
+    "CQL",
+    "CRR",
     "DDPG",
     "DPP",
     "DQN",
+    "EDAC",
     "GAIL",
     "IMPALA",
+    "IQL",
     "IQN",
     "MPO",
     "NAF",
@@ -78,6 +90,7 @@ __all__ = [
     "SARSA",
     "SVG0",
     "TD3",
+    "TD3BC",
     "TQC",
     "TRPO",
     "ACERContinuous",
@@ -87,6 +100,7 @@ __all__ = [
     "CategoricalDQN",
     "CrossQ",
     "DiscreteBCQ",
+    "DiscreteCQL",
     "DoublePAL",
     "DroQ",
     "EveryEpisodes",

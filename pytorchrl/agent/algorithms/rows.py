@@ -109,6 +109,12 @@ class Rows:
         variance: Tensor = self.mean(centred.square()) * number / (number - 1).clamp(min=1)
         return centred / (variance.sqrt() + _TINY)
 
+    def softmax(self, values: Tensor) -> Tensor:
+        """(N, 1): exponentials of values (N, 1) over their sum; both of all rows that are not padding, which have 0."""
+        if MASK in self.batch:
+            values = values.masked_fill(self.batch[MASK].flatten(0, 1) == 0, -torch.inf)
+        return values.softmax(0)
+
     @cached_property
     def _share(self) -> Tensor:
         mask: Tensor = self.batch[MASK]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
@@ -29,12 +30,15 @@ class GaussianPolicy(DistributionHead):
         bounded_mean: let means lie within the bounds of the Box, by a tanh. Standard deviations are then shares of half
             the range.
         initial_log_std: logarithm of the standard deviation at first; None takes the actor's.
+        min_log_std: what that logarithm stays above, so that likelihoods of data whose actions follow from the
+            observations do not grow without end; None for no such bound.
         gain: of the layer's orthogonal initialisation; small, so that means are almost 0 at first.
     """
 
     covariance: Covariance = "diagonal"
     bounded_mean: bool = False
     initial_log_std: float | None = None
+    min_log_std: float | None = None
     gain: Positive = 0.01
 
     @property
@@ -52,9 +56,10 @@ class GaussianPolicy(DistributionHead):
         orthogonal(layer, self.gain)
         shape = (size,) if self.bounded_mean else shape
         if of_features:
-            return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std)
+            return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std, self.min_log_std)
         deviations = torch.full((1,) if self.covariance == "spherical" else shape, log_std)
-        return _Gaussian(layer, shape, self.bounded_mean, deviations, learns_std=self.covariance != "fixed")
+        learns_std = self.covariance != "fixed"
+        return _Gaussian(layer, shape, self.bounded_mean, deviations, learns_std, self.min_log_std)
 
 
 @dataclass(frozen=True)
@@ -98,10 +103,16 @@ class _Gaussian(QuickModule):
     log_std: Tensor
 
     def __init__(
-        self, layer: nn.Module, shape: tuple[int, ...], bounded_mean: bool, log_std: Tensor, learns_std: bool
+        self,
+        layer: nn.Module,
+        shape: tuple[int, ...],
+        bounded_mean: bool,
+        log_std: Tensor,
+        learns_std: bool,
+        min_log_std: float | None,
     ) -> None:
         super().__init__()
-        self.layer, self._shape, self._bounded_mean = layer, shape, bounded_mean
+        self.layer, self._shape, self._bounded_mean, self._min_log_std = layer, shape, bounded_mean, min_log_std
         if learns_std:
             self.log_std = nn.Parameter(log_std)
         else:
@@ -109,23 +120,28 @@ class _Gaussian(QuickModule):
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
         mean = linear(self.layer, features).view(-1, *self._shape)
-        return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, self.log_std)
+        log_std = _above(self._min_log_std, self.log_std)
+        return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 
 
 class _GaussianOfFeatures(QuickModule):
     def __init__(
-        self, layer: nn.Module, shape: tuple[int, ...], bounded_mean: bool = False, initial_log_std: float = 0.0
+        self,
+        layer: nn.Module,
+        shape: tuple[int, ...],
+        bounded_mean: bool = False,
+        initial_log_std: float = 0.0,
+        min_log_std: float | None = None,
     ) -> None:
         super().__init__()
-        self.layer, self._shape, self._bounded_mean = layer, shape, bounded_mean
+        self.layer, self._shape, self._bounded_mean, self._min_log_std = layer, shape, bounded_mean, min_log_std
         self._initial_log_std = initial_log_std
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
         mean, log_std = (part.view(-1, *self._shape) for part in linear(self.layer, features).chunk(2, dim=-1))
         log_std = (log_std + self._initial_log_std) if self._initial_log_std else log_std
-        return DiagonalGaussian(
-            mean.tanh() if self._bounded_mean else mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
-        )
+        log_std = _above(self._min_log_std, log_std).clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+        return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 
 
 class _SquashedGaussian(QuickModule):
@@ -136,3 +152,8 @@ class _SquashedGaussian(QuickModule):
     def forward(self, features: Tensor) -> SquashedGaussian:
         mean, log_std = linear(self.layer, features).chunk(2, dim=-1)
         return SquashedGaussian(mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD))
+
+
+def _above(bound: float | None, log_std: Tensor) -> Tensor:
+    """Smoothly, since what a clamp cuts off has no gradient that could raise it again."""
+    return log_std if bound is None else bound + F.softplus(log_std - bound)

@@ -95,9 +95,8 @@ class SoftActorCritic(MaximumEntropy):
         """The losses of critics, and in every ``policy_delay``-th update of the policy, all at the same weights."""
         alpha = self.log_alpha.detach().exp()
         judged, target = self.judge_with_target(rows, alpha)
-        values = self.values_of_taken(judged, rows)
-        critic_loss, errors = judge_critics(values, target, rows)
-        losses, metrics = {self.train_critics: critic_loss}, {"critic_loss": critic_loss.detach(), "alpha": alpha[0]}
+        of_critics = self.critic_losses(judged, target, rows)
+        losses, metrics = {**of_critics.of}, of_critics.metrics | {"alpha": alpha[0]}
         if (self.updates + 1) % self.policy_delay == 0:
             now = self.expect(judged, rows)
             value = now.value.mean
@@ -107,15 +106,15 @@ class SoftActorCritic(MaximumEntropy):
             losses |= self.losses_beside(rows, soft_value.detach(), entropy)
             q_value = rows.mean(value.detach())
             metrics |= {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy}
-        return Losses(losses, metrics, errors)
+        return Losses(losses, metrics, of_critics.errors)
+
+    def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
+        """The loss of what learns in every update: of the critics, by what they made of the rows."""
+        loss, errors = judge_critics(self.values_of_taken(judged, rows), target, rows)
+        return Losses({self.train_critics: loss}, {"critic_loss": loss.detach()}, errors)
 
     def judge_with_target(self, rows: Rows, alpha: Tensor) -> tuple[Sequence[Any], Value]:
-        """What each critic makes of the rows, and what the values of the actions taken are to become.
-
-        Args:
-            rows: of a batch.
-            alpha: (1,), the temperature.
-        """
+        """What each critic makes of the rows, and what the values of the actions taken are to become."""
         with torch.no_grad():
             target = self.target_value(rows, alpha)
         return self.judge(rows), target

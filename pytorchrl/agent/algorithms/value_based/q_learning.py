@@ -1,6 +1,7 @@
 """What algorithms have in common that learn one network of action values."""
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 
@@ -55,7 +56,11 @@ class QLearning(Algorithm):
 
     def losses_to(self, rows: Rows, target: Value) -> Losses:
         """The losses and errors of the actions' values for a target of each."""
-        value = self.q(rows.now).of(rows.action)
+        return self.losses_of(self.q(rows.now), rows, target)
+
+    def losses_of(self, values: Any, rows: Rows, target: Value) -> Losses:
+        """As :meth:`losses_to`, of the values of all actions."""
+        value = values.of(rows.action)
         loss, errors = value.weighted_loss(rows.weight, target)
         metrics = {"loss": loss.detach(), "q_value": rows.mean(value.mean.detach())}
         return Losses({self.trained: loss}, metrics, rows.per_row(errors))

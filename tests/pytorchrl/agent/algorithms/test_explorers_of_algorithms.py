@@ -56,6 +56,7 @@ MISFITS: list[tuple[Any, Explorer, str]] = [
     (prl.TD3, EpsilonGreedy(0.1), f"TD3: EpsilonGreedy {VALUES} a tensor of torch.float32; explore with GaussianNoise"),
     (prl.TD3, Sample(), "TD3: Sample needs a distribution"),
     (prl.BCQ, Sample(), "BCQ: Sample needs a distribution"),
+    (prl.IQL, EpsilonGreedy(0.1), f"IQL: EpsilonGreedy {VALUES} DiagonalGaussian; explore with Sample"),
     (prl.BehaviourCloning, EpsilonGreedy(0.1), f"BehaviourCloning: EpsilonGreedy {VALUES} DiagonalGaussian"),
 ]
 

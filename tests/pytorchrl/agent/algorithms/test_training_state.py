@@ -79,6 +79,13 @@ OFF_POLICY: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "BCQ": (prl.BCQ, BOX, {"num_actions": 3, "num_target_actions": 3}),
     "DiscreteBCQ": (prl.DiscreteBCQ, DISCRETE, {"target_update_interval": 2}),
     "BEAR": (prl.BEAR, BOX, {"num_actions": 3, "num_target_actions": 3, "warmup_updates": 2}),
+    "TD3BC": (prl.TD3BC, BOX, {}),
+    "CQL": (prl.CQL, BOX, {"lagrange_threshold": 1.0}),
+    "DiscreteCQL": (prl.DiscreteCQL, DISCRETE, {}),
+    "IQL": (prl.IQL, BOX, {}),
+    "AWAC": (prl.AWAC, BOX, {"num_samples": 2}),
+    "CRR": (prl.CRR, BOX, {}),
+    "EDAC": (prl.EDAC, BOX, {"num_critics": 3}),
     "BehaviourCloning": (prl.BehaviourCloning, DISCRETE, {}),
 }
 

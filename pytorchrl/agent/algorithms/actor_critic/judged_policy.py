@@ -1,0 +1,87 @@
+"""A policy, and critics of its actions that learn by bootstrapping."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import ActionValue
+from pytorchrl.agent.actors.outputs import ScalarValue
+from pytorchrl.agent.actors.view import View
+from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
+from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.explorers import Exploration
+from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, UnitInterval
+
+
+class JudgedPolicy(OffPolicyAlgorithm):
+    """A policy over bounded actions and critics of it, which have targets.
+
+    Actions are scaled from the bounds of the action space to [-1, 1].
+
+    Args:
+        lr_pi: learning rate of the policy.
+        lr_q: learning rate of the critics.
+        polyak: how much of the targets stays at each of their updates.
+        num_critics: critics, the smallest of whose values counts in targets.
+    """
+
+    actions = "bounded"
+    unchangeable = OffPolicyAlgorithm.unchangeable | {"num_critics"}
+
+    lr_pi: NonNegativeOrSchedule = 1e-3
+    lr_q: NonNegativeOrSchedule = 1e-3
+    polyak: UnitInterval = 0.995
+    num_critics: Count = 1
+    test_every: CountOrZero = 5_000
+
+    @abstractmethod
+    def policy_head(self) -> Head:
+        """What the policy makes of features."""
+
+    @abstractmethod
+    def next_value(self, rows: Rows) -> ScalarValue:
+        """The values of the next states, which rewards and they discounted make the critics' target."""
+
+    @abstractmethod
+    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> dict[Trained, Tensor]:
+        """The loss of the policy, and of what learns with it; none in an update that leaves them out.
+
+        Args:
+            rows: of a batch.
+            values: the critics' of the actions taken, with gradients in the critics.
+        """
+
+    def build(self) -> None:
+        """A policy and critics, and their targets."""
+        self.pi = self.actor.make("policy", self.policy_head(), acts=True)
+        self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
+        self.train_pi = self.train("policy", self.pi, lr="lr_pi")
+        self.train_critics = self.train("critics", self.critics, lr="lr_q")
+        self.build_targets()
+
+    def build_targets(self) -> None:
+        """Copies of the critics that follow them."""
+        self.target_critics = self.target(self.critics)
+
+    def policy(self, view: View, exploration: Exploration) -> Any:
+        """An action for each row, or the distribution of actions."""
+        return self.pi(view)
+
+    def losses(self, rows: Rows) -> Losses:
+        """The losses of the critics and of the policy, all at the same weights."""
+        with torch.no_grad():
+            target = self.next_value(rows).backup(rows.reward, rows.discount)
+        values = self.critics(rows.now, rows.action)
+        critic_loss, errors = judge_critics(values, target, rows)
+        metrics = {"critic_loss": critic_loss.detach(), "q_value": rows.mean(values[0].mean.detach())}
+        losses = self.policy_losses(rows, values)
+        if self.train_pi in losses:
+            metrics["policy_loss"] = losses[self.train_pi].detach()
+        return Losses({self.train_critics: critic_loss, **losses}, metrics, errors)

@@ -1,0 +1,97 @@
+"""CQL: SAC whose critics learn the values of actions which the data does not take to be low."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.actors.view import Repeated
+from pytorchrl.agent.algorithms.actor_critic.critics import Expected
+from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive
+
+
+class CQL(SAC):
+    """Kumar et al., "Conservative Q-Learning for Offline Reinforcement Learning" (arXiv 2006.04779), CQL(H).
+
+    Beside their errors, critics make smaller the gap between the log-sum-exp of their values over all actions and the
+    value of the data's action. The former is estimated from uniform actions, and from such of the policy now and in the
+    next state, each weighted by how likely it was drawn (appendix F). Weights are those of the authors' code, whose
+    squared errors are not halved: gaps, as errors, count half.
+
+    Args:
+        conservative_weight: of the gaps.
+        num_samples: actions drawn in each state, of each of the three kinds.
+        lagrange_threshold: the gap that the weight aims at, by a multiplier that is learnt (equation 30); None keeps
+            the weight as it is.
+        lr_multiplier: learning rate of the multiplier.
+        backup_entropy: let the entropy of the policy in the next state count in targets.
+    """
+
+    unchangeable = SAC.unchangeable | {"lagrange_threshold"}
+
+    lr_pi: NonNegativeOrSchedule = 1e-4
+    lr_q: NonNegativeOrSchedule = 3e-4
+    lr_alpha: NonNegativeOrSchedule = 1e-4
+    conservative_weight: NonNegative = 5.0
+    num_samples: Count = 10
+    lagrange_threshold: Positive | None = None
+    lr_multiplier: NonNegativeOrSchedule = 1e-4
+    backup_entropy: bool = False
+
+    def build(self) -> None:
+        """As SAC's, and the logarithm of the multiplier."""
+        super().build()
+        if self.lagrange_threshold is not None:
+            self.train_multiplier = self.variable("log_multiplier", 0.0, lr="lr_multiplier")
+
+    def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
+        """The critics' errors and gaps, and the multiplier's loss."""
+        losses = super().critic_losses(judged, target, rows)
+        gaps = self.gaps(judged, rows)
+        of, metrics = dict(losses.of), losses.metrics | {"conservative_gap": gaps.detach().mean()}
+        if self.lagrange_threshold is None:
+            penalty = gaps.sum()
+        else:
+            multiplier = self.training.variables["log_multiplier"].exp().clamp(max=_LARGEST_MULTIPLIER)[0]
+            excess = gaps - self.lagrange_threshold
+            penalty = multiplier.detach() * excess.sum()
+            of[self.train_multiplier] = -multiplier * self.conservative_weight * excess.detach().mean()
+            metrics["multiplier"] = multiplier.detach()
+        of[self.train_critics] = loss = of[self.train_critics] + 0.5 * self.conservative_weight * penalty
+        return Losses(of, metrics | {"critic_loss": loss.detach()}, losses.errors)
+
+    def gaps(self, judged: Sequence[Value], rows: Rows) -> Tensor:
+        """(critics,): by how much each values all actions more than the data's."""
+        actions, log_densities = self.proposals(rows)
+        several = self.critics(Repeated(rows.now, actions.shape[1]), actions.flatten(0, 1))
+        gaps = []
+        for of_data, of_several in zip(judged, several, strict=True):
+            proposed = of_several.mean.view(log_densities.shape) - log_densities
+            gaps.append(rows.weighted_mean(proposed.logsumexp(1, keepdim=True) - of_data.mean))
+        return torch.stack(gaps)
+
+    @torch.no_grad()
+    def proposals(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Actions to sum over, (N, M, A), and the logarithm of the density that each was drawn by, (N, M)."""
+        number, size = self.num_samples, self.codec.size
+        uniform = torch.empty((len(rows), number, size), device=self.device).uniform_(-1, 1, generator=self.generator)
+        actions, log_densities = [uniform], [torch.full_like(uniform[..., 0], -size * math.log(2))]
+        for view in (rows.now, rows.next):
+            action, log_density = self.pi(Repeated(view, number)).sample_with_score(self.generator)
+            actions.append(action.view(-1, number, size))
+            log_densities.append(log_density.view(-1, number))
+        return torch.cat(actions, dim=1), torch.cat(log_densities, dim=1)
+
+    def backed_up(self, rows: Rows, after: Expected, alpha: Tensor) -> Value:
+        """Rewards and discounted values of what follows, with the entropy's where that is wanted."""
+        if self.backup_entropy:
+            return super().backed_up(rows, after, alpha)
+        return after.value.backup(rows.reward, rows.discount)
+
+
+_LARGEST_MULTIPLIER = 1e6

@@ -1,0 +1,104 @@
+"""What algorithms have in common whose policy imitates the better ones of the data's actions."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import DistributionHead, GaussianPolicy
+from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
+from pytorchrl.agent.actors.view import Repeated, View
+from pytorchrl.agent.algorithms.actor_critic.critics import smallest
+from pytorchrl.agent.algorithms.actor_critic.judged_policy import JudgedPolicy
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.training import Trained
+from pytorchrl.agent.explorers import Explorer, drawing_from
+from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
+
+
+class WeightedRegression(JudgedPolicy):
+    """Raises the log probabilities of the data's actions, weighted by how much better they are than others.
+
+    Args:
+        distribution: of the policy's actions, within scaled bounds or clipped to them.
+    """
+
+    unchangeable = JudgedPolicy.unchangeable | {"distribution"}
+
+    lr_pi: NonNegativeOrSchedule = 3e-4
+    lr_q: NonNegativeOrSchedule = 3e-4
+    num_critics: Count = 2
+    distribution: DistributionHead = GaussianPolicy(bounded_mean=True, min_log_std=-5.0)
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse distributions of actions that are not scaled."""
+        super().check_hyper_parameters(hyper_parameters)
+        head = hyper_parameters["distribution"]
+        if not head.is_scaled:
+            raise ValueError(
+                f"{cls.__name__}: distribution must be of scaled actions, as GaussianPolicy(bounded_mean=True) and "
+                f"SquashedGaussianPolicy() are, got {head!r}"
+            )
+
+    @abstractmethod
+    def advantage(self, rows: Rows, values: Sequence[ScalarValue], policy: Distribution) -> Tensor:
+        """(N, 1): by how much the data's actions are better; gradients in what learns with the policy, if any.
+
+        Args:
+            rows: of a batch.
+            values: the critics' of the data's actions.
+            policy: of these rows.
+        """
+
+    @abstractmethod
+    def weights(self, advantage: Tensor, rows: Rows) -> Tensor:
+        """(N, 1): what the log probability of each of the data's actions counts, of advantages (N, 1)."""
+
+    def policy_head(self) -> Head:
+        """The user's."""
+        return self.distribution
+
+    def default_explorer(self) -> Explorer:
+        """Draw actions from the policy."""
+        return drawing_from(self.distribution)
+
+    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> dict[Trained, Tensor]:
+        """The negative weighted log probabilities, and the losses of what learns with the policy."""
+        policy: Distribution = self.pi(rows.now)
+        advantage = self.advantage(rows, values, policy)
+        weight = self.weights(advantage.detach(), rows)
+        return {self.train_pi: -rows.mean(weight * policy.log_prob(rows.action)), **self.losses_beside(rows, advantage)}
+
+    def losses_beside(self, rows: Rows, advantage: Tensor) -> dict[Trained, Tensor]:
+        """The losses of what learns with the policy from advantages (N, 1); none."""
+        return {}
+
+
+class SampledAdvantage(WeightedRegression):
+    """Compares the data's actions with such of the policy, by the critics.
+
+    Args:
+        num_samples: of the policy's actions in each state.
+    """
+
+    num_samples: Count = 1
+
+    @torch.no_grad()
+    def advantage(self, rows: Rows, values: Sequence[ScalarValue], policy: Distribution) -> Tensor:
+        """The value of the data's actions less that of the policy's."""
+        number = self.num_samples
+        action = self.codec.clip(policy.sample(self.generator, number)).transpose(0, 1).flatten(0, 1)
+        view = rows.now if number == 1 else Repeated(rows.now, number)
+        return smallest(values).mean - self.baseline(smallest(self.critics(view, action)).mean.view(-1, number))
+
+    def baseline(self, values: Tensor) -> Tensor:
+        """(N, 1): what the values (N, M) of the policy's actions come to; their mean."""
+        return values.mean(1, keepdim=True)
+
+    def value_of_policy(self, policy: Distribution, view: View) -> ScalarValue:
+        """The smallest of the target critics' values of actions drawn from a policy."""
+        return smallest(self.target_critics(view, self.codec.clip(policy.sample(self.generator))))

@@ -1,0 +1,173 @@
+"""CQL's losses and gradients equal those of slow numpy loops over rows and drawn actions."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from storages.transition import ACT, DISCOUNT, DONE, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import layer_of, numpy
+from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
+
+ROWS, SIZE = 5, 2
+
+
+class NumpyCQL(ByHand):
+    """Of the gaps, each estimated from uniform actions and those of the policy now and next."""
+
+    def __init__(self, algorithm: prl.CQL, batch: dict[str, torch.Tensor]) -> None:
+        self.algorithm, self.multiplier = algorithm, 1.0
+        several = ROWS * algorithm.num_samples
+
+        def normal(rows: int) -> Any:
+            return lambda generator: torch.empty(rows, SIZE).normal_(generator=generator)
+
+        def uniform(generator: torch.Generator) -> torch.Tensor:
+            return torch.empty(ROWS, algorithm.num_samples, SIZE).uniform_(-1, 1, generator=generator)
+
+        # In the order in which they are drawn.
+        draws = [normal(ROWS), uniform, normal(several), normal(several), normal(ROWS)]
+        drawn_numbers = drawn(algorithm.generator, draws)
+        super().__init__(algorithm, batch)
+        self.noise = drawn_numbers[4]
+        self.proposals = self.make_proposals(*drawn_numbers[1:4])
+
+    def make_proposals(self, uniform: Any, now: Any, following: Any) -> list[list[tuple[Any, float]]]:
+        """Of each row, actions and the logarithms of the densities that they were drawn by."""
+        proposals: list[list[tuple[Any, float]]] = []
+        for row in range(ROWS):
+            here = [(action, SIZE * np.log(0.5)) for action in uniform[row]]
+            for key, noise in ((OBS, now), (OBS2, following)):
+                for number in range(self.algorithm.num_samples):
+                    drawn_for = noise[None, row * self.algorithm.num_samples + number]
+                    action, log_density = self.act(self.batch[key][None, row], drawn_for)
+                    here.append((action[0], log_density[0, 0]))
+            proposals.append(here)
+        return proposals
+
+    def make_target(self) -> Any:
+        if self.algorithm.backup_entropy:
+            return super().make_target()
+        action, _ = self.act(self.batch[OBS2], self.noise2)
+        value = self.of_target(self.values(self.target_critics, self.batch[OBS2], action))
+        return self.batch[REW] + self.batch[DISCOUNT] * value
+
+    def gaps(self) -> list[float]:
+        gaps = []
+        for critic in self.critics:
+            total = 0.0
+            for row in range(ROWS):
+                obs = self.batch[OBS][None, row]
+                powers = 0.0
+                for action, log_density in self.proposals[row]:
+                    powers += np.exp(self.values([critic], obs, action[None])[0][0, 0] - log_density)
+                of_data = self.values([critic], obs, self.taken[None, row])[0][0, 0]
+                total += self.batch[WEIGHTS][row, 0] * (np.log(powers) - of_data)
+            gaps.append(total / ROWS)
+        return gaps
+
+    def critic_loss(self) -> float:
+        threshold = self.algorithm.lagrange_threshold or 0.0
+        penalty = sum(self.multiplier * self.algorithm.conservative_weight * (gap - threshold) for gap in self.gaps())
+        return super().critic_loss() + 0.5 * float(penalty)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_samples": 3, "conservative_weight": 0.7, "backup_entropy": True},
+        {"num_samples": 2, "num_critics": 1, "lagrange_threshold": 2.0},
+    ],
+    ids=["as it is", "other numbers", "by a multiplier"],
+)
+def test_losses_errors_and_gradients_equal_those_of_numpy_loops(settings: dict[str, Any]) -> None:
+    algorithm = made(prl.CQL, initial_alpha=0.3, **settings)
+    by_threshold = algorithm.lagrange_threshold is not None
+    if by_threshold:
+        with torch.no_grad():
+            algorithm.training.variables["log_multiplier"].fill_(np.log(1.7))
+    batch = n_step_batch()
+    by_hand = NumpyCQL(algorithm, batch)
+    by_hand.multiplier = 1.7 if by_threshold else 1.0
+    gaps = by_hand.gaps()
+    state = algorithm.generator.get_state()
+    gradients = assert_gradients(algorithm, batch, by_hand)
+    algorithm.generator.set_state(state)
+    metrics = algorithm.compute_gradients(batch)[1].metrics
+    np.testing.assert_allclose(metrics["conservative_gap"], np.mean(gaps), rtol=1e-4)
+    assert ("log_multiplier.value" in gradients) == by_threshold
+    if by_threshold:
+        # The multiplier rises where gaps are above the threshold.
+        rise = 1.7 * algorithm.conservative_weight * (np.mean(gaps) - 2.0)
+        np.testing.assert_allclose(gradients["log_multiplier.value"], [-rise], rtol=1e-3)
+
+
+def test_a_multiplier_rises_while_gaps_are_above_the_threshold_and_falls_below_it() -> None:
+    multipliers = []
+    for threshold in (0.01, 1_000.0):
+        algorithm = made(prl.CQL, lagrange_threshold=threshold, lr_multiplier=0.1)
+        for _ in range(3):
+            result = algorithm.update(n_step_batch())
+        multipliers.append(float(result.metrics["multiplier"]))
+    assert multipliers[0] > 1 > multipliers[1]
+
+
+def test_without_weight_and_with_the_entropy_it_is_sac() -> None:
+    sac = made(prl.SAC, lr_pi=1e-4, lr_q=3e-4, lr_alpha=1e-4)
+    cql = made(prl.CQL, conservative_weight=0.0, backup_entropy=True)
+    cql.load_state_dict(sac.state_dict())
+    _, expected = sac.compute_gradients(n_step_batch())
+    _, result = cql.compute_gradients(n_step_batch())
+    torch.testing.assert_close(result.metrics["critic_loss"], expected.metrics["critic_loss"])
+    torch.testing.assert_close(result.errors, expected.errors)
+
+
+def test_it_learns_that_actions_which_the_data_does_not_take_are_worth_less() -> None:
+    """Rewards are the same everywhere: what values differ by, comes from the data alone."""
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    values = {}
+    for weight in (0.0, 5.0):
+        algorithm = _bandit(prl.CQL, space, conservative_weight=weight, lr_q=1e-2)
+        for _ in range(150):
+            algorithm.update(_bandit_batch(random.uniform(0.4, 0.6, (32, 1))))
+        view = algorithm.actor.view(torch.zeros(2, 1))
+        with torch.no_grad():
+            values[weight] = algorithm.critics[0](view, torch.tensor([[0.5], [-0.8]])).mean.flatten()
+    lower = {weight: float(taken - other) for weight, (taken, other) in values.items()}
+    assert lower[5.0] > lower[0.0] + 1
+
+
+def _bandit(cls: Any, space: Any, **hyper_parameters: Any) -> Any:
+    envs: Any = SimpleNamespace(observation_space=spaces.Box(-1.0, 1.0, (1,), np.float32), action_space=space)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,))("cpu", envs)
+    return cls.create_factory(**hyper_parameters)("cpu", actor, envs)
+
+
+def _bandit_batch(action: Any) -> dict[str, torch.Tensor]:
+    rows = len(action)
+    zeros, ones = torch.zeros(rows, 1), torch.ones(rows, 1)
+    of_actions = torch.from_numpy(action.astype(np.float32))
+    fields = {OBS: zeros, OBS2: zeros, ACT: of_actions, REW: ones, DONE: ones, DISCOUNT: zeros, WEIGHTS: ones}
+    return {key: value.clone() for key, value in fields.items()}
+
+
+def test_log_densities_of_proposals_are_those_of_the_policy() -> None:
+    algorithm = made(prl.CQL, num_samples=4)
+    rows = algorithm.read(n_step_batch())
+    actions, log_densities = algorithm.proposals(rows)
+    assert actions.shape == (ROWS, 12, SIZE)
+    assert actions.abs().max() <= 1
+    np.testing.assert_allclose(numpy(log_densities[:, :4]), SIZE * np.log(0.5), rtol=1e-6)
+    for start, view in ((4, rows.now), (8, rows.next)):
+        policy = algorithm.pi(view)
+        for number in range(start, start + 4):
+            again = policy.log_prob(actions[:, number])
+            torch.testing.assert_close(log_densities[:, number, None], again, rtol=1e-3, atol=1e-3)
+    assert layer_of(algorithm.pi.head)[0].shape == (2 * SIZE, 3)

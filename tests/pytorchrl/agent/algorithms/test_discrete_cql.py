@@ -1,0 +1,91 @@
+"""DiscreteCQL's loss and gradients equal those of numpy loops over rows and actions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from storages.transition import DISCOUNT, DONE2, OBS, OBS2, REW, WEIGHTS
+from tests.support.by_hand import envs_with, layer_of, linear, numeric_gradient, numpy, perturb, replayed
+
+ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
+
+
+def linear_cql(cls: Any = prl.DiscreteCQL, **hyper_parameters: Any) -> Any:
+    envs = envs_with(spaces.Discrete(3))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
+    algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)
+    for seed, network in enumerate((algorithm.q, algorithm.q_target)):
+        perturb(network, seed)
+    return algorithm
+
+
+def n_step_batch() -> dict[str, torch.Tensor]:
+    batch = replayed(ACTIONS)
+    batch[DISCOUNT] = 0.9 ** torch.tensor([[1.0], [3], [2], [3], [1], [2]]) * (1 - batch[DONE2])
+    return batch
+
+
+class ByHand:
+    """Double DQN's error and the gap, of one row after the other."""
+
+    def __init__(self, algorithm: Any, batch: dict[str, torch.Tensor]) -> None:
+        self.algorithm = algorithm
+        self.q, slow = layer_of(algorithm.q.head.numbers), layer_of(algorithm.q_target.head.numbers)
+        self.batch = {key: numpy(value) for key, value in batch.items()}
+        self.targets = [
+            self.batch[REW][row, 0] + self.batch[DISCOUNT][row, 0] * linear(slow, obs2)[linear(self.q, obs2).argmax()]
+            for row, obs2 in enumerate(self.batch[OBS2])
+        ]
+
+    def loss(self) -> float:
+        total = 0.0
+        for row, obs in enumerate(self.batch[OBS]):
+            values = linear(self.q, obs)
+            error = abs(values[ACTIONS[row, 0]] - self.targets[row])
+            huber = error**2 / 2 if error < 1 else error - 0.5
+            total += self.batch[WEIGHTS][row, 0] * (huber + self.algorithm.conservative_weight * self.gap(values, row))
+        return total / len(ACTIONS)
+
+    def gap(self, values: Any, row: int) -> float:
+        return float(np.log(sum(np.exp(value) for value in values)) - values[ACTIONS[row, 0]])
+
+    def mean_gap(self) -> float:
+        gaps = [self.gap(linear(self.q, obs), row) for row, obs in enumerate(self.batch[OBS])]
+        return float((self.batch[WEIGHTS][:, 0] * gaps).mean())
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
+def test_loss_and_gradients_equal_those_of_numpy_loops(weight: float) -> None:
+    algorithm = linear_cql(conservative_weight=weight)
+    batch = n_step_batch()
+    by_hand = ByHand(algorithm, batch)
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(result.metrics["loss"], by_hand.loss(), rtol=1e-4)
+    np.testing.assert_allclose(result.metrics["conservative_gap"], by_hand.mean_gap(), rtol=1e-4)
+    assert result.errors is not None
+    values = [linear(by_hand.q, obs)[a] for obs, (a,) in zip(by_hand.batch[OBS], ACTIONS, strict=True)]
+    np.testing.assert_allclose(numpy(result.errors)[:, 0], np.abs(np.subtract(values, by_hand.targets)), rtol=1e-4)
+    for part, name in zip(by_hand.q, ("weight", "bias"), strict=True):
+        expected = numeric_gradient(by_hand.loss, part)
+        np.testing.assert_allclose(numpy(gradients[f"q.head.numbers.layer.{name}"]), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_without_weight_it_is_dqn() -> None:
+    dqn, cql = linear_cql(prl.DQN), linear_cql(conservative_weight=0.0)
+    cql.load_state_dict(dqn.state_dict())
+    for one, two in zip(*(each.compute_gradients(n_step_batch())[0].values() for each in (dqn, cql)), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_noise_inside_a_network_is_the_same_for_the_error_and_the_gap() -> None:
+    envs = envs_with(spaces.Discrete(3))
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), noisy=True)("cpu", envs)
+    algorithm = prl.DiscreteCQL.create_factory(double=False)("cpu", actor, envs)
+    passes = []
+    algorithm.q.register_forward_hook(lambda *_: passes.append(1))
+    algorithm.compute_gradients(n_step_batch())
+    assert len(passes) == 1

@@ -1,0 +1,103 @@
+"""EDAC's losses and gradients equal those of slow numpy loops over pairs of critics."""
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.transition import ACT, ERRORS, OBS, WEIGHTS
+from tests.support.by_hand import envs_with, numpy, replayed
+from tests.support.soft_critics import ACTIONS, SPACE, ByHand, assert_gradients, made, n_step_batch
+
+
+class NumpyEDAC(ByHand):
+    """The similarity of linear critics' gradients is that of their weights of the action, in every row."""
+
+    def __init__(self, algorithm: prl.EDAC, batch: dict[str, torch.Tensor]) -> None:
+        self.eta = algorithm.eta
+        super().__init__(algorithm, batch)
+
+    def similarity(self) -> float:
+        total = 0.0
+        for row in range(len(self.taken)):
+            for one in range(len(self.critics)):
+                for other in range(len(self.critics)):
+                    if one != other:
+                        first, second = self.critics[one][0][0, 3:], self.critics[other][0][0, 3:]
+                        cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+                        total += self.batch[WEIGHTS][row, 0] * cosine
+        return total / len(self.taken) / (len(self.critics) - 1)
+
+    def critic_loss(self) -> float:
+        return super().critic_loss() + 0.5 * self.eta * self.similarity()
+
+
+@pytest.mark.parametrize(("num_critics", "eta"), [(2, 1.0), (4, 3.0)])
+def test_losses_errors_and_gradients_equal_those_of_numpy_loops(num_critics: int, eta: float) -> None:
+    algorithm = made(prl.EDAC, num_critics=num_critics, eta=eta, initial_alpha=0.3)
+    batch = n_step_batch()
+    by_hand = NumpyEDAC(algorithm, batch)
+    assert_gradients(algorithm, batch, by_hand)
+    metrics = algorithm.compute_gradients(batch)[1].metrics
+    np.testing.assert_allclose(metrics["similarity"], by_hand.similarity() / num_critics, rtol=1e-4)
+
+
+def test_similarities_of_critics_with_layers_are_those_of_numeric_gradients() -> None:
+    algorithm = made(prl.EDAC, actor={"hidden_sizes": (7,)}, num_critics=3)
+    batch = replayed(ACTIONS)
+    rows = algorithm.read(batch)
+    found = numpy(algorithm.similarity(algorithm.judge(rows)))
+    step, action = 1e-3, rows.action.double()
+    critics = [critic.double() for critic in algorithm.critics]
+    view = algorithm.actor.view(batch[OBS].double())
+    for row in range(len(action)):
+        directions = []
+        for critic in critics:
+            gradient = []
+            for number in range(2):
+                moved = torch.zeros_like(action)
+                moved[row, number] = step
+                with torch.no_grad():
+                    above, below = (critic(view, action + sign * moved).mean[row, 0] for sign in (1, -1))
+                gradient.append((above - below).item() / (2 * step))
+            directions.append(np.array(gradient) / np.linalg.norm(gradient))
+        pairs = sum(directions[i] @ directions[j] for i in range(3) for j in range(3) if i != j)
+        np.testing.assert_allclose(found[row, 0], pairs / 2, rtol=1e-3, atol=1e-4)
+
+
+def test_without_eta_it_is_sac_of_many_critics() -> None:
+    sac, edac = made(prl.SAC, num_critics=5, lr_q=3e-4), made(prl.EDAC, num_critics=5, eta=0.0)
+    edac.load_state_dict(sac.state_dict())
+    ours, theirs = edac.update(n_step_batch()).info, sac.update(n_step_batch()).info
+    assert torch.equal(ours[ERRORS], theirs[ERRORS])
+    assert torch.equal(ours["critic_loss"], theirs["critic_loss"])
+    for name, weight in sac.get_weights().items():
+        assert torch.equal(weight, edac.get_weights()[name])
+
+
+def test_gradients_of_critics_are_driven_apart() -> None:
+    def similarity_after(eta: float) -> float:
+        algorithm = made(prl.EDAC, actor={"hidden_sizes": (16,)}, num_critics=4, eta=eta, lr_q=1e-2)
+        for _ in range(60):
+            algorithm.update(n_step_batch())
+        algorithm.update_algorithm_parameter("eta", 1.0)
+        return float(algorithm.similarity(algorithm.judge(algorithm.read(n_step_batch()))).detach().mean())
+
+    # The least mean cosine of n directions is -1 / (n - 1), summed over n critics.
+    apart, free = similarity_after(10.0), similarity_after(0.0)
+    assert apart < free - 0.3
+
+
+def test_one_critic_cannot_be_driven_apart_from_itself() -> None:
+    with pytest.raises(ValueError, match=r"EDAC: eta=1.0 drives critics apart.*num_critics=1"):
+        prl.EDAC.create_factory(num_critics=1)
+    prl.EDAC.create_factory(num_critics=1, eta=0.0)
+
+
+def test_the_batch_takes_no_gradient() -> None:
+    envs = envs_with(SPACE)
+    algorithm = prl.EDAC.create_factory(num_critics=2)("cpu", prl.OffPolicyActor.create_factory()("cpu", envs), envs)
+    batch = n_step_batch()
+    algorithm.update(batch)
+    assert not batch[ACT].requires_grad
+    assert batch[ACT].grad is None

@@ -1,0 +1,85 @@
+"""TD3BC's policy loss and gradients equal those of numpy loops; all else is TD3's."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.transition import ACT, DISCOUNT, OBS, REW
+from tests.support.by_hand import layer_of, linear, numeric_gradient, numpy
+from tests.support.comparison import assert_equal
+from tests.support.soft_critics import made, n_step_batch
+
+
+def policy_loss(policy: Any, critic: Any, batch: Any, alpha: float, scale: float | None = None) -> float:
+    """Of one row after the other; the scale does not depend on the policy."""
+    rows = len(batch[OBS])
+    actions = [np.tanh(linear(policy, batch[OBS][row])) for row in range(rows)]
+    values = [linear(critic, np.hstack([batch[OBS][row], actions[row]]))[0] for row in range(rows)]
+    if scale is None:
+        scale = alpha / (sum(abs(value) for value in values) / rows)
+    total = 0.0
+    for row in range(rows):
+        # The Box is [-3, 1]: middle -1, half range 2.
+        distance = sum(((taken + 1) / 2 - ours) ** 2 for taken, ours in zip(batch[ACT][row], actions[row], strict=True))
+        total += distance / 2 - scale * values[row]
+    return float(total / rows)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 2.5])
+def test_the_policys_loss_and_gradients_equal_those_of_numpy_loops(alpha: float) -> None:
+    algorithm = made(prl.TD3BC, alpha=alpha, policy_delay=1)
+    batch = n_step_batch()
+    policy, critic = layer_of(algorithm.pi.head), layer_of(algorithm.critics[0].head)
+    of_numpy = {key: numpy(value) for key, value in batch.items()}
+    gradients, result = algorithm.compute_gradients(batch)
+    np.testing.assert_allclose(
+        result.metrics["policy_loss"], policy_loss(policy, critic, of_numpy, alpha), rtol=1e-4, atol=1e-6
+    )
+    actions = np.tanh(linear(policy, of_numpy[OBS]))
+    scale = alpha / np.abs(linear(critic, np.hstack([of_numpy[OBS], actions]))).mean()
+    for part, name in zip(policy, ("weight", "bias"), strict=True):
+        gradient = numeric_gradient(lambda: policy_loss(policy, critic, of_numpy, alpha, scale), part)
+        np.testing.assert_allclose(numpy(gradients[f"policy.head.layer.{name}"]), gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_critics_and_targets_learn_as_td3s() -> None:
+    td3 = made(prl.TD3, lr_pi=3e-4, lr_q=3e-4)
+    ours = made(prl.TD3BC)
+    ours.load_state_dict(td3.state_dict())
+    (of_td3, expected), (gradients, result) = (one.compute_gradients(n_step_batch()) for one in (td3, ours))
+    assert_equal(gradients, of_td3)
+    assert_equal(result.info, expected.info)
+
+
+def test_values_of_zero_leave_the_distance_to_the_data() -> None:
+    algorithm = made(prl.TD3BC, policy_delay=1)
+    with torch.no_grad():
+        for parameter in algorithm.critics.parameters():
+            parameter.zero_()
+    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
+
+
+def test_a_transition_before_an_end_takes_nothing_from_what_follows_it() -> None:
+    algorithm = made(prl.TD3BC)
+    batch = n_step_batch()
+    batch[DISCOUNT].zero_()
+    changed = {key: value.clone() for key, value in batch.items()}
+    changed["NextObservation"] += 100
+    one, two = (algorithm.compute_gradients(each)[1].errors for each in (batch, changed))
+    assert torch.equal(one, two)
+    values = [critic(algorithm.read(batch).now, algorithm.read(batch).action).mean for critic in algorithm.critics]
+    torch.testing.assert_close(one, torch.stack([(v - batch[REW]).abs() for v in values]).mean(0).detach())
+
+
+def test_an_alpha_of_zero_clones_the_data() -> None:
+    algorithm = made(prl.TD3BC, actor={"hidden_sizes": (32,)}, alpha=0.0, policy_delay=1, lr_pi=1e-2)
+    batch = n_step_batch()
+    for _ in range(300):
+        algorithm.update(batch)
+    rows = algorithm.read(batch)
+    with torch.no_grad():
+        assert (algorithm.pi(rows.now) - rows.action).abs().mean() < 0.05
