@@ -15,6 +15,7 @@ ACTIONS = np.array([[0], [2], [1], [2], [0], [1]])
 
 
 def linear_cql(cls: Any = prl.DiscreteCQL, **hyper_parameters: Any) -> Any:
+    torch.manual_seed(0)
     envs = envs_with(spaces.Discrete(3))
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=())("cpu", envs)
     algorithm = cls.create_factory(**hyper_parameters)("cpu", actor, envs)
