@@ -19,7 +19,10 @@ KINDS: tuple[tuple[str, Any], ...] = (
 )
 """Pages, and the classes whose children are on them."""
 OTHERS = {
-    "storages": ("Episodes", "MixedSource", "MixedStorage", "RandomShift", "RateLimit", "Sequences", "from_dataset"),
+    "storages": (
+        *("Episodes", "LocalShards", "MixedSource", "MixedStorage", "RandomShift", "RateLimit", "ReplayShard"),
+        *("Sequences", "ShardGroup", "ShardedReplay", "SliceWriter", "factory_of_shard", "from_dataset"),
+    ),
     "environments": ("VecEnv", "VecStep", "atari_envs"),
     "algorithms": (
         *("ActingStep", "EveryEpisodes", "EveryRollout", "EveryTransitions"),

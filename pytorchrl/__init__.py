@@ -178,6 +178,15 @@ from storages import (
     VTraceBuffer,
 )
 from storages.datasets import SelectEpisodes
+from storages.sharded import (
+    LocalShards,
+    ReplayShard,
+    ShardedReplay,
+    ShardGroup,
+    ShardLostError,
+    SliceWriter,
+    factory_of_shard,
+)
 
 __all__ = [
     "A2C",
@@ -271,6 +280,7 @@ __all__ = [
     "LambdaReturnBuffer",
     "Learner",
     "LinearSchedule",
+    "LocalShards",
     "LogWeights",
     "Losses",
     "MPODiscrete",
@@ -302,6 +312,7 @@ __all__ = [
     "RecordVideos",
     "ReenactmentError",
     "ReplayBuffer",
+    "ReplayShard",
     "ResidualDQN",
     "Result",
     "RetraceBuffer",
@@ -321,6 +332,10 @@ __all__ = [
     "SelectObservation",
     "Sequences",
     "SetHyperParameter",
+    "ShardGroup",
+    "ShardLostError",
+    "ShardedReplay",
+    "SliceWriter",
     "StopAfter",
     "StopAtReturn",
     "StopAtSuccess",
@@ -346,6 +361,7 @@ __all__ = [
     "describe_transition",
     "draw_comparison",
     "draw_profile",
+    "factory_of_shard",
     "film_transition",
     "from_dataset",
     "heads",

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from storages.component.hyper_parameters import Count, MisfitError, UnitInterval, conform
 from storages.core.device.transfer import to_batch
+from storages.core.ring.layout import FieldKey, as_array
 from storages.core.ring.ring import Ring
-from storages.transition import Batch
+from storages.transition import DONE, ERRORS, Array, Batch
 
 
 def checked_gamma(gamma: Any, owner: str) -> float:
@@ -53,6 +55,31 @@ def refuse_incomplete(state: Mapping[str, Any], names: Sequence[str], owner: str
             f"{owner}: the state lacks {', '.join(map(repr, missing))}, which state_dict() of such a storage has; it "
             f"has {', '.join(map(repr, state)) or 'nothing'}. Nothing was changed"
         )
+
+
+def slice_errors(data: Mapping[str, Any], arrays: Mapping[FieldKey, Array], owner: str) -> NDArray[np.floating] | None:
+    """Return the errors that came with a slice, one for each transition, (N,); None where there are none.
+
+    Args:
+        data: the slice.
+        arrays: its fields.
+        owner: the storage's name.
+
+    Raises:
+        ValueError: they are not one number for each transition, or not finite as float32.
+    """
+    if ERRORS not in data:
+        return None
+    errors, expected = as_array(data[ERRORS], (ERRORS,), owner), arrays[(DONE,)].shape if (DONE,) in arrays else ()
+    if errors.shape != expected or errors.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{owner}: {ERRORS} of a slice must be real numbers of shape {expected}, one for each transition, got "
+            f"{errors.dtype} of shape {errors.shape}; nothing was stored"
+        )
+    of_all: NDArray[np.floating] = np.ascontiguousarray(errors, np.float32).reshape(-1)
+    if not np.isfinite(of_all).all():
+        raise ValueError(f"{owner}: {ERRORS} of a slice must be finite as float32; nothing was stored")
+    return of_all
 
 
 def steps_of(ring: Ring, start: int, end: int, device: torch.device) -> Batch:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from storages.checks import checked_gamma, refuse_incomplete, steps_of
+from storages.checks import checked_gamma, refuse_incomplete, slice_errors, steps_of
 from storages.component.factory import Component, Factory
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
@@ -16,13 +17,13 @@ from storages.component.other_names import STORAGE_NAMES
 from storages.component.schedule import Schedule, value_at
 from storages.core.parts import RingObserver
 from storages.core.ring.columns import saved_layout
-from storages.core.ring.layout import as_array, leaves, nest, text
+from storages.core.ring.layout import FieldKey, as_array, leaves, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.ring.staging import Staging
 from storages.core.ring.validation import checked_environments
 from storages.core.sampling.prioritized import Priorities
 from storages.protocols import Discounting, Environments, StorageLog
-from storages.transition import Batch, Leaf, Sample
+from storages.transition import ERRORS, Array, Batch, Leaf, Sample
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -332,8 +333,13 @@ class Storage(Component, ABC):
         Fields that this storage computes are left out, and computed anew.
         Where the slice does not continue what is stored, the two are kept apart: no transition joins them.
 
+        A slice may have ERRORS (steps, E, 1), which its collector computed: a storage with priorities gives the
+        transitions these instead of its initial error (Horgan et al., "Distributed Prioritized Experience Replay",
+        arXiv 1803.00933, section 3), other storages leave them out.
+
         Raises:
-            ValueError: fields have different numbers of steps; nothing was stored.
+            ValueError: fields have different numbers of steps, or errors are not one finite number for each
+                transition; nothing was stored.
             SampleError: a field does not fit; the steps before the one that does not are stored.
             RuntimeError: as of :meth:`insert_transition`, and so are the other errors there; the steps before the one
                 that is refused are stored.
@@ -341,31 +347,17 @@ class Storage(Component, ABC):
         arrays = {
             path: as_array(leaf, path, type(self).__name__)
             for path, leaf in leaves(data)
-            if path[0] not in self.computed_fields
+            if path[0] not in self.computed_fields and path[0] != ERRORS
         }
         lengths = {text(path): len(array) if array.ndim else 0 for path, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
-        step, steps, block = 0, next(iter(lengths.values()), 0), None
-        while step < steps:
-            sample = nest({path: array[step] for path, array in arrays.items()})
-            stored = 0
-            if block is not None:
-                for before_insert in self._before_insert:
-                    before_insert(self._ring, sample)
-                most = min([self._ring.size, *(observer.steps_at_once(self._ring) for observer in self._observers)])
-                stored = self._ring.insert_slice(block, step, most)
-                if stored:
-                    self._inserted += stored * self._ring.envs
-                    for after_insert in self._after_insert:
-                        after_insert(self._ring, stored)
-            if not stored:
-                self.insert_transition(sample)
-                stored = 1
-            if step == 0 and self.stores_slices_whole:
-                # The first may have fixed the layout.
-                block = self._ring.slice_of(arrays)
-            step += stored
+        errors, first_step = slice_errors(data, arrays, type(self).__name__), self._ring.steps
+        try:
+            self._insert_steps(arrays, next(iter(lengths.values()), 0))
+        finally:
+            if errors is not None and (stored := self._ring.steps - first_step):
+                self._take_errors(first_step * self._ring.envs, errors[: stored * self._ring.envs])
 
     def insert_single_tensor_slice(self, key: str, values: Leaf, start: int = 0) -> None:
         """Replace one field's values in the steps from the ``start``-th oldest on; nothing else moves.
@@ -487,6 +479,11 @@ class Storage(Component, ABC):
         return 0 if ring.max_bytes is not None and not ring.layout else ring.size * ring.envs
 
     @property
+    def inserted(self) -> int:
+        """Transitions that were ever inserted."""
+        return self._inserted
+
+    @property
     def num_envs(self) -> int:
         """Transitions in a step; 0 before it is known."""
         return self._ring.envs
@@ -516,6 +513,32 @@ class Storage(Component, ABC):
             staging.insert(self._ring, sample, list(envs), lambda step: Storage.insert_transition(self, step))
         finally:
             self._stage(staging if len(staging) else None)
+
+    def _insert_steps(self, arrays: Mapping[FieldKey, Array], steps: int) -> None:
+        """Store the steps of a slice, as many at once as its parts allow."""
+        step, block = 0, None
+        while step < steps:
+            sample = nest({path: array[step] for path, array in arrays.items()})
+            stored = 0
+            if block is not None:
+                for before_insert in self._before_insert:
+                    before_insert(self._ring, sample)
+                most = min([self._ring.size, *(observer.steps_at_once(self._ring) for observer in self._observers)])
+                stored = self._ring.insert_slice(block, step, most)
+                if stored:
+                    self._inserted += stored * self._ring.envs
+                    for after_insert in self._after_insert:
+                        after_insert(self._ring, stored)
+            if not stored:
+                self.insert_transition(sample)
+                stored = 1
+            if step == 0 and self.stores_slices_whole:
+                # The first may have fixed the layout.
+                block = self._ring.slice_of(arrays)
+            step += stored
+
+    def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
+        """Give the newest transitions errors (N,) that came with them, from number ``first`` on, if errors count."""
 
     def _load_staged(self, state: Mapping[str, Any]) -> None:
         staging = None

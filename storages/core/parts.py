@@ -158,6 +158,21 @@ class Rows(NamedTuple):
     """(B, 1): their importance weights."""
 
 
+class Mass(NamedTuple):
+    """What a storage's batches are drawn from: by how much several storages share the batches of a learner."""
+
+    rows: int
+    """How many rows there are."""
+    total: float
+    """The sum of their priorities, 0 where none has any; ``rows`` where they are drawn uniformly."""
+    smallest: float = 1.0
+    """The probability of the row whose importance weight is 1, as a multiple of a uniform draw's."""
+    beta: float = 0.0
+    """Exponent of importance weights; 0 where those do not depend on what else is stored."""
+    uniform_share: float = 0.0
+    """Part of the rows that is drawn uniformly beside those that are drawn by priority."""
+
+
 class Request(NamedTuple):
     """A batch that a sampler is to draw."""
 
@@ -192,6 +207,15 @@ class Sampler(RingObserver, Protocol):
     def draw(self, request: Request) -> Rows:
         """Draw the rows of a batch, with no other random numbers than those of the request's generator."""
         raise NotImplementedError
+
+    def mass(self, ring: Ring, window: "Window") -> Mass:
+        """Return what is drawn from; of a ring that holds something."""
+        rows = window.candidates(ring, ring.start).count
+        return Mass(rows, float(rows))
+
+    def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
+        """Follow errors (N,) that came with the newest transitions, from number ``first`` on."""
+        return
 
     def after_update(self, batch: Batch, info: Mapping[str, Any]) -> dict[str, Any]:
         """Follow the errors that an update reports in ``info``, and return metrics."""

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
@@ -148,6 +150,9 @@ class PersistentEpisodicBuffer(PERBuffer):
             self.rate_limiter.before_insert(self._ring, sample)
         self._prioritized.settle()
         self._count(self._directory.insert(sample, self.extra_state))
+
+    def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
+        """Leave errors of slices out: episodes are stored when they end, in another order than their steps came."""
 
     def _count(self, inserted: int) -> None:
         self._inserted += inserted

@@ -17,7 +17,7 @@ from storages.core.device.device_cache import DeviceCache
 from storages.core.device.prefetch import Prefetcher
 from storages.core.device.transfer import Sent, Transfer
 from storages.core.kernels.priority_updates import mean_of
-from storages.core.parts import Gather, Relabeler, Request, Rows, Sampler, Window
+from storages.core.parts import Gather, Mass, Relabeler, Request, Rows, Sampler, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.draw_counter import DrawCounter
 from storages.core.sampling.episode_tracker import EpisodeTracker
@@ -323,7 +323,16 @@ class ReplayBuffer(Storage):
         metrics = {"storage/row_age": age, "storage/replay_ratio": replayed}
         return {**info, **metrics, **self.sampler.after_update(batch, info)}
 
+    @property
+    def mass(self) -> Mass:
+        """What batches are drawn from: the number of rows, and the sum of their priorities."""
+        ring = self._ring
+        return Mass(0, 0.0) if ring.steps == ring.first else self.sampler.mass(ring, self.window)
+
     # Batches
+
+    def _take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
+        self.sampler.take_errors(first, errors)
 
     def _batches(self, batch_size: int, updates: int) -> Iterator[Batch]:
         ahead = min(self.prefetch, updates - 1)

@@ -259,6 +259,17 @@ class Priorities:
 
         None where none of them has any: all errors were zero, and so is epsilon, or no episode is whole yet.
         """
+        mass, end = self._mass(first, end)
+        if mass <= 0:
+            return None
+        return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified), mass)
+
+    def mass(self, first: int, end: int) -> float:
+        """The sum of the priorities of transitions [first, end)."""
+        return self._mass(first, end)[0]
+
+    def _mass(self, first: int, end: int) -> tuple[float, int]:
+        """The sum of priorities, and the end of the leaves that have them."""
         if self._waiting:
             self._catch_up()
         ring = self._ring
@@ -268,9 +279,7 @@ class Priorities:
         mass = self._tree.total
         if mass > 0 and end - first < self._leaves:
             mass = self._tree.mass(first, end)
-        if mass <= 0:
-            return None
-        return Chosen(*self._tree.sample(generator.random(batch_size), first, end, stratified), mass)
+        return mass, end
 
     def of(self, transitions: NDArray[np.int64]) -> NDArray[np.float64]:
         """(B,): the priorities of live transitions; 0 for those that are not drawn."""

@@ -1,5 +1,6 @@
 """Sampling by priority, which follows the errors of updates."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 from storages.component.hyper_parameters import InitialError
 from storages.core.device.transfer import Transfer
 from storages.core.kernels.priority_updates import effective_sample_size
-from storages.core.parts import Request, Rows, Sampler
+from storages.core.kernels.slice_errors import errors_of_starts
+from storages.core.parts import Mass, Request, Rows, Sampler, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.prioritized import BYTES_OF_A_TRANSITION, Chosen, Priorities, importance_weights
@@ -83,9 +85,7 @@ class PrioritizedSampler(Sampler):
             self.late.begin_draw(priorities.update)
         if self._settings.alpha == 0:
             return request.uniform()
-        if priorities is None:
-            priorities = self.priorities = self._new_priorities()
-            priorities.fill()
+        priorities = self._made_priorities()
         generator, ring, window, batch_size, first, _, _ = request
         count = batch_size
         if self.uniform_share:
@@ -98,6 +98,35 @@ class PrioritizedSampler(Sampler):
             return self._mixed(priorities, chosen, request)
         smallest = chosen.priorities.min() if self.over_batch else priorities.smallest
         return Rows(chosen.transitions, importance_weights(chosen.priorities, self.beta, smallest))
+
+    def mass(self, ring: Ring, window: Window) -> Mass:
+        """Return what is drawn from, by the priorities as they are."""
+        uniform = super().mass(ring, window)
+        if self._settings.alpha == 0:
+            return uniform
+        priorities = self._made_priorities()
+        total = priorities.mass(*window.begins(ring, ring.start))
+        if total <= 0:
+            return Mass(uniform.rows, 0.0)
+        share = self.uniform_share
+        smallest = share + (1 - share) * uniform.rows / total * priorities.smallest
+        return Mass(uniform.rows, total, smallest, 0.0 if self.over_batch else self.beta, share)
+
+    def take_errors(self, first: int, errors: NDArray[np.floating]) -> None:
+        """Give the newest transitions errors (N,), from number ``first`` on; sequences and episodes those of all steps.
+
+        Of a sequence or an episode that is not stored as a whole yet, the errors of the steps that are count.
+
+        Raises:
+            ValueError: an error is not finite as float32; no priority was changed.
+        """
+        if self._settings.alpha == 0:
+            return
+        priorities = self._made_priorities()
+        transitions = np.arange(first, first + len(errors))
+        if self._sequences is not None:
+            transitions, errors = self._errors_of_starts(priorities, transitions, errors)
+        priorities.update(transitions, errors)
 
     def _mixed(self, priorities: Priorities, chosen: Chosen, request: Request) -> Rows:
         """Fill the batch up with uniform rows; weights are of the probability by which either way draws a row."""
@@ -211,6 +240,30 @@ class PrioritizedSampler(Sampler):
         return 0 if self.priorities is None else self.priorities.nbytes
 
     # Inside
+
+    def _errors_of_starts(
+        self, priorities: Priorities, transitions: NDArray[np.int64], errors: NDArray[np.floating]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return those of consecutive newest transitions with which rows begin, and the errors of these rows."""
+        ring, sequences, first = self._ring, self._sequences, int(transitions[0])
+        assert sequences is not None
+        if isinstance(sequences, Sequences):
+            starts = transitions[transitions // ring.envs % self._stride == 0]
+            longest, across = sequences.length, sequences.across_episodes
+        else:
+            starts = priorities.drawn
+            starts = starts[starts >= first]
+            longest, across = sequences.longest or sys.maxsize, False
+        steps = np.arange(first // ring.envs, ring.steps)
+        broken = (ring.columns.finals.numbers[steps % ring.rows] >= 0).ravel()
+        return starts, errors_of_starts(errors, broken, starts - first, ring.envs, longest, across, self._eta)
+
+    def _made_priorities(self) -> Priorities:
+        """The priorities, which are made where they are first needed."""
+        if self.priorities is None:
+            self.priorities = self._new_priorities()
+            self.priorities.fill()
+        return self.priorities
 
     def _new_priorities(self) -> Priorities:
         starts = None if self._tracker is None else self._tracker.starts

@@ -1,0 +1,16 @@
+"""Sharded replay: several storages in other processes, behind one source of batches for the learner."""
+
+from storages.sharded.groups import LocalShards, Pending, ShardGroup, ShardLostError, SliceWriter
+from storages.sharded.replay_shard import ReplayShard, factory_of_shard
+from storages.sharded.sharded_replay import ShardedReplay
+
+__all__ = [
+    "LocalShards",
+    "Pending",
+    "ReplayShard",
+    "ShardGroup",
+    "ShardLostError",
+    "ShardedReplay",
+    "SliceWriter",
+    "factory_of_shard",
+]

@@ -1,0 +1,179 @@
+"""One shard of a replay: a storage that serves prepared batches to a learner in another process."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from storages.component.factory import Factory
+from storages.core.parts import Mass
+from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuffer
+from storages.off_policy.replay_buffer import ReplayBuffer
+from storages.sharded.packed_batches import PackedBatches, pack
+from storages.storage import EmptyStorageError
+from storages.transition import ERRORS, Batch
+
+T = TypeVar("T")
+
+
+class Summary(NamedTuple):
+    """What a learner has to know of a shard in order to draw of several as if they were one."""
+
+    identity: str
+    """Of the object: a shard that replaces one that died has another."""
+    mass: Mass
+    """What it draws from."""
+    has_priorities: bool
+    """Whether it follows the errors of updates."""
+    transitions: int
+    """How many it holds."""
+    inserted: int
+    """How many were ever inserted."""
+    capacity: int
+    num_envs: int
+    nbytes: int
+
+
+class Reply(NamedTuple):
+    """A shard's answer to a learner."""
+
+    summary: Summary
+    """As it was when the batches were drawn."""
+    batches: PackedBatches
+    """Those that were asked for; none where the shard is empty."""
+
+
+class Update(NamedTuple):
+    """What a learner says of a batch: rows of the shard and their errors, as ``after_gradients`` takes them."""
+
+    identity: str
+    """Of the shard that drew the batch: one that replaced it meanwhile leaves the update out."""
+    rows: Mapping[str, Any]
+    """INDICES and WEIGHTS of the batch, and MASK or EPISODE where there is one, as arrays."""
+    errors: Any
+    """ERRORS of the update, as an array."""
+
+
+class ReplayShard:
+    """Owns a storage in the process where it lives, and does what a learner and collectors ask of it.
+
+    Batches land on the CPU; the learner moves them to its device. The object is called by one thread.
+
+    Args:
+        make: makes the storage: a new one, or with a directory the one that was kept there.
+
+    Raises:
+        ValueError: it is no storage that shards are made of.
+    """
+
+    def __init__(self, make: Callable[[], ReplayBuffer]) -> None:
+        self.storage = make()
+        """What it owns."""
+        refuse_what_no_shard_can_be(self.storage)
+        self._identity = uuid.uuid4().hex
+
+    def exchange(
+        self, updates: Sequence[Update], progress: tuple[int, int] | None, batches: int, batch_size: int
+    ) -> Reply:
+        """Let errors of updates count, and then draw batches.
+
+        Args:
+            updates: of earlier batches; errors of rows that were overwritten since are left out, and updates of
+                batches that another shard drew, which this one replaces.
+            progress: of the run, as ``set_progress`` takes it; None where it is as before.
+            batches: how many to draw.
+            batch_size: rows of each.
+        """
+        for update in updates:
+            if update.identity != self._identity:
+                continue
+            rows = {key: torch.from_numpy(array) for key, array in update.rows.items()}
+            self.storage.after_gradients(rows, {ERRORS: torch.from_numpy(update.errors)})
+        if progress is not None:
+            self.storage.set_progress(*progress)
+        summary, drawn = self.summary(), list[Batch]()
+        if batches and summary.mass.rows:
+            try:
+                drawn = list(self.storage.generate_batches(batches, batch_size))
+            except EmptyStorageError:
+                # A storage of whole episodes has none until one has ended.
+                summary = summary._replace(mass=Mass(0, 0.0))
+        return Reply(summary, pack(drawn))
+
+    def insert_data_slice(self, data: Mapping[str, Any]) -> int:
+        """Store a slice, with ERRORS where the collector computed some; returns how many transitions are stored."""
+        self.storage.insert_data_slice(data)
+        return len(self.storage)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the storage."""
+        return getattr(self.storage, method)(*arguments)
+
+    def summary(self) -> Summary:
+        """What the shard holds now."""
+        storage = self.storage
+        return Summary(
+            self._identity,
+            storage.mass,
+            storage.priorities is not None,
+            len(storage),
+            storage.inserted,
+            storage.capacity,
+            storage.num_envs,
+            storage.nbytes,
+        )
+
+
+def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any]:
+    """Return the factory of one of several shards that together hold what one storage would.
+
+    ``size`` and ``max_bytes`` are divided, rounded up; ``directory`` becomes ``directory/shard-<number>``.
+
+    Args:
+        factory: of the whole.
+        number: of the shard, from 0.
+        of: how many there are.
+
+    Raises:
+        ValueError: it is no storage that shards are made of, or there is no such shard.
+    """
+    if not 0 <= number < of:
+        raise ValueError(f"factory_of_shard: number must lie in [0, {of}), got {number}")
+    if not issubclass(factory.cls, ReplayBuffer):
+        raise ValueError(f"{factory.name}: only replay storages, such as PERBuffer, can be sharded")
+    given = factory.hyper_parameters
+    parts: dict[str, Any] = {
+        name: -(-given[name] // of) for name in ("size", "max_bytes") if given.get(name) is not None
+    }
+    if given.get("directory") is not None:
+        parts["directory"] = Path(given["directory"]) / f"shard-{number}"
+    factory.cls.check_hyper_parameters({**given, **parts})
+    return Factory(factory.cls, {**given, **parts})
+
+
+def refuse_what_no_shard_can_be(storage: Any) -> None:
+    """Refuse a storage whose batches are no part of those of a larger one.
+
+    Raises:
+        ValueError: the message names what stands against it.
+    """
+    name = type(storage).__name__
+    if not isinstance(storage, ReplayBuffer):
+        raise ValueError(f"{name}: only replay storages, such as PERBuffer, can be shards")
+    if storage.rate_limit is not None:
+        raise ValueError(
+            f"{name}: rate_limit={storage.rate_limit} would be one of each shard; leave it out, and let what runs "
+            f"collectors and learner say how fast they go"
+        )
+    if isinstance(storage, PersistentEpisodicBuffer):
+        raise ValueError(
+            f"{name}: what it draws from changes with the segments that are in memory, not with all that it holds; use "
+            f"PERBuffer with directory="
+        )
+    recency = storage.recency
+    if recency is not None and (recency.eta < 1 or recency.adapts):
+        raise ValueError(
+            f"{name}: the newest transitions of each shard are not the newest of all; give it eta=1, or use PERBuffer"
+        )

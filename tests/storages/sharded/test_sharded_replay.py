@@ -1,0 +1,344 @@
+"""Several shards behind one source are one storage: probabilities, weights, errors, states."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from storages import (
+    EmptyStorageError,
+    Episodes,
+    EREBuffer,
+    GAEBuffer,
+    HERBuffer,
+    LinearSchedule,
+    NStepReplayBuffer,
+    PERBuffer,
+    PersistentEpisodicBuffer,
+    RateLimit,
+    ReplayBuffer,
+    Sequences,
+)
+from storages.sharded import LocalShards, ReplayShard, ShardedReplay, SliceWriter, factory_of_shard
+from storages.transition import ACT2, ERRORS, INDICES, MASK, OBS, WEIGHTS
+from tests.support.model import equal, through_a_file
+from tests.support.shards import PRIORITISED, maker, slice_of
+
+AT_ONCE = {"batches_at_once": 1, "rounds_ahead": 0}
+SETTINGS: dict[str, Any] = {
+    "uniform": ReplayBuffer.create_factory(size=64),
+    "n steps": NStepReplayBuffer.create_factory(size=64, n_step=3),
+    "priority": PRIORITISED,
+    "ranks": PERBuffer.create_factory(size=64, alpha=0.7, beta=0.5, prioritization="rank"),
+    "uniform share": PERBuffer.create_factory(size=64, alpha=0.7, beta=0.5, epsilon=0.01, uniform_share=0.3),
+    "over the batch": PERBuffer.create_factory(size=64, alpha=0.7, beta=0.5, epsilon=0.01, weights_over="batch"),
+    "sequences": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Sequences(4, burn_in=2)),
+    "episodes": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Episodes()),
+    "packed": PERBuffer.create_factory(size=64, alpha=0.7, epsilon=0.01, sequences=Episodes(packed=True)),
+    "passes": ReplayBuffer.create_factory(size=64, draws="passes"),
+}
+
+
+def local(factory: Any, count: int, **given: Any) -> tuple[LocalShards, ShardedReplay]:
+    group = LocalShards([maker(factory) for _ in range(count)])
+    replay = ShardedReplay(group, **given)
+    replay.seed(3)
+    return group, replay
+
+
+def errors_of(batch: Any) -> torch.Tensor:
+    shape = next(batch[key] for key in ("Episode", MASK, INDICES) if key in batch).shape
+    return torch.linspace(0.1, 3, int(np.prod(shape))).reshape(shape)
+
+
+def learn(source: Any, batches: int, size: int = 8) -> Iterator[Any]:
+    for batch in source.generate_batches(batches, size):
+        yield batch
+        source.after_gradients(batch, {ERRORS: errors_of(batch)})
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_one_shard_makes_the_batches_of_its_storage(setting: str) -> None:
+    _, replay = local(SETTINGS[setting], 1, **AT_ONCE)
+    twin = maker(SETTINGS[setting])()
+    twin.seed(np.random.SeedSequence(3, spawn_key=(0,)))
+    random = np.random.default_rng(0)
+    for _ in range(4):
+        data = slice_of(random, 25)
+        replay.insert_data_slice(data)
+        twin.insert_data_slice(data)
+        for ours, theirs in zip(learn(replay, 5), learn(twin, 5), strict=True):
+            assert equal(ours, theirs)
+    assert len(replay) == len(twin)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_setting_is_drawn_from_three_shards_ahead_of_the_learner(setting: str) -> None:
+    group, replay = local(SETTINGS[setting], 3, batches_at_once=4, rounds_ahead=2)
+    random = np.random.default_rng(0)
+    writer = SliceWriter(group)
+    for _ in range(6):
+        writer.write(slice_of(random, 30))
+    batches = list(learn(replay, 20))
+    assert len(batches) == 20
+    assert all(len(batch[INDICES]) == 8 for batch in batches)
+    assert {int(batch[INDICES][0]) >> 40 for batch in batches} == {0, 1, 2}
+
+
+def filled_unequally() -> tuple[LocalShards, ShardedReplay]:
+    """Three shards of 8, 40 and 16 transitions, with errors of very different sizes."""
+    group, replay = local(PRIORITISED, 3, **AT_ONCE)
+    random = np.random.default_rng(1)
+    for shard, (steps, scale) in enumerate([(4, 5.0), (20, 0.3), (8, 1.0)]):
+        errors = scale * random.random((steps, 2, 1))
+        group.insert_data_slice(shard, slice_of(random, steps) | {ERRORS: errors}).result()
+    return group, replay
+
+
+def test_importance_weights_are_those_of_one_storage_that_holds_everything() -> None:
+    group, replay = filled_unequally()
+    masses = [shard.storage.priorities.values for shard in group.shards]
+    everything = np.concatenate(masses)
+    expected = (len(everything) * everything / everything.sum()) ** -0.5
+    expected /= expected.max()
+    by_shard = np.split(expected, np.cumsum([len(mass) for mass in masses])[:-1])
+    for batch in replay.generate_batches(60, 8):
+        shard, numbers = int(batch[INDICES][0]) >> 40, batch[INDICES][:, 0].numpy() & (1 << 40) - 1
+        np.testing.assert_allclose(batch[WEIGHTS][:, 0], by_shard[shard][numbers], rtol=1e-5)
+
+
+def test_rows_are_drawn_as_often_as_their_share_of_all_priorities_says() -> None:
+    group, replay = filled_unequally()
+    everything = np.concatenate([shard.storage.priorities.values for shard in group.shards])
+    sizes = [len(shard.storage) for shard in group.shards]
+    counts = np.zeros(len(everything))
+    for batch in replay.generate_batches(1_200, 8):
+        shard, numbers = int(batch[INDICES][0]) >> 40, batch[INDICES][:, 0].numpy() & (1 << 40) - 1
+        np.add.at(counts, sum(sizes[:shard]) + numbers, 1)
+    expected = everything / everything.sum() * counts.sum()
+    # Rows of a batch are of one shard: the variance is 8 times that of single draws, at most.
+    assert (np.abs(counts - expected) < 5 * np.sqrt(8 * expected)).all()
+
+
+def test_uniform_shards_are_drawn_in_proportion_to_their_rows() -> None:
+    group, replay = local(SETTINGS["uniform"], 2, batches_at_once=16)
+    random = np.random.default_rng(0)
+    group.insert_data_slice(0, slice_of(random, 10)).result()
+    group.insert_data_slice(1, slice_of(random, 30)).result()
+    drawn = Counter(int(batch[INDICES][0]) >> 40 for batch in replay.generate_batches(160, 4))
+    assert abs(drawn[1] - 120) <= 10
+    assert all((batch[WEIGHTS] == 1).all() for batch in replay.generate_batches(5, 4))
+
+
+def test_a_shard_without_any_priority_is_left_alone_while_others_have_some() -> None:
+    group, replay = local(PERBuffer.create_factory(size=64, alpha=1.0), 2, **AT_ONCE)
+    random = np.random.default_rng(0)
+    for shard, error in enumerate((0.0, 2.0)):
+        group.insert_data_slice(shard, slice_of(random, 10) | {ERRORS: np.full((10, 2, 1), error)}).result()
+    assert {int(batch[INDICES][0]) >> 40 for batch in replay.generate_batches(30, 4)} == {1}
+
+
+def test_errors_come_to_the_rows_of_the_shard_that_drew_them() -> None:
+    group, replay = filled_unequally()
+    seen: dict[int, float] = {}
+    for number, batch in enumerate(replay.generate_batches(40, 8)):
+        error = 10.0 + number
+        replay.after_gradients(batch, {ERRORS: torch.full((8, 1), error)})
+        seen |= dict.fromkeys(batch[INDICES][:, 0].tolist(), error)
+    replay.flush()
+    for index, error in seen.items():
+        shard, number = index >> 40, index & (1 << 40) - 1
+        errors = group.shards[shard].storage.priorities.errors_of(number, number + 1)
+        assert errors.tolist() == [error]
+
+
+def test_a_late_error_never_lands_on_a_row_that_was_overwritten() -> None:
+    group, replay = local(PRIORITISED, 1, **AT_ONCE)
+    random = np.random.default_rng(0)
+    group.insert_data_slice(0, slice_of(random, 64)).result()
+    (batch,) = replay.generate_batches(1, 32)
+    group.insert_data_slice(0, slice_of(random, 64)).result()
+    before = group.shards[0].storage.priorities.values.copy()
+    replay.after_gradients(batch, {ERRORS: torch.full((32, 1), 100.0)})
+    replay.flush()
+    np.testing.assert_array_equal(group.shards[0].storage.priorities.values, before)
+
+
+def test_schedules_of_shards_follow_the_run() -> None:
+    factory = PERBuffer.create_factory(size=64, alpha=0.5, beta=LinearSchedule(0.0, 1.0), epsilon=0.01)
+    group, replay = local(factory, 2, **AT_ONCE)
+    random = np.random.default_rng(0)
+    for shard in range(2):
+        errors = random.random((20, 2, 1))
+        group.insert_data_slice(shard, slice_of(random, 20) | {ERRORS: errors}).result()
+    assert all((batch[WEIGHTS] == 1).all() for batch in replay.generate_batches(5, 8))
+    replay.set_progress(50, 100)
+    list(replay.generate_batches(2, 8))
+    assert [shard.storage.mass.beta for shard in group.shards] == [0.5, 0.5]
+    assert any((batch[WEIGHTS] < 1).any() for batch in replay.generate_batches(5, 8))
+
+
+@pytest.mark.parametrize("ahead", [AT_ONCE, {"batches_at_once": 4, "rounds_ahead": 1}])
+@pytest.mark.parametrize("setting", ["priority", "sequences", "uniform"])
+def test_a_restored_state_makes_the_batches_of_the_run_that_goes_on(setting: str, ahead: dict[str, int]) -> None:
+    group, replay = local(SETTINGS[setting], 3, **ahead)
+    random, writer = np.random.default_rng(0), SliceWriter(group)
+    for _ in range(6):
+        writer.write(slice_of(random, 30))
+    list(learn(replay, 7))
+    state = through_a_file(replay.state_dict())
+    _, other = local(SETTINGS[setting], 3, **ahead)
+    other.load_state_dict(state)
+    for one, two in zip(learn(replay, 9), learn(other, 9), strict=True):
+        assert equal(one, two)
+
+
+def test_shards_on_disk_are_restored_from_their_directories(tmp_path: Path) -> None:
+    def opened() -> tuple[LocalShards, ShardedReplay]:
+        whole = PERBuffer.create_factory(size=120, alpha=0.7, epsilon=0.01, directory=tmp_path)
+        group = LocalShards([maker(factory_of_shard(whole, number, 2)) for number in range(2)])
+        return group, ShardedReplay(group, **AT_ONCE)
+
+    group, replay = opened()
+    random, writer = np.random.default_rng(0), SliceWriter(group)
+    for _ in range(4):
+        writer.write(slice_of(random, 20))
+    list(learn(replay, 5))
+    state = through_a_file(replay.state_dict())
+    assert "ring" not in state["shards"][0]
+    expected = list(learn(replay, 5))
+    replay.close()
+    assert {path.name for path in tmp_path.iterdir()} == {"shard-0", "shard-1"}
+    _, again = opened()
+    again.load_state_dict(state)
+    for one, two in zip(learn(again, 5), expected, strict=True):
+        assert equal(one, two)
+    again.close()
+
+
+def test_changes_reach_every_shard() -> None:
+    group, replay = local(PRIORITISED, 2)
+    random = np.random.default_rng(0)
+    for shard in range(2):
+        group.insert_data_slice(shard, slice_of(random, 20)).result()
+    replay.include_next_actions()
+    replay.update_storage_parameter("n_step", 4)
+    assert all(ACT2 in batch for batch in replay.generate_batches(8, 4))
+    assert [shard.storage.n_step for shard in group.shards] == [4, 4]
+    assert replay.capacity == 2 * 128
+    assert replay.nbytes == sum(shard.storage.nbytes for shard in group.shards)
+    assert repr(replay) == "ShardedReplay(2 shards)"
+    replay.reset()
+    assert len(replay) == 0
+    with pytest.raises(EmptyStorageError, match="insert slices first"):
+        replay.generate_batches(1, 4)
+
+
+def test_metrics_are_of_all_shards() -> None:
+    group, replay = filled_unequally()
+    (batch,) = replay.generate_batches(1, 8)
+    said = replay.after_gradients(batch, {ERRORS: torch.ones(8, 1), "loss": 1.0})
+    everything = np.concatenate([shard.storage.priorities.values for shard in group.shards])
+    assert said["loss"] == 1.0
+    assert said["storage/shards"] == 3
+    assert said["storage/mean_priority"] == pytest.approx(everything.mean())
+    assert said["storage/replay_ratio"] == 8 / 64
+    assert 0 < said["storage/effective_sample_size"] <= 1
+
+
+def test_errors_that_do_not_fit_are_refused_where_they_are_given() -> None:
+    _, replay = filled_unequally()
+    (batch,) = replay.generate_batches(1, 8)
+    with pytest.raises(ValueError, match="the update's info has no 'Errors'"):
+        replay.after_gradients(batch, {})
+    with pytest.raises(ValueError, match=r"must have shape \(8, 1\)"):
+        replay.after_gradients(batch, {ERRORS: torch.ones(8)})
+    replay.after_gradients(batch, {ERRORS: torch.full((8, 1), torch.nan)})
+    with pytest.raises(ValueError, match="not finite"):
+        list(replay.generate_batches(1, 8))
+
+
+def test_batches_of_another_source_are_refused() -> None:
+    _, replay = filled_unequally()
+    (batch,) = replay.generate_batches(1, 8)
+    replay.after_gradients(batch | {INDICES: batch[INDICES] + (9 << 40)}, {ERRORS: torch.ones(8, 1)})
+    with pytest.raises(ValueError, match="of no shard"):
+        replay.flush()
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        (ReplayBuffer.create_factory(size=8, rate_limit=RateLimit(1.0)), "rate_limit=.* would be one of each shard"),
+        (EREBuffer.create_factory(size=8, eta=0.99), "not the newest of all; give it eta=1"),
+        (GAEBuffer.create_factory(size=8), "only replay storages"),
+    ],
+)
+def test_storages_that_are_no_parts_of_a_whole_are_refused(factory: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReplayShard(lambda: factory("cpu", None, type("A", (), {"gamma": 0.9})(), None))
+
+
+def test_whole_episodes_in_segments_are_refused(tmp_path: Path) -> None:
+    factory = PersistentEpisodicBuffer.create_factory(size=8, directory=tmp_path)
+    with pytest.raises(ValueError, match="use PERBuffer with directory="):
+        ReplayShard(maker(factory))
+
+
+def test_hindsight_is_drawn_of_shards_too() -> None:
+    factory = HERBuffer.create_factory(size=64, her_function=_unchanged, alpha=0.5, epsilon=0.1)
+    group, replay = local(factory, 2)
+    random = np.random.default_rng(0)
+    for shard in range(2):
+        group.insert_data_slice(shard, slice_of(random, 20)).result()
+    assert {batch[OBS].shape for batch in learn(replay, 6)} == {(8, 2)}
+
+
+def _unchanged(obs: Any, rhs: Any, obs2: Any, rhs2: Any, rew: Any, initial_state: Any, final_state: Any) -> Any:
+    return obs, rhs, obs2, rhs2, rew
+
+
+def test_shards_divide_what_one_storage_would_hold() -> None:
+    whole = PERBuffer.create_factory(size=1_001, max_bytes=10_000, alpha=0.6, directory="kept")
+    parts = [factory_of_shard(whole, number, 4) for number in range(4)]
+    assert [part.hyper_parameters["size"] for part in parts] == [251] * 4
+    assert [part.hyper_parameters["max_bytes"] for part in parts] == [2_500] * 4
+    assert [part.hyper_parameters["directory"] for part in parts] == [Path(f"kept/shard-{n}") for n in range(4)]
+    assert parts[0].hyper_parameters["alpha"] == 0.6
+    with pytest.raises(ValueError, match=r"number must lie in \[0, 4\), got 4"):
+        factory_of_shard(whole, 4, 4)
+    with pytest.raises(ValueError, match="only replay storages"):
+        factory_of_shard(GAEBuffer.create_factory(size=8), 0, 2)
+    with pytest.raises(ValueError, match="size must be at least"):
+        factory_of_shard(ReplayBuffer.create_factory(size=10, sequences=Sequences(8)), 0, 2)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"batches_at_once": 0}, {"rounds_ahead": -1}, {"patience_seconds": 0.0}, {"give_up_seconds": -1.0}],
+)
+def test_settings_outside_their_range_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="batches_at_once from 1"):
+        ShardedReplay(LocalShards([maker(PRIORITISED)]), **given)
+    with pytest.raises(ValueError, match="at least one shard"):
+        ShardedReplay(LocalShards([]))
+    with pytest.raises(ValueError, match="in_flight must be at least 1"):
+        SliceWriter(LocalShards([maker(PRIORITISED)]), in_flight=0)
+
+
+def test_what_no_replay_can_do_is_refused() -> None:
+    _, replay = filled_unequally()
+    with pytest.raises(ValueError, match="needs a mini_batch_size"):
+        replay.generate_batches(1, None)
+    with pytest.raises(ValueError, match="num_mini_batch"):
+        replay.generate_batches(0, 4)
+    with pytest.raises(NotImplementedError, match="use one ReplayBuffer"):
+        replay.newest_steps(3)
+    with pytest.raises(ValueError, match="saved with 1 shards, made with 3"):
+        replay.load_state_dict(replay.state_dict() | {"shards": [{}]})
+    with pytest.raises(ValueError, match="the state lacks"):
+        replay.load_state_dict({})
