@@ -274,7 +274,9 @@ def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> b
 
 @functools.cache
 def _factory(cls: Class) -> Any:
-    return cls.create_factory()
+    # DAgger alone is nothing without one.
+    given = {"expert": abs} if "expert" in hyper_parameters_of(cls) else {}
+    return cls.create_factory(**given)
 
 
 @functools.cache

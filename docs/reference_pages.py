@@ -23,7 +23,7 @@ OTHERS = {
         *("Episodes", "LocalShards", "MixedSource", "MixedStorage", "RandomShift", "RateLimit", "ReplayShard"),
         *("Sequences", "ShardGroup", "ShardedReplay", "SliceWriter", "factory_of_shard", "from_dataset"),
     ),
-    "environments": ("VecEnv", "VecStep", "atari_envs"),
+    "environments": ("LearntReward", "RewardFunction", "VecEnv", "VecStep", "atari_envs"),
     "algorithms": (
         *("ActingStep", "EveryEpisodes", "EveryRollout", "EveryTransitions"),
         *("Losses", "Needs", "Result", "Rows", "UpdatePlan", "View"),

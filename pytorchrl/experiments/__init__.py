@@ -18,6 +18,7 @@ from pytorchrl.experiments.demonstrations import collect_demonstrations
 from pytorchrl.experiments.inspection.episode_film import EpisodeFilm, film_transition
 from pytorchrl.experiments.inspection.episode_seeds import ReenactmentError
 from pytorchrl.experiments.inspection.transitions import TransitionDescription, describe_transition, most_surprising
+from pytorchrl.experiments.learnt_reward import LearntReward, RewardFunction
 from pytorchrl.experiments.memory_of_episodes import with_memory
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunInUseError
@@ -28,10 +29,12 @@ __all__ = [
     "CheckpointError",
     "EpisodeFilm",
     "EvaluateIn",
+    "LearntReward",
     "LogWeights",
     "PruneTrial",
     "RecordVideos",
     "ReenactmentError",
+    "RewardFunction",
     "RunFolder",
     "RunInUseError",
     "SavePolicies",

@@ -66,7 +66,7 @@ class TrainedPolicy:
         Raises:
             ValueError: the observation is not of the policy's space, or of another number of environments than before.
         """
-        batch, is_single = self._as_batch(flattened(observation))
+        batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
         if self._exploration is None or self._exploration.deterministic != deterministic:
             codec, device = self.algorithm.codec, self.algorithm.device
@@ -82,7 +82,7 @@ class TrainedPolicy:
         done = torch.from_numpy(begins.astype(np.float32)[:, None]).to(self.algorithm.device)
         self._exploration.starts = done
         rhs = self.algorithm.actor.initial_memory(envs) if self._rhs is None else self._rhs
-        acting = self.algorithm.acting_step(to_device(batch, self.algorithm.device), rhs, done, self._exploration)
+        acting = self.algorithm.acting_step(batch, rhs, done, self._exploration)
         self._rhs = acting.rhs
         actions = self._env_actions(acting.env_action.cpu().numpy())
         return actions[0] if is_single else actions
@@ -100,8 +100,19 @@ class TrainedPolicy:
         """
         return export_policy(self.algorithm, Path(path))
 
-    def _as_batch(self, observation: Any) -> tuple[Any, bool]:
-        """Observations as the algorithm takes them, and whether there was one alone."""
+    def as_batch(self, observation: Any) -> tuple[Any, bool]:
+        """Observations (E, *obs) as the algorithm takes them, tensors on its device, and whether there was one alone.
+
+        Args:
+            observation: as gymnasium's environments give it, of one environment or of E.
+
+        Raises:
+            ValueError: it is not of the policy's space.
+        """
+        batch, is_single = self._stacked(flattened(observation))
+        return to_device(batch, self.algorithm.device), is_single
+
+    def _stacked(self, observation: Any) -> tuple[Any, bool]:
         space = self.observation_space
         if isinstance(space, spaces.Dict):
             if not isinstance(observation, Mapping) or set(observation) != set(space.spaces):

@@ -135,6 +135,8 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
             f"{algorithm} learns from the actions that were taken next, which {storage.name} cannot say; ReplayBuffer "
             f"and those that extend it can"
         )
+    if needs.single_steps and (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
+        return f"{algorithm} learns from single steps, but {storage.name} sums {n_step} of them; give it n_step=1"
     if needs.segments and (reason := _mismatch_of_segments(algorithm, storage, sequences)):
         return reason
     if memory is not None and sequences is None:

@@ -24,6 +24,15 @@ from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 from tests.support.toys import Counter
 
+
+class GAILOnA2C(prl.GAILReward, prl.A2C):
+    """A learnt reward on another algorithm than its own."""
+
+
+class AIRLOnPPO(prl.AIRLReward, prl.PPO):
+    """A learnt reward on another algorithm than its own."""
+
+
 STEPS, INTERRUPTED_AT = 60, 33
 ACTIONS: dict[str, Any] = {
     "discrete": spaces.Discrete(3, start=1),
@@ -89,10 +98,10 @@ OFF_POLICY: dict[str, Any] = {
         ["bounded", "unbounded"],
     ),
     "BehaviourCloning, squashed": (
-        prl.BehaviourCloning,
         {"distribution": prl.heads.SquashedGaussianPolicy()},
         ["bounded"],
     ),
+    "DAgger": (prl.DAgger, {"beta": 0.3}, list(ACTIONS)),
 }
 ON_POLICY: dict[str, Any] = {
     "PPO": (prl.PPO, {"num_mini_batch": 2, "num_epochs": 2}, list(ACTIONS)),
@@ -111,7 +120,12 @@ ON_POLICY: dict[str, Any] = {
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
+    "GAIL on A2C": (GAILOnA2C, {"discriminator_epochs": 2}, list(ACTIONS)),
+    "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
+    "AIRL on PPO": (AIRLOnPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
 }
+APART = ("TRPO", "GAIL", "AIRL", "AIRL on PPO", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
+"""Train networks of observations apart."""
 MEMORIES = {"R2D2": ["gru", "lstm"], "CrossQ": [None]}
 REPLAY: dict[str, Any] = {
     "ReplayBuffer": (prl.ReplayBuffer, {}),
@@ -137,6 +151,17 @@ WINDOWS = {
     "episodes": prl.Episodes(whole=False),
     "packed": prl.Episodes(packed=True, whole=False),
 }
+
+
+class Constant:
+    """An expert that always does the same."""
+
+    def __init__(self, space: Any) -> None:
+        space.seed(7)
+        self.action = np.zeros(space.shape, space.dtype) if isinstance(space, spaces.Box) else space.sample()
+
+    def __call__(self, seen: Any) -> Any:
+        return np.stack([self.action] * len(next(iter(seen.values())) if isinstance(seen, dict) else seen))
 
 
 @dataclass(frozen=True)
@@ -172,9 +197,7 @@ def compositions(draw: st.DrawFn, names: list[str]) -> Composition:
         window=draw(st.sampled_from(list(WINDOWS))),
         normalize_observations=observations == "vector" and draw(st.booleans()),
         normalize_rewards=draw(st.sampled_from([None, "returns", "rewards"])),
-        # These train networks of observations apart.
-        shared_body=name not in ("TRPO", "GAIL", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
-        and draw(st.booleans()),
+        shared_body=name not in APART and draw(st.booleans()),
         extras=draw(st.sampled_from(["plain", "dueling", "noisy", "layer_norm"])),
         learns=draw(st.sampled_from(["as it plans", "by ratio", "with demonstrations"])),
     )
@@ -204,6 +227,8 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
     mixed: dict[str, prl.MixedSource] = {}
     if one.algorithm in OFF_POLICY:
         common = {"start_steps": 12, "update_every": 6, "mini_batch_size": 4, "test_every": 0}
+        if cls is prl.DAgger:
+            common |= {"expert": Constant(space)}
         algorithm, actor = cls.create_factory(**settings_, **common), prl.OffPolicyActor.create_factory(**body)
         storage_class, given_ = REPLAY[one.storage]
         if in_segments and "n_step" in given_:
@@ -225,7 +250,7 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
         length = {"sequence_length": 4} if one.memory and one.algorithm != "REINFORCE" else {}
         dropped = {} if cls.sources["main"].values else {"cut_episodes": "drop"}
         storage = ROLLOUTS[one.storage].create_factory(size=8, **length, **dropped)
-        if one.algorithm == "GAIL":
+        if "expert" in cls.sources:
             expert = prl.ReplayBuffer.create_factory(size=40, **windows)
             sources = {"expert": prl.from_dataset(expert, expert_data(folder, kind, space))}
     return prl.Scheme(

@@ -18,8 +18,11 @@ from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.actor_critic.tqc import TQC
 from pytorchrl.agent.algorithms.actor_critic.unified_pcl import UnifiedPCL
 from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.imitation.adversarial import AdversarialReward
+from pytorchrl.agent.algorithms.imitation.airl import AIRL, AIRLReward
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
-from pytorchrl.agent.algorithms.imitation.gail import GAIL
+from pytorchrl.agent.algorithms.imitation.dagger import DAgger
+from pytorchrl.agent.algorithms.imitation.gail import GAIL, GAILReward
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC
@@ -61,6 +64,7 @@ from pytorchrl.agent.algorithms.value_based.sarsa import SARSA
 __all__ = [
     "A2C",
     "ACER",
+    "AIRL",
     "AL",
     "AWAC",
     "BCQ",
@@ -94,11 +98,14 @@ __all__ = [
     "TQC",
     "TRPO",
     "ACERContinuous",
+    "AIRLReward",
     "ActingStep",
+    "AdversarialReward",
     "Algorithm",
     "BehaviourCloning",
     "CategoricalDQN",
     "CrossQ",
+    "DAgger",
     "DiscreteBCQ",
     "DiscreteCQL",
     "DoublePAL",
@@ -106,6 +113,7 @@ __all__ = [
     "EveryEpisodes",
     "EveryRollout",
     "EveryTransitions",
+    "GAILReward",
     "Losses",
     "MPODiscrete",
     "MunchausenDQN",

@@ -25,6 +25,7 @@ class Needs:
         intrinsic: whether it gives rollouts intrinsic rewards, of which the storage must make returns.
         segments: whether it learns from the newest steps of all environments, and from replayed sequences or episodes,
             of single steps each; with or without a memory.
+        single_steps: whether what followed must have followed one step later.
     """
 
     kind: SourceKind
@@ -39,3 +40,4 @@ class Needs:
     older_policies: bool = False
     intrinsic: bool = False
     segments: bool = False
+    single_steps: bool = False

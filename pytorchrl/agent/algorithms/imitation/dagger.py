@@ -1,0 +1,99 @@
+"""DAgger: an expert says what it would have done in the states that the policy comes to."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
+from pytorchrl.agent.algorithms.needs import Needs
+from pytorchrl.agent.algorithms.results import ActingStep
+from pytorchrl.agent.explorers import Exploration, Explorer, Greedy
+from storages.component.hyper_parameters import UnitIntervalOrSchedule
+
+
+class DAgger(BehaviourCloning):
+    """Ross et al., "A Reduction of Imitation Learning and Structured Prediction" (arXiv 1011.0686), algorithm 3.1.
+
+    The storage gathers, for each observation that the policy comes to, the action of the expert there, and the policy
+    learns from all of them by supervised learning. During ``start_steps`` the expert acts alone, which with a ``beta``
+    of 0 is the paper's schedule without parameters; after that, the policy acts as its explorer says.
+
+    Args:
+        expert: from observations (E, *obs), or a dict of such, to the actions that environments take there; a function,
+            or a policy without a memory that `load_policy` returned. It is asked in every step.
+        beta: probability that the expert acts, in each environment and step.
+    """
+
+    sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("any", sequences=True)}
+    unchangeable = BehaviourCloning.unchangeable | {"expert"}
+
+    expert: Callable[[Any], Any] | None = None
+    beta: UnitIntervalOrSchedule = 0.0
+
+    @classmethod
+    def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
+        """Refuse to be without an expert, and one whose memory nothing would save."""
+        super().check_hyper_parameters(hyper_parameters)
+        expert = hyper_parameters["expert"]
+        if expert is None:
+            raise ValueError(
+                f"{cls.__name__}: expert must be a function from observations to actions, such as "
+                f"load_policy('runs/expert')"
+            )
+        algorithm = getattr(expert, "algorithm", None)
+        if isinstance(algorithm, Algorithm) and algorithm.actor.memory is not None:
+            raise ValueError(
+                f"{cls.__name__}: the expert has a memory, which would not come back where a run is resumed; take one "
+                f"whose actor has memory=None"
+            )
+
+    def default_explorer(self) -> Explorer:
+        """The most likely action, as evaluations take it: its states are those to learn from."""
+        return Greedy()
+
+    def make_explorer(self) -> Explorer:
+        """How the policy acts where the expert does not."""
+        return self.default_explorer() if self.explorer is None else self.explorer
+
+    def acting_step(self, obs: Any, rhs: Any, done: Tensor, exploration: Exploration) -> ActingStep:
+        """Act as policy or expert, and store what the expert would do.
+
+        Raises:
+            ValueError: the expert's actions are not of the environments' action space.
+        """
+        step = super().acting_step(obs, rhs, done, exploration)
+        if exploration.deterministic:
+            return step
+        label = self._label(obs, like=step.action)
+        share = 1.0 if exploration.steps < self.start_steps else exploration.at(self.beta)
+        asked = torch.from_numpy(exploration.random.random(len(label)) < share).to(label.device)
+        env_action = torch.where(asked.view(-1, *[1] * (label.ndim - 1)), self.codec.to_env(label), step.env_action)
+        return step._replace(action=label, env_action=env_action)
+
+    def _label(self, obs: Any, like: Tensor) -> Tensor:
+        """(E, *action): the expert's actions as they are stored."""
+        assert self.expert is not None
+        space: Any = self.action_space
+        answer = self.expert(_as_arrays(obs))
+        actions = np.asarray(answer.detach().cpu() if isinstance(answer, Tensor) else answer)
+        if actions.size != like.numel() or len(actions) != len(like):
+            raise ValueError(
+                f"{type(self).__name__}: the expert must give an action of {space} for each of {len(like)} "
+                f"environments, got shape {actions.shape}"
+            )
+        actions = actions.reshape(len(like), *space.shape)
+        for action in actions:
+            if not space.contains(action.astype(space.dtype)) or not np.isfinite(action).all():
+                raise ValueError(f"{type(self).__name__}: the expert gave {action}, which is not of {space}")
+        counted = actions - np.asarray(getattr(space, "start", 0), actions.dtype)
+        return torch.from_numpy(counted.reshape(like.shape)).to(like)
+
+
+def _as_arrays(obs: Any) -> Any:
+    if isinstance(obs, dict):
+        return {name: _as_arrays(part) for name, part in obs.items()}
+    return obs.cpu().numpy()
