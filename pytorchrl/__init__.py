@@ -137,6 +137,7 @@ from pytorchrl.experiments import (
     film_transition,
     load_policy,
     most_surprising,
+    start_from,
 )
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
@@ -387,4 +388,5 @@ __all__ = [
     "read_evaluations",
     "read_metrics",
     "risk_measures",
+    "start_from",
 ]

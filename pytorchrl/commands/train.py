@@ -14,6 +14,7 @@ from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composing import Composed, checked, composed, merged, preset_of, read_yaml, storage_class
+from pytorchrl.commands.learning_from import OF_DATA, Data, data_of, description_of, without_random_actions
 from pytorchrl.commands.options import add_options, dashed, given_options, parse
 from pytorchrl.commands.parts import actor_for, names_of, part_named
 from pytorchrl.commands.values import value_of
@@ -22,13 +23,15 @@ from pytorchrl.comparison.tables import print_table, shown, shown_interval, tabl
 from pytorchrl.experiments.callbacks import Callback
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.starting_point import start_from
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
+from pytorchrl.scheme import Scheme
 from storages import Storage
 from storages.component.setting import text_of
 
 _PROGRAM = "python -m pytorchrl train"
-_OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks")
+_OF_FILES = ("seeds", "device", "log_dir", "log_to", "checkpoint_every", "callbacks", "from", *OF_DATA)
 _SECONDS_BETWEEN_LOOKS = 0.5
 _EPILOG = (
     "Values are Python's: numbers, words, lists such as 64,64, and settings such as 'LinearSchedule(1e-3, 0)', "
@@ -46,6 +49,8 @@ class DescribedRun:
     """The preset's name; None where there is none."""
     settings: Mapping[str, Any]
     """Of the learner."""
+    data: Data | None
+    """What is learnt from beside the environments' steps, or instead of them."""
     parent_process: int | None
     """Its number; training ends when that process has ended."""
 
@@ -54,8 +59,15 @@ class DescribedRun:
         """The folder of the runs of all seeds."""
         env = self.parts.envs.hyper_parameters["env"]
         name = (env if isinstance(env, str) else text_of(env)).replace("/", "-")
-        folder = Path("runs") / f"{self.parts.algorithm.name}-{name}"
+        kinds = [] if self.data is None else ["online" if self.data.online else "offline"]
+        kinds += ["continued"] if self.settings.get("from") else []
+        folder = Path("runs") / "-".join([self.parts.algorithm.name, name, *kinds])
         return Path(self.settings.get("log_dir") or folder.joinpath(*_of_a_wandb_sweep()))
+
+    def scheme(self, seed: int) -> Scheme:
+        """A scheme of all."""
+        device = self.settings.get("device") or "cpu"
+        return self.parts.scheme(seed, device) if self.data is None else self.data.scheme(self.parts, seed, device)
 
 
 def _of_a_wandb_sweep() -> list[str]:
@@ -72,6 +84,8 @@ def train(arguments: Sequence[str]) -> None:
     if described.preset is not None:
         print(f"Preset: {described.preset}; --no-preset leaves it out.")
     print(described.parts)
+    if described.data is not None:
+        print(described.data)
     _train_all(described)
 
 
@@ -99,7 +113,12 @@ def described_run(arguments: Sequence[str]) -> DescribedRun:
     settings = {name: file[name] for name in _OF_FILES if name in file}
     settings |= {name: value for name in _OF_FILES if (value := getattr(given, name)) is not None}
     _callbacks(settings)
-    return DescribedRun(composed(merged(description, by_option)), preset, settings, given.parent_process)
+    whole = merged(description, by_option)
+    if settings.get("from"):
+        chosen_here = {**file.get("algorithm", {}), **by_option["algorithm"]}
+        whole["algorithm"] = without_random_actions(whole["algorithm"], chosen_here)
+    data = data_of(settings, has_size="size" in {**file.get("storage", {}), **by_option["storage"]})
+    return DescribedRun(composed(whole), preset, settings, data, given.parent_process)
 
 
 def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -108,9 +127,11 @@ def _described(chosen: argparse.Namespace, file: Mapping[str, Any]) -> tuple[dic
         kind: {} if getattr(chosen, kind) is None else {"name": getattr(chosen, kind)}
         for kind in ("algorithm", "actor", "storage", "env")
     }
-    whole = merged(file, names)
+    begin = getattr(chosen, "from") or file.get("from")
+    of_run = {} if begin is None else description_of(Path(begin))
+    whole = merged(of_run, file, names)
     algorithm, env = whole["algorithm"].get("name"), whole["env"].get("name")
-    if algorithm is None or env is None or chosen.no_preset:
+    if algorithm is None or env is None or chosen.no_preset or of_run:
         return whole, None
     preset, preset_name = preset_of(part_named(Algorithm, algorithm).__name__, env)
     return merged(preset, file, names), preset_name
@@ -129,7 +150,7 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     parser.add_argument("--env", metavar="ID", help="a gymnasium id")
     parser.add_argument("--storage", metavar="NAME", help=f"{', '.join(names_of(Storage))}; else what fits")
     parser.add_argument("--actor", metavar="NAME", help=f"{', '.join(names_of(Actor))}; else what fits")
-    parser.add_argument("--steps", type=int, metavar="INT", help="environment steps to train for")
+    parser.add_argument("--steps", type=int, metavar="INT", help="environment steps to train for; of data, updates")
     parser.add_argument("--num-envs", type=int, metavar="INT", help="copies of the environment")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="INT", help="a run for each (default: 1)")
     parser.add_argument("--device", metavar="DEVICE", help="cpu, cuda or auto (default: cpu)")
@@ -139,6 +160,15 @@ def _parser(add_help: bool) -> argparse.ArgumentParser:
     parser.add_argument(
         "--callbacks", nargs="+", metavar="CALLBACK", help="such as 'RecordVideos()' 'StopAtReturn(475)'; see the docs"
     )
+    parser.add_argument("--data", metavar="PATH", help="a data set to learn from, alone or with --online")
+    parser.add_argument("--select", metavar="SETTING", help="its episodes: 'SelectEpisodes(best_share=0.1)'")
+    parser.add_argument(
+        "--online", action="store_true", default=None, help="learn from the environments' steps beside the data"
+    )
+    parser.add_argument(
+        "--data-share", metavar="NUMBER", help="of each batch, where both are learnt from (default: 0.5)"
+    )
+    parser.add_argument("--from", metavar="RUN", help="begin with what a run has learnt, composed as it was")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a YAML file that says the same; options change it")
     parser.add_argument("--parent-process", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--no-preset", action="store_true", help="begin with the classes' defaults")
@@ -181,9 +211,9 @@ def _train_all(described: DescribedRun) -> None:
     seeds = settings.get("seeds") or [1]
     folders = {seed: log_dir / f"seed-{seed}" for seed in seeds}
     for seed, folder in folders.items():
-        learner = _learner(parts, seed, folder, settings)
+        learner = _learner(described, seed, folder)
         try:
-            print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} steps")
+            print(f"{folder}: seed {seed}, {learner.scheme.steps:,} of {learner.target_steps:,} {learner.scheme.unit}")
             # Ten checkpoints, where no interval is given.
             every = settings.get("checkpoint_every") or max(1, parts.steps // 10)
             if not learner.done() and not learner.run(checkpoint_every=every) and learner.stop_reason is None:
@@ -214,16 +244,17 @@ def _show_results(folders: Sequence[Path], picture: Path) -> None:
     print(f"Learning curve: {plot_runs(folders, picture)}")
 
 
-def _learner(parts: Composed, seed: int, folder: Path, settings: Mapping[str, Any]) -> Learner:
+def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     """A learner that begins in a folder, or goes on there."""
+    settings, steps = described.settings, described.parts.steps
     log_to, callbacks = settings.get("log_to"), _callbacks(settings)
-    scheme = parts.scheme(seed, settings.get("device") or "cpu")
+    scheme = described.scheme(seed)
     try:
         if RunFolder(folder).checkpoint_file.exists():
-            return Learner.resume(
-                folder, scheme=scheme, target_steps=parts.steps, log_to=log_to, callbacks=callbacks or None
-            )
-        return Learner(scheme, parts.steps, folder, log_to=log_to or (), callbacks=callbacks)
+            return Learner.resume(folder, scheme=scheme, target_steps=steps, log_to=log_to, callbacks=callbacks or None)
+        if begin := settings.get("from"):
+            print(f"From {begin}: {', '.join(start_from(scheme, begin))}")
+        return Learner(scheme, steps, folder, log_to=log_to or (), callbacks=callbacks)
     except BaseException:
         scheme.close()
         raise

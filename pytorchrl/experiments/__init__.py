@@ -22,6 +22,7 @@ from pytorchrl.experiments.learnt_reward import LearntReward, RewardFunction
 from pytorchrl.experiments.memory_of_episodes import with_memory
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.run_lock import RunInUseError
+from pytorchrl.experiments.starting_point import start_from
 from pytorchrl.experiments.trained_policy import TrainedPolicy, load_policy
 
 __all__ = [
@@ -50,5 +51,6 @@ __all__ = [
     "film_transition",
     "load_policy",
     "most_surprising",
+    "start_from",
     "with_memory",
 ]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -154,6 +154,26 @@ def from_dataset(
     if returns_to_go is not None and not 0 <= returns_to_go <= 1:
         raise ValueError(f"from_dataset: returns_to_go must lie in [0, 1], got {returns_to_go!r}")
     return DatasetFactory(storage_factory, os.fspath(path), select, returns_to_go)
+
+
+class EnvsOfData:
+    """What a storage of data reads of environments: data has as many side by side as it says itself.
+
+    Args:
+        envs: of training or of evaluation; those that a data set describes.
+    """
+
+    num_envs: ClassVar[None] = None
+
+    def __init__(self, envs: Any) -> None:
+        self._envs = envs
+        self.observation_space, self.action_space = envs.observation_space, envs.action_space
+        self.stacked_frames = envs.stacked_frames
+
+    @property
+    def compute_reward(self) -> Any:
+        """By which hindsight tells the rewards of other goals; None where the environments have no goals."""
+        return getattr(self._envs, "compute_reward", None)
 
 
 class LoadedData:

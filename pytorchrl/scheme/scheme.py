@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from pytorchrl.agent.device import find_device
 from pytorchrl.agent.envs.spaces import compact, space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
-from pytorchrl.scheme.dataset_factory import DatasetFactory, LoadedData
+from pytorchrl.scheme.dataset_factory import DatasetFactory, EnvsOfData, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles, storages_read
 from pytorchrl.scheme.reward_normalization import RewardNormalization
@@ -369,12 +368,7 @@ class Scheme:
         """What a source reads of the environments; data has as many side by side as it says itself."""
         if self._collects_into(name):
             return spaces
-        return SimpleNamespace(
-            observation_space=spaces.observation_space,
-            action_space=spaces.action_space,
-            num_envs=None,
-            stacked_frames=spaces.stacked_frames,
-        )
+        return EnvsOfData(spaces)
 
     def _state_of(self, name: str, factory: Factory[Storage]) -> Storage | LoadedData:
         """What a checkpoint holds of a source: not what a data set can fill it with again."""

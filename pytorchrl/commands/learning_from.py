@@ -1,0 +1,121 @@
+"""What `train` learns from beside the steps of its environments: a data set, and what another run has learnt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytorchrl.agent.algorithms import Algorithm
+from pytorchrl.commands.composing import Composed
+from pytorchrl.commands.parts import part_named
+from pytorchrl.commands.values import value_of
+from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.composition import envs_of, made_of, misfit_named
+from pytorchrl.experiments.own_modules import modules_named
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.scheme import Scheme, from_dataset
+from pytorchrl.scheme.fitting import CompositionError
+from storages.component.declared import hyper_parameters_of
+from storages.component.factory import Factory, make_factory
+from storages.datasets import SelectedDataset, SelectEpisodes, open_dataset
+from storages.off_policy.mixed_storage import MixedSource
+from storages.storage import Storage
+
+OF_DATA = ("data", "select", "online", "data_share")
+"""Names of the settings that say it."""
+_SHARE = 0.5
+_SOURCE = "data"
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set that is learnt from."""
+
+    path: str
+    select: SelectEpisodes | None
+    online: bool
+    """Whether the environments' steps are learnt from, too."""
+    share: float
+    """Of each batch, that comes from the data, where the environments' steps are learnt from."""
+    has_size: bool
+    """Whether the size of the storage was chosen; else it is that of the data."""
+
+    def scheme(self, parts: Composed, seed: int, device: str) -> Scheme:
+        """A scheme that learns from the data alone, or from batches that are mixed of both."""
+        if not self.online:
+            storage = self._filled(parts.storage, self.has_size)
+            return Scheme(parts.algorithm, parts.actor, storage, test_envs_factory=parts.envs, device=device, seed=seed)
+        directory = parts.storage.hyper_parameters.get("directory")
+        changed = {} if directory is None else {"directory": f"{directory}-{_SOURCE}"}
+        beside = make_factory(parts.storage.cls, (), parts.storage.hyper_parameters | changed)
+        return Scheme(
+            parts.algorithm,
+            parts.actor,
+            parts.storage,
+            parts.envs,
+            sources={_SOURCE: self._filled(beside, has_size=False)},
+            mixed={"main": MixedSource({_SOURCE: self.share, "main": 1 - self.share})},
+            device=device,
+            seed=seed,
+        )
+
+    def _filled(self, storage: Factory[Storage], has_size: bool) -> Factory[Storage]:
+        hyper_parameters = storage.hyper_parameters
+        if "size" in hyper_parameters and not has_size:
+            dataset = open_dataset(self.path)
+            steps = (dataset if self.select is None else SelectedDataset(dataset, self.select)).steps
+            storage = make_factory(storage.cls, (), hyper_parameters | {"size": max(1, steps)})
+        return from_dataset(storage, self.path, select=self.select)
+
+    def __str__(self) -> str:
+        select = "" if self.select is None else f", {self.select}"
+        return f"Data: {self.path}{select}" + (f", {self.share:g} of each batch" if self.online else ", no collecting")
+
+
+def data_of(settings: Mapping[str, Any], has_size: bool) -> Data | None:
+    """The data set that settings name; None where they name none.
+
+    Raises:
+        CompositionError: settings that need a data set are there without one, or do not fit together.
+    """
+    path, online = settings.get("data"), bool(settings.get("online"))
+    select, share = value_of(settings.get("select")), value_of(settings.get("data_share"))
+    if path is None:
+        needless = [f"--{name.replace('_', '-')}" for name in OF_DATA[1:] if settings.get(name) is not None]
+        if needless:
+            raise CompositionError(f"{', '.join(needless)} says how a data set is used; name one by --data")
+        return None
+    if select is not None and not isinstance(select, SelectEpisodes):
+        raise CompositionError(f"--select must be such as 'SelectEpisodes(best_share=0.1)', got {select!r}")
+    if share is not None and not online:
+        raise CompositionError("--data-share is of batches that are mixed with the environments' steps; add --online")
+    share = _SHARE if share is None else share
+    if not isinstance(share, int | float) or not 0 < share < 1:
+        raise CompositionError(f"--data-share must lie between 0 and 1, got {share!r}")
+    return Data(str(path), select, online, float(share), has_size)
+
+
+def description_of(run: Path) -> dict[str, Any]:
+    """The algorithm, the actor and the environment of a run, as `merged` takes them.
+
+    Raises:
+        CheckpointError: there is no run, or it is damaged.
+        CompositionError: a part is of a script, which a command cannot make.
+    """
+    folder = RunFolder(run)
+    config = folder.read_config() if run.is_dir() else checkpoint.load(run)["config"]
+    file = folder.config_file if run.is_dir() else run
+    with modules_named(config), misfit_named(file):
+        parts: dict[str, Any] = {
+            kind: {"name": config[kind]["name"]} | made_of(config[kind]).hyper_parameters
+            for kind in ("algorithm", "actor")
+        }
+        envs = envs_of(config, run).hyper_parameters
+    return parts | {"env": {"name" if name == "env" else name: value for name, value in envs.items()}}
+
+
+def without_random_actions(algorithm: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters of an algorithm that begins with a policy and not with random actions, unless it is said."""
+    if "start_steps" in chosen or "start_steps" not in hyper_parameters_of(part_named(Algorithm, algorithm["name"])):
+        return dict(algorithm)
+    return {**algorithm, "start_steps": 0}

@@ -1,0 +1,122 @@
+"""Begin a run with what another one has learnt: from offline to online, or from one algorithm to another."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.composition import misfit_named
+from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.scheme.scheme import Scheme
+
+_NETWORKS, _NORMALIZATION = "networks", "normalization"
+_OF_STEPS = "steps"
+
+
+def start_from(scheme: Scheme, run: str | os.PathLike[str]) -> list[str]:
+    """Let a scheme that has not begun go on from what another run has learnt.
+
+    Of a run of the same algorithm with networks of the same shapes, everything is taken: weights, targets, optimisers,
+    dual variables such as temperatures, and the statistics that observations are normalised by. Of another algorithm,
+    and of a file of weights, those networks are taken that have the same name and shapes here, such as "policy", and
+    the statistics; targets begin as copies. Steps, schedules, storages and random numbers are those of the new run,
+    whose checkpoints hold all of it: a resumed run does not read the other one again.
+
+    Args:
+        scheme: of the new run.
+        run: a run folder, of whose newest checkpoint it is taken, or a file of weights such as ``best_weights.pt``.
+
+    Returns:
+        The names of the networks that were taken.
+
+    Raises:
+        CheckpointError: there is no checkpoint, it is damaged, or no network of it fits.
+        RuntimeError: the scheme has begun already.
+    """
+    if scheme.steps or scheme.algorithm.updates:
+        raise RuntimeError(
+            f"start_from: the scheme has made {scheme.steps:,} {scheme.unit} already; make a new one, or let "
+            f"Learner.resume go on with its run"
+        )
+    file = RunFolder(run).checkpoint_file if Path(run).is_dir() else Path(run)
+    state = checkpoint.load(file)
+    with misfit_named(file):
+        config = state["config"]
+        saved = {"actor": state["weights"]} if "weights" in state else state["scheme"]["algorithm"]
+        is_same = config["algorithm"]["name"] == type(scheme.algorithm).__name__
+        taken = _take_all(scheme, saved) if is_same else []
+        taken = taken or _take_networks(scheme, saved["actor"])
+        if not taken:
+            raise CheckpointError(
+                f"{file} is of {config['algorithm']['name']}, and none of its networks "
+                f"({', '.join(_networks(saved['actor'])) or 'it has none'}) has the name and the shapes of one of "
+                f"{type(scheme.algorithm).__name__} ({', '.join(_networks(scheme.actor.state_dict()))}); compose the "
+                f"actor alike: hidden_sizes, feature_extractor, memory"
+            )
+        steps = state["steps"] if "weights" in state else state["scheme"]["collector"]["steps"]
+    scheme.config["started_from"] = {
+        "run": os.fspath(run),
+        "algorithm": config["algorithm"]["name"],
+        "steps": steps,
+        "networks": taken,
+    }
+    return taken
+
+
+def _take_all(scheme: Scheme, saved: Mapping[str, Any]) -> list[str]:
+    """Load all that another run of the algorithm has learnt; nothing is changed where its shapes or parts differ."""
+    algorithm, actor = scheme.algorithm, scheme.actor.state_dict()
+    training = saved.get("training")
+    if training is None or _shapes(actor) != _shapes(saved["actor"]):
+        return []
+    before = algorithm.training.state_dict()
+    if any(training[kind].keys() != parts.keys() for kind, parts in before.items()):
+        return []
+    algorithm.training.load_state_dict(training)
+    if _OF_STEPS in algorithm.training.counters:
+        # Environment transitions are counted anew.
+        algorithm.training.counters[_OF_STEPS] = 0
+    algorithm.actor.load_state_dict(saved["actor"])
+    return list(_networks(actor))
+
+
+def _take_networks(scheme: Scheme, weights: Mapping[str, Tensor]) -> list[str]:
+    """Copy the networks that have a name and shapes in common."""
+    ours, theirs = _networks(scheme.actor.state_dict()), _networks(weights)
+    fitting = [name for name, tensors in ours.items() if _shapes(tensors) == _shapes(theirs.get(name, {}))]
+    if not fitting:
+        return []
+    taken = [*fitting, _NORMALIZATION]
+    parts = {name: _part(weights, name) for name in taken}
+    with torch.no_grad():
+        for key, tensor in scheme.actor.state_dict().items():
+            name = _name_of(key)
+            if name in taken and key in parts[name] and parts[name][key].shape == tensor.shape:
+                tensor.copy_(parts[name][key])
+    for target in scheme.algorithm.training.targets.values():
+        target.follow(0.0)
+    return fitting
+
+
+def _networks(weights: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """The weights of each network, by its name."""
+    names = dict.fromkeys(_name_of(key) for key in weights if key.startswith(f"{_NETWORKS}."))
+    return {name: _part(weights, name) for name in names}
+
+
+def _part(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    return {key: tensor for key, tensor in weights.items() if _name_of(key) == name}
+
+
+def _name_of(key: str) -> str:
+    first, _, rest = key.partition(".")
+    return rest.partition(".")[0] if first == _NETWORKS else first
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {key: tensor.shape for key, tensor in weights.items()}

@@ -1,0 +1,258 @@
+"""From offline to online: a run begins with what another has learnt, and mixes its data with new experience."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.commands.train import train as train_command
+from pytorchrl.experiments import RunFolder, checkpoint, collect_demonstrations
+from storages.transition import OBS, REW, SOURCE_SIZES
+from tests.support.comparison import assert_equal
+from tests.support.data_sets import recorded
+from tests.support.training import stopped
+
+PENDULUM = prl.VecEnv.create_factory("Pendulum-v1", env_kwargs={"max_episode_steps": 20})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("data") / "damped.npz", "Pendulum-v1", 200)
+
+
+def sac(**changes: Any) -> Any:
+    return prl.SAC.create_factory(**{"mini_batch_size": 16, "start_steps": 0, "test_every": 0} | changes)
+
+
+def actor(hidden: int = 16, **changes: Any) -> Any:
+    return prl.OffPolicyActor.create_factory(hidden_sizes=(hidden,), **changes)
+
+
+def offline(data: Path, algorithm: Any = None, **changes: Any) -> prl.Scheme:
+    storage = prl.from_dataset(prl.ReplayBuffer.create_factory(size=200), data)
+    return prl.Scheme(algorithm or sac(), actor(**changes), storage, test_envs_factory=PENDULUM)
+
+
+def online(data: Path, algorithm: Any = None, **changes: Any) -> prl.Scheme:
+    storage = prl.ReplayBuffer.create_factory(size=200)
+    return prl.Scheme(
+        algorithm or sac(),
+        actor(**changes),
+        storage,
+        PENDULUM,
+        sources={"data": prl.from_dataset(storage, data)},
+        mixed={"main": prl.MixedSource({"data": 0.5, "main": 0.5})},
+    )
+
+
+@pytest.fixture(scope="module")
+def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    learner = prl.Learner(offline(data), 30, tmp_path_factory.mktemp("runs") / "offline")
+    assert learner.run()
+    learner.close()
+    return learner.log_dir
+
+
+def test_a_run_of_the_same_algorithm_begins_with_all_that_was_learnt(data: Path, learnt: Path) -> None:
+    scheme = online(data)
+    assert prl.start_from(scheme, learnt) == ["policy", "critics"]
+    saved = checkpoint.load(learnt / "checkpoint.pt")["scheme"]["algorithm"]
+    assert_equal(scheme.algorithm.get_weights(), saved["actor"])
+    assert_equal(scheme.algorithm.training.state_dict(), saved["training"])
+    assert scheme.algorithm.updates == 30
+    assert scheme.steps == 0
+    assert scheme.config["started_from"]["steps"] == 30
+
+
+def test_random_numbers_are_those_of_the_new_run(data: Path, learnt: Path) -> None:
+    scheme, fresh = online(data), online(data)
+    prl.start_from(scheme, learnt)
+    for ours, theirs in zip(scheme.algorithm._generators(), fresh.algorithm._generators(), strict=True):
+        assert torch.equal(ours.get_state(), theirs.get_state())
+
+
+def test_of_another_algorithm_the_networks_are_taken_that_fit_and_targets_are_copies(data: Path, learnt: Path) -> None:
+    scheme = prl.Scheme(
+        prl.TD3.create_factory(start_steps=0), actor(), prl.ReplayBuffer.create_factory(size=50), PENDULUM
+    )
+    before = scheme.algorithm.get_weights()
+    assert prl.start_from(scheme, learnt) == ["critics"], "SAC's policy has a deviation, which TD3's has not"
+    saved = checkpoint.load(learnt / "checkpoint.pt")["scheme"]["algorithm"]["actor"]
+    for key, tensor in scheme.algorithm.get_weights().items():
+        assert torch.equal(tensor, saved[key] if "critics" in key else before[key]), key
+    target = scheme.algorithm.training.targets["critics"].network.state_dict()
+    for key, tensor in target.items():
+        assert torch.equal(tensor, saved[f"networks.critics.{key}"])
+
+
+def test_a_file_of_weights_is_enough(data: Path, learnt: Path, tmp_path: Path) -> None:
+    source = offline(data)
+    learner = prl.Learner(source, 5, tmp_path / "run")
+    learner.run()
+    file = learner.save_policy(tmp_path / "weights.pt")
+    learner.close()
+    scheme = online(data)
+    assert prl.start_from(scheme, file) == ["policy", "critics"]
+    assert_equal(scheme.algorithm.get_weights(), source.algorithm.get_weights())
+
+
+def test_the_normalisation_of_the_data_goes_on_with_what_is_collected(data: Path, tmp_path: Path) -> None:
+    learner = prl.Learner(offline(data, normalize_observations=True), 5, tmp_path / "run")
+    learner.run()
+    learner.close()
+    scheme = online(data, normalize_observations=True)
+    prl.start_from(scheme, tmp_path / "run")
+    ours, theirs = scheme.actor.normalization, learner.scheme.actor.normalization
+    assert ours is not None
+    assert theirs is not None
+    assert_equal(ours.state_dict(), theirs.state_dict())
+    scheme.collect(4)
+    assert int(ours.parts[0].count) > int(theirs.parts[0].count)  # type: ignore[arg-type]
+
+
+def test_what_does_not_fit_is_refused_by_name(data: Path, learnt: Path) -> None:
+    with pytest.raises(prl.CheckpointError, match=r"none of its networks \(policy, critics\) has the name and the sha"):
+        prl.start_from(online(data, hidden=8), learnt)
+    scheme = online(data)
+    scheme.collect(3)
+    with pytest.raises(RuntimeError, match="the scheme has made 1 steps already"):
+        prl.start_from(scheme, learnt)
+
+
+def test_a_run_stopped_in_either_half_resumes_exactly(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both(folder: Path, stops: tuple[int, ...]) -> tuple[Any, Any]:
+        states = []
+        for half, make, steps in (("offline", offline, 20), ("online", online, 60)):
+            scheme = make(data)
+            if half == "online":
+                prl.start_from(scheme, folder / "offline")
+            learner = prl.Learner(scheme, steps, folder / half)
+            for stop in stops:
+                learner = prl.Learner.resume(stopped(learner, stop, monkeypatch), scheme=make(data))
+            assert learner.run()
+            states.append(learner.scheme.state_dict())
+            learner.close()
+        return states[0], states[1]
+
+    whole, parts = both(tmp_path / "whole", ()), both(tmp_path / "parts", (3, 11))
+    assert_equal(parts[0], whole[0])
+    assert_equal(parts[1], whole[1])
+
+
+def test_half_of_each_batch_is_of_the_data(data: Path, learnt: Path) -> None:
+    scheme = online(data)
+    prl.start_from(scheme, learnt)
+    scheme.collect(40)
+    batch = next(iter(scheme.sources["main"].generate_batches(1, 16)))
+    assert batch[SOURCE_SIZES].tolist() == [8, 8]
+
+
+def test_hindsight_relabels_the_goals_of_data(tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory("pytorchrl/BitFlipping-v0", env_kwargs={"n": 8})
+    random = np.random.default_rng(0)
+    policy = lambda seen: random.integers(8, size=(1, 1))  # noqa: E731
+    collect_demonstrations(policy, envs, path=tmp_path / "flips.npz", episodes=30)
+    storage = prl.HERBuffer.create_factory(size=300, her_ratio=1.0, strategy="future")
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(test_every=0, mini_batch_size=32),
+        actor(),
+        prl.from_dataset(storage, tmp_path / "flips.npz"),
+        test_envs_factory=envs,
+    )
+    batch = next(iter(scheme.storage.generate_batches(1, 200)))
+    reached = (batch[OBS]["desired_goal"] == batch["NextObservation"]["achieved_goal"]).all(-1, keepdim=True)
+    assert torch.equal(batch[REW], reached.float() - 1)
+    assert 0.2 < float(reached.float().mean()) < 0.9, "random flips hardly ever reach the goals that were meant"
+    list(scheme.update())
+
+
+COMMON = ["--seeds", "1", "--actor.hidden-sizes", "16", "--algorithm.mini-batch-size", "16", "--algorithm.test-every"]
+OFFLINE = ["--algorithm", "sac", "--env", "Pendulum-v1", "--no-preset", *COMMON, "100", "--log-dir", "runs/offline"]
+ONLINE = ["--from", "runs/offline/seed-1", "--online", "--seeds", "1", "--log-dir", "runs/online"]
+
+
+def train(*arguments: str) -> None:
+    train_command(arguments)
+
+
+def test_the_command_line_trains_on_data_and_then_online(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train(*OFFLINE, "--data", str(data), "--steps", "20", "--select", "SelectEpisodes(best_share=0.5)")
+    printed = capsys.readouterr().out
+    assert "no collecting" in printed
+    assert "0 of 20 updates" in printed
+    assert "size=100" in printed or "ReplayBuffer" in printed
+    train(*ONLINE, "--data", str(data), "--steps", "30", "--data-share", "0.25")
+    printed = capsys.readouterr().out
+    assert "From runs/offline/seed-1: policy, critics" in printed
+    config = RunFolder("runs/online/seed-1").read_config()
+    assert config["algorithm"]["hyper_parameters"]["mini_batch_size"] == 16
+    assert config["algorithm"]["hyper_parameters"]["start_steps"] == 0
+    assert config["mixed"]["main"]["hyper_parameters"]["shares"] == {"data": 0.25, "main": 0.75}
+    assert config["started_from"]["run"] == "runs/offline/seed-1"
+    train(*ONLINE, "--data", str(data), "--steps", "40", "--data-share", "0.25")
+    assert prl.read_metrics(Path("runs/online/seed-1/metrics.jsonl"))[-1]["steps"] == 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--online"], "--online says how a data set is used; name one by --data"),
+        (["--data", "x.npz", "--data-share", "0.5"], "add --online"),
+        (["--data", "x.npz", "--online", "--data-share", "1"], "--data-share must lie between 0 and 1, got 1"),
+        (["--data", "x.npz", "--select", "0.1"], "--select must be such as 'SelectEpisodes"),
+    ],
+)
+def test_options_of_data_that_do_not_fit_are_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(prl.CompositionError, match=message):
+        train(*OFFLINE, *arguments)
+
+
+@pytest.mark.long
+def test_a_run_killed_anywhere_from_offline_to_online_is_the_run_that_was_not_killed(
+    data: Path, tmp_path: Path
+) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    halves = {
+        "offline": [*OFFLINE, "--data", str(data), "--steps", "300", "--checkpoint-every", "30"],
+        "online": [*ONLINE, "--data", str(data), "--steps", "300", "--checkpoint-every", "30"],
+    }
+
+    def command(half: str) -> list[str]:
+        return [sys.executable, "-m", "pytorchrl", "train", *halves[half]]
+
+    def killed(half: str, folder: Path, at: int) -> None:
+        process = subprocess.Popen(command(half), cwd=folder, stdout=subprocess.DEVNULL, env=environment)
+        file = folder / "runs" / half / "seed-1" / "checkpoint.pt"
+        deadline = time.monotonic() + 120
+        while not file.exists() or checkpoint.load(file)["scheme"]["collector"]["steps"] < at:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    states: dict[str, Any] = {}
+    for name, kills in (("whole", ()), ("killed", (60, 180))):
+        folder = tmp_path / name
+        folder.mkdir()
+        for half in halves:
+            for at in kills:
+                killed(half, folder, at)
+            subprocess.run(command(half), cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment)
+        states[name] = [
+            checkpoint.load(folder / "runs" / half / "seed-1" / "checkpoint.pt")["scheme"] for half in halves
+        ]
+    assert_equal(states["killed"], states["whole"])
