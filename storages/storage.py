@@ -88,6 +88,12 @@ class Storage(Component, ABC):
             algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
             envs: says how many environments a step has; the first sample says so where None.
         """
+        if getattr(envs, "skips_steps", False) and not self.on_policy:
+            raise ValueError(
+                f"{type(self).__name__}: an environment makes no transition in the step that begins its next episode "
+                f"(gymnasium's autoreset mode NEXT_STEP), which storages of replayed transitions do not take; make the "
+                f"environments with the mode SAME_STEP or DISABLED, or copies of one, without vectorization_mode"
+            )
         self.device = torch.device(device)
         self.actor = actor
         self.algorithm = algorithm

@@ -34,6 +34,9 @@ DONE2 = "NextDone"
 """(E, 1) flag: the environment *terminated*, OBS2 has no value."""
 TRUNC2 = "NextTruncated"
 """(E, 1) flag: a limit *cut* the episode, OBS2 still has value. Absent means never."""
+SKIPPED = "Skipped"
+"""(E, 1) flag: the environment made no transition, it began its next episode in a step of all. Batches are made without
+such rows, which are episodes of one step to their neighbours (DONE and TRUNC2). Absent means never."""
 ACTPROBS = "ActionProbs"
 """(E, n): probabilities (or log probability) under the acting policy."""
 
@@ -97,10 +100,10 @@ ERRORS = "Errors"
 """(B, 1), or (T, B, 1) for sequences, (N, 1) for packed episodes, in the ``info`` of an update: the error of each row,
 which priorities follow."""
 
-FLAGS = frozenset({DONE, DONE2, TRUNC2})
+FLAGS = frozenset({DONE, DONE2, TRUNC2, SKIPPED})
 SUCCESSORS = {OBS2: OBS, RHS2: RHS}
 """Fields that repeat what the next step begins with, and the field they repeat."""
-SCALARS = (DONE, DONE2, TRUNC2, REW, IREW, VAL, LOGP, IVAL)
+SCALARS = (DONE, DONE2, TRUNC2, SKIPPED, REW, IREW, VAL, LOGP, IVAL)
 """Fields of shape (E, 1)."""
 BATCH_FIELDS = frozenset(
     {

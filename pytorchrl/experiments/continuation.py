@@ -65,7 +65,8 @@ def own_parts(configured: Iterable[Configured]) -> Iterator[OwnPart]:
         if not issubclass(one.cls, VecEnv):
             continue
         env = one.hyper_parameters.get("env")
-        if isinstance(env, str) and _is_registered_by_the_script(env):
+        is_gymnasiums = one.hyper_parameters.get("backend", "gymnasium") == "gymnasium"
+        if isinstance(env, str) and is_gymnasiums and _is_registered_by_the_script(env):
             yield OwnPart(f"the environment {env}", env.partition(":")[0] if ":" in env else "__main__")
         wrappers = one.hyper_parameters.get("wrappers", ())
         names = [name[0] if isinstance(name, list | tuple) else name for name in wrappers]

@@ -184,8 +184,9 @@ class _Running:
 
 def _of(observation: Any, env: int) -> Any:
     if isinstance(observation, dict):
-        return {name: part[env].copy() for name, part in observation.items()}
-    return observation[env].copy()
+        return {name: _of(part, env) for name, part in observation.items()}
+    one = observation[env]
+    return one.cpu().numpy() if isinstance(one, torch.Tensor) else one.copy()
 
 
 def _recorded(
@@ -209,11 +210,15 @@ def _recorded(
         action = acting(observation, begins)
         if action.shape != expected:
             raise ValueError(f"collect_demonstrations: actions must have shape {expected}, got {action.shape}")
-        step = envs.step(action)
+        step = envs.step(torch.from_numpy(action) if envs.takes_tensors else action)
         observation, begins = step.observation, step.terminated | step.truncated
         reported = {record.environment: record.reported for record in envs.finished_episodes}
+        made = np.ones_like(begins) if step.made is None else step.made
         for env, one in enumerate(running):
             if not share[env]:
+                continue
+            if not made[env]:
+                running[env] = _Running(env, observation)
                 continue
             one.add(action, step.reward, step.next_observation)
             if begins[env]:
@@ -222,7 +227,8 @@ def _recorded(
                 share[env] -= 1
                 running[env] = _Running(env, observation)
                 advance(0 if episodes is None else 1)
-        taken += envs.num_envs
-        advance(0 if steps is None else envs.num_envs)
+        begins |= ~made
+        taken += int(made.sum())
+        advance(0 if steps is None else int(made.sum()))
     if steps is not None:
         yield from (one.episode(terminated=False, truncated=False) for one in running if len(one))

@@ -12,6 +12,7 @@ import numpy as np
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.making import make_env
+from pytorchrl.agent.envs.native_making import refuse_native
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.trained_policy import TrainedPolicy
 from pytorchrl.experiments.video import write_video
@@ -55,6 +56,7 @@ def stage_of(envs: Factory[VecEnv], render_mode: Literal["rgb_array", "human"]) 
     hyper_parameters = envs.hyper_parameters
     if "env" not in hyper_parameters:
         raise ValueError(f"{envs.name} does not say by env=... what it has copies of, so none can be shown")
+    refuse_native(hyper_parameters, envs.name)
     kwargs = dict(hyper_parameters["env_kwargs"] or {}) | {"render_mode": render_mode}
     try:
         env, recorder = make_env(hyper_parameters["env"], kwargs, hyper_parameters["wrappers"])

@@ -17,7 +17,7 @@ from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.shaped_returns import ShapedReturns
 from storages import SampleError
 from storages.storage import Storage
-from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, RHS2, TRUNC2
+from storages.transition import ACT, DONE, DONE2, OBS, OBS2, REW, RHS, RHS2, SKIPPED, TRUNC2
 
 Seed: TypeAlias = int | np.random.SeedSequence
 
@@ -66,7 +66,8 @@ class _Choice(NamedTuple):
     """What is done in a step."""
 
     action: NDArray[Any]
-    env_action: NDArray[Any]
+    env_action: Any
+    """An array; a tensor for environments that take tensors."""
     fields: Mapping[str, Any]
     rhs: Any
     """Memory after it."""
@@ -138,28 +139,34 @@ class Collector:
         self._envs_are_ahead = True
         reward, ended = step.reward.astype(np.float32), step.terminated | step.truncated
         if self._rewards is not None:
-            reward = self._rewards(reward, ended)
+            reward = self._rewards(reward, ended, step.made)
+        sample = {
+            OBS: self._observation,
+            DONE: self._done,
+            ACT: choice.action,
+            REW: reward,
+            OBS2: step.next_observation,
+            DONE2: step.terminated,
+            TRUNC2: step.truncated,
+            **kept_infos(step, self._info_keys),
+            **choice.fields,
+        }
+        transitions, done = self.envs.num_envs, ended
+        if self.envs.skips_steps:
+            skipped = np.zeros_like(ended) if step.made is None else ~step.made
+            # To its neighbours, it is an episode of one step.
+            done = ended | skipped
+            transitions -= int(np.count_nonzero(skipped))
+            sample |= {TRUNC2: step.truncated | skipped, SKIPPED: skipped}
         try:
-            self.storage.insert_transition(
-                {
-                    OBS: self._observation,
-                    DONE: self._done,
-                    ACT: choice.action,
-                    REW: reward,
-                    OBS2: step.next_observation,
-                    DONE2: step.terminated,
-                    TRUNC2: step.truncated,
-                    **kept_infos(step, self._info_keys),
-                    **choice.fields,
-                }
-            )
+            self.storage.insert_transition(sample)
         except SampleError as error:
             error.add_note(f"It was collected in {self.envs.env_name}, by reset() or step().")
             raise
         if self._shaped is not None:
             self._shaped.add(reward, ended)
-        self._observation, self._rhs, self._done = step.observation, choice.rhs, ended
-        self.steps += self.envs.num_envs
+        self._observation, self._rhs, self._done = step.observation, choice.rhs, done
+        self.steps += transitions
         self.episodes += int(np.count_nonzero(ended))
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
         return [Episode(one.episode_return, one.length, one.reported) for one in self.envs.finished_episodes]
@@ -176,7 +183,8 @@ class Collector:
         begins = torch.from_numpy(done.astype(np.float32)).to(device)
         exploration.steps, exploration.starts = self.steps, begins
         acting = algorithm.acting_step(to_device(obs, device), rhs, begins, exploration)
-        action, env_action = acting.action.cpu().numpy(), acting.env_action.cpu().numpy()
+        action = acting.action.cpu().numpy()
+        env_action = acting.env_action if self.envs.takes_tensors else acting.env_action.cpu().numpy()
         fields = dict(acting.fields)
         if rhs is not None:
             fields |= {RHS: rhs, RHS2: acting.rhs}
@@ -186,7 +194,11 @@ class Collector:
         """Count observations into the statistics that normalise them."""
         normalization = self.algorithm.actor.normalization
         if normalization is not None:
-            normalization.add(to_device(obs, self.algorithm.device))
+            skips = self.envs.skips_next
+            if skips is not None:
+                obs = _rows(obs, np.flatnonzero(~skips))
+            if skips is None or not skips.all():
+                normalization.add(to_device(obs, self.algorithm.device))
             if not self.storage.on_policy:
                 # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
                 normalization.use_newest()
@@ -249,14 +261,18 @@ class Collector:
         if self._choice is None or self._envs_are_ahead:
             return None
         action, env_action, fields, rhs = self._choice
-        return {"action": as_tensors(action), "env_action": as_tensors(env_action), "fields": dict(fields), "rhs": rhs}
+        if not isinstance(env_action, torch.Tensor):
+            env_action = as_tensors(env_action)
+        return {"action": as_tensors(action), "env_action": env_action, "fields": dict(fields), "rhs": rhs}
 
     def _load_choice(self, choice: Mapping[str, Any] | None) -> None:
         if choice is None:
             self._choice = None
             return
         fields = {name: self._on_device(field) for name, field in choice["fields"].items()}
-        action, env_action = choice["action"].numpy(), choice["env_action"].numpy()
+        action, env_action = choice["action"].numpy(), self._on_device(choice["env_action"])
+        if not self.envs.takes_tensors:
+            env_action = choice["env_action"].numpy()
         self._choice = _Choice(action, env_action, fields, self._on_device(choice["rhs"]))
 
     def _on_device(self, tensor: torch.Tensor | None) -> torch.Tensor | None:
@@ -267,4 +283,11 @@ def to_device(observation: Any, device: torch.device) -> Any:
     """Observations as tensors on a device, dtypes kept."""
     if isinstance(observation, dict):
         return {name: to_device(part, device) for name, part in observation.items()}
-    return torch.from_numpy(observation).to(device)
+    tensor = observation if isinstance(observation, torch.Tensor) else torch.from_numpy(observation)
+    return tensor.to(device)
+
+
+def _rows(observation: Any, rows: NDArray[np.int64]) -> Any:
+    if isinstance(observation, dict):
+        return {name: _rows(part, rows) for name, part in observation.items()}
+    return observation[rows]

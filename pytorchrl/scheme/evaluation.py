@@ -116,7 +116,7 @@ def evaluate(
         exploration.starts = starts
         acting = algorithm.acting_step(obs, rhs, starts, exploration)
         steps_left -= 1
-        step = envs.step(acting.env_action.cpu().numpy())
+        step = envs.step(acting.env_action if envs.takes_tensors else acting.env_action.cpu().numpy())
         observation, rhs = step.observation, acting.rhs
         running_steps += 1
         for record in envs.finished_episodes:
@@ -130,7 +130,8 @@ def evaluate(
             episodes_played += [running[env] for env in np.flatnonzero(too_long)]
             episodes_cut += int(too_long.sum())
             share[too_long] = 0
-        done = (step.terminated | step.truncated).astype(np.float32)
+        begins = step.terminated | step.truncated
+        done = (begins if step.made is None else begins | ~step.made).astype(np.float32)
     if not episodes_played:
         # No episode has ended within the steps.
         episodes_played = envs.running_episodes()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.vec_env import VecStep
+from pytorchrl.agent.envs.vector import VecStep
 from storages.transition import INFO
 
 

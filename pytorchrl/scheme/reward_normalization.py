@@ -41,12 +41,15 @@ class RewardNormalization:
         self._moments: Moments = (0, np.zeros(1), np.zeros(1))
         self._returns = np.zeros((num_envs, 1))
 
-    def __call__(self, reward: NDArray[np.float32], ended: NDArray[np.bool_]) -> NDArray[np.float32]:
+    def __call__(
+        self, reward: NDArray[np.float32], ended: NDArray[np.bool_], made: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float32]:
         """(E, 1) float32: the rewards of a step, normalised by all steps up to this one.
 
         Args:
             reward: (E, 1), as the environments gave it; stays as it is.
             ended: (E, 1), whether the episode ended with this step, in either way.
+            made: (E, 1), which environments made a transition; None where all did.
 
         Raises:
             ValueError: a reward is not finite.
@@ -62,7 +65,10 @@ class RewardNormalization:
         if self.kind == "returns":
             values += self._returns * self.gamma
             self._returns = np.where(ended, 0.0, values)
-        self._moments = add_to_moments(self._moments, values)
+        if made is None:
+            self._moments = add_to_moments(self._moments, values)
+        elif made.any():
+            self._moments = add_to_moments(self._moments, values[made[:, 0]])
         normalised: NDArray[np.float64] = reward / self._standard_deviation()
         return normalised.clip(-self.clip, self.clip).astype(np.float32)
 

@@ -46,7 +46,7 @@ class AverageRewardBuffer(VanillaOnPolicyBuffer):
     def make_estimator(self) -> Estimator:
         """Make the part that says what returns and advantages are."""
         ring = self._ring
-        mean = float(ring.rollout(REW).mean(dtype=np.float64))
+        mean = float(ring.rollout(REW)[..., 0][~ring.skipped()].mean(dtype=np.float64))
         return DifferentialAdvantages(self.average.of(ring.oldest, mean, self.average_step_size), self.gae_lambda)
 
 

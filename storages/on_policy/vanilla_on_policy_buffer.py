@@ -33,6 +33,7 @@ from storages.transition import (
     REW,
     RHS,
     RHS2,
+    SKIPPED,
     VAL,
     Batch,
 )
@@ -128,7 +129,7 @@ class VanillaOnPolicyBuffer(Storage):
         ring = self._ring
         broken = ring.broken()
         values = ring.rollout(VAL)[..., 0] if (VAL,) in ring.layout else np.zeros(broken.shape, np.float32)
-        terminated = ring.rollout(DONE2)[..., 0]
+        terminated = ring.rollout(DONE2)[..., 0] | ring.skipped()
         if self.cut_episodes == "drop":
             # No return that is learnt from leans on what followed a cut, and an actor need not have values.
             next_values = np.zeros(broken.shape, np.float32)
@@ -159,12 +160,13 @@ class VanillaOnPolicyBuffer(Storage):
     ) -> Iterator[Batch]:
         """Every transition once an epoch, in random order, in ``num_mini_batch`` batches as equal as can be.
 
-        Where cut episodes are dropped, their transitions are in none; batches are smaller then, and may be fewer.
+        Where cut episodes are dropped, their transitions are in none, nor are steps in which an environment made none
+        (SKIPPED); batches are smaller then, and may be fewer.
 
         Where hidden states were inserted, batches are of sequences, time first: fields (T, B, ...), RHS (B, *hidden)
         before the first step, DONE where memory starts anew: with an episode, and where the rollout goes on with
         another stream of experience, as after slices of several workers. MASK is 0 at the steps of episodes that are
-        dropped, of which a sequence may have some, as memory runs through them.
+        dropped, of which a sequence may have some, as memory runs through them, and at steps that were skipped.
 
         Args:
             num_mini_batch: batches an epoch.
@@ -213,7 +215,7 @@ class VanillaOnPolicyBuffer(Storage):
         ring = self._ring
         goes_on = ~ring.broken()
         if self.cut_episodes == "bootstrap":
-            return np.ones_like(goes_on)
+            return np.ones_like(goes_on) if (SKIPPED,) not in ring.layout else ~ring.skipped()
         terminates = ring.rollout(DONE2)[..., 0].astype(np.bool_)
         for step in reversed(range(len(terminates) - 1)):
             terminates[step] |= goes_on[step] & terminates[step + 1]
@@ -238,7 +240,7 @@ class VanillaOnPolicyBuffer(Storage):
                 batch = {key: in_time(value, transitions.shape) for key, value in fields.items()}
                 # The memory before the first step is given, whichever stream it is of.
                 batch[DONE][1:] = np.maximum(batch[DONE][1:], begins[transitions[1:] - oldest])
-                if self.cut_episodes == "drop":
+                if self.cut_episodes == "drop" or (SKIPPED,) in ring.layout:
                     batch[MASK] = learnt.reshape(-1, 1)[transitions - oldest].astype(np.float32)
                 yield to_batch(batch | ring.gather(chosen, {RHS}), self.device)
 

@@ -14,7 +14,8 @@ from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.terminal_reward import TerminalReward
-from pytorchrl.agent.envs.vec_env import Resumption, VecEnv, VecStep
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.vector import Resumption, VecStep
 
 __all__ = [
     "Atari",

@@ -4,14 +4,10 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import gymnasium as gym
-
 from pytorchrl.agent.envs.atari import Atari
-from pytorchrl.agent.envs.other_packages import find_registered, require
+from pytorchrl.agent.envs.atari_ids import settings_of
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory
-
-_ENTRY_POINT = "ale_py.env:AtariEnv"
 
 
 def atari_envs(
@@ -47,12 +43,12 @@ def atari_envs(
         gymnasium.error.DependencyNotInstalled: ale-py is not installed.
         ValueError: it is no id of Atari, or there is no such setting.
     """
-    require("ale_py", "atari_envs")
     known = set(inspect.signature(Atari).parameters) - {"game"}
     if not set(settings) <= known:
         unknown = ", ".join(sorted(set(settings) - known))
         raise ValueError(f"atari_envs: there is no setting {unknown}; those of Atari are {', '.join(sorted(known))}")
-    given = _settings_of(env)
+    given = settings_of(env, "atari_envs")
+    given["max_frames"] = given.pop("max_num_frames_per_episode")
     layers: list[Any] = []
     if training and life_loss:
         layers.append("EpisodicLife")
@@ -64,16 +60,3 @@ def atari_envs(
     return VecEnv.create_factory(
         "pytorchrl/Atari-v0", num_envs, mode=mode, wrappers=layers, env_kwargs={**given, **settings}
     )
-
-
-def _settings_of(env: str) -> dict[str, Any]:
-    """What an id says of its game, in our names."""
-    try:
-        find_registered(env)
-        spec = gym.spec(env)
-    except gym.error.Error as error:
-        raise ValueError(f"atari_envs: env {env!r} is no id that is registered: {error}") from None
-    if spec.entry_point != _ENTRY_POINT:
-        raise ValueError(f"atari_envs: env {env!r} is no game of Atari; their ids are like 'ALE/Pong-v5'")
-    names = ("game", "repeat_action_probability", "full_action_space")
-    return {name: spec.kwargs[name] for name in names} | {"max_frames": spec.kwargs["max_num_frames_per_episode"]}

@@ -79,13 +79,27 @@ def check_wrapper(wrapper: Any, owner: str) -> None:
     Raises:
         ValueError: it is none.
     """
-    name = wrapper if isinstance(wrapper, str) else wrapper[0] if _is_named(wrapper) else None
-    if name == NormalizeObservation.__name__ or wrapper is NormalizeObservation:
-        raise ValueError(f"{owner}: {_NO_NORMALIZE_OBSERVATION}")
+    name = wrapper if isinstance(wrapper, str) else wrapper[0] if is_named(wrapper) else None
+    refuse_normalized_observations(wrapper if name is None else name, owner)
     if name is not None and name not in _OUR_WRAPPERS and not hasattr(gym.wrappers, name):
         raise ValueError(f"{owner}: wrappers: gymnasium.wrappers has no {name!r}")
     if name is None and not callable(wrapper):
         raise ValueError(f"{owner}: wrappers: {wrapper!r} is neither a name, a (name, arguments) pair nor a callable")
+
+
+def refuse_normalized_observations(wrapper: Any, owner: str) -> None:
+    """Refuse the wrapper of a name, or the callable, that normalises observations.
+
+    Raises:
+        ValueError: it does.
+    """
+    if NormalizeObservation.__name__ in (wrapper, getattr(wrapper, "__name__", None)):
+        raise ValueError(f"{owner}: {_NO_NORMALIZE_OBSERVATION}")
+
+
+def is_named(wrapper: Any) -> bool:
+    """Whether a wrapper is a pair of its name and its arguments."""
+    return isinstance(wrapper, list | tuple) and len(wrapper) == 2 and isinstance(wrapper[0], str)
 
 
 def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, Any]) -> gym.Env[Any, Any]:
@@ -107,7 +121,7 @@ def bare_env(env: str | Callable[..., gym.Env[Any, Any]], arguments: dict[str, A
 def _wrap(env: gym.Env[Any, Any], wrapper: Any) -> gym.Env[Any, Any]:
     if isinstance(wrapper, str):
         wrapper = (wrapper, {})
-    if not _is_named(wrapper):
+    if not is_named(wrapper):
         made: gym.Env[Any, Any] = wrapper(env)
         return made
     name, arguments = wrapper
@@ -123,7 +137,3 @@ def _missing(what: str, error: gym.error.DependencyNotInstalled) -> gym.error.De
     return gym.error.DependencyNotInstalled(
         f"VecEnv: {what} needs a package that is not installed: {error} What installs them: {EXTRAS}"
     )
-
-
-def _is_named(wrapper: Any) -> bool:
-    return isinstance(wrapper, list | tuple) and len(wrapper) == 2 and isinstance(wrapper[0], str)

@@ -20,7 +20,7 @@ PACKAGES = ("ale_py", "gymnasium_robotics")
 
 
 def require(module: str, owner: str) -> ModuleType:
-    """Import a module that Atari or MinAtar needs.
+    """Import a module that Atari, MinAtar or EnvPool needs.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: its package is not installed.
@@ -32,10 +32,11 @@ def require(module: str, owner: str) -> ModuleType:
 
 
 def missing(module: str, owner: str) -> gym.error.DependencyNotInstalled:
-    """The error of a module that Atari or MinAtar needs."""
+    """The error of a module that Atari, MinAtar or EnvPool needs."""
     package = module.partition(".")[0].replace("_", "-")
+    extra = "envpool" if package == "envpool" else "atari"
     return gym.error.DependencyNotInstalled(
-        f'{owner}: the package {package} is not installed; the extra "atari" brings it: pip install ".[atari]".'
+        f'{owner}: the package {package} is not installed; the extra "{extra}" brings it: pip install ".[{extra}]".'
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
@@ -154,6 +155,13 @@ class EnvActions:
             actions = actions + self._start
         # Of one dtype, so that they repeat exactly.
         return actions if actions.dtype is self._dtype else actions.astype(self._dtype)
+
+    def of_tensors(self, actions: torch.Tensor) -> torch.Tensor:
+        """The same of tensors, where they are."""
+        actions = actions[:, 0] if self._is_number else actions
+        if self._start is not None:
+            actions = actions + torch.as_tensor(self._start, device=actions.device)
+        return actions.to(torch.from_numpy(np.empty(0, self._dtype)).dtype)
 
 
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:

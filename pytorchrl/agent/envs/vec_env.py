@@ -1,59 +1,48 @@
-"""Vector environments: gymnasium's own, with the true last observations of ended episodes where they belong."""
+"""Vector environments: copies of Python environments, or those that step many of themselves."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+import torch
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord
-from pytorchrl.agent.envs.frames import MOST_FRAMES, frames_stacked_by
-from pytorchrl.agent.envs.histories import Histories
-from pytorchrl.agent.envs.making import check_id, check_wrapper, make_env
-from pytorchrl.agent.envs.replayable import SEEDED, Replayable
-from pytorchrl.agent.envs.spaces import EnvActions, check_action_space, check_observation_space, with_trailing_axis
-from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.agent.envs.copies import Copies
+from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.frames import MOST_FRAMES
+from pytorchrl.agent.envs.making import check_id, check_wrapper
+from pytorchrl.agent.envs.native import Native
+from pytorchrl.agent.envs.native_making import (
+    Backend,
+    check_native,
+    check_vector_wrapper,
+    is_native,
+    make_native,
+    wrap_native,
+)
+from pytorchrl.agent.envs.spaces import check_action_space, check_observation_space
+from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 from storages.component.factory import Component, Factory, make_factory
 from storages.component.hyper_parameters import Count
 
 
-class VecStep(NamedTuple):
-    """What a step of ``E`` environments led to; the arrays are the caller's."""
-
-    observation: Any
-    """(E, *obs) or a dict: what the actor sees next, the first of a new episode where one ended."""
-    next_observation: Any
-    """As ``observation``: what followed the action, the true last observation where an episode ended."""
-    reward: NDArray[np.float64]
-    """(E, 1)."""
-    terminated: NDArray[np.bool_]
-    """(E, 1): the environment ended."""
-    truncated: NDArray[np.bool_]
-    """(E, 1): a limit cut the episode."""
-    infos: Mapping[str, Any]
-    """What gymnasium reports."""
-
-
-class Resumption(NamedTuple):
-    """Where ``E`` environments are after :meth:`VecEnv.load_state_dict`."""
-
-    observation: Any
-    """(E, *obs) or a dict: what the actor sees next."""
-    came_back: NDArray[np.bool_]
-    """(E, 1): the episode that was running goes on; elsewhere a new one begins."""
-
-
 class VecEnv(Component):
-    """``num_envs`` copies of an environment, stepped together, each reset in the step in which it ends.
+    """``num_envs`` environments that are stepped together: copies of one, or a vector environment.
+
+    Copies are reset in the step in which they end. A vector environment steps many of itself: gymnasium's of an id with
+    a ``vector_entry_point``, EnvPool's, ALE's, or what a callable that takes ``num_envs`` makes. It may have any of
+    gymnasium's autoreset modes. With NEXT_STEP, an environment makes no transition in the step after an end, and none
+    is stored: of rollouts alone, as storages of replayed transitions refuse the mode. With SAME_STEP, last observations
+    must be reported as ``infos["final_obs"]``. Observations that are tensors stay on their device, and actions are
+    given as tensors.
 
     A saved vector of environments comes back to where it was: each is reset with a seed that it was given lately and
     repeats its actions since, while what lasts over episodes is saved (the statistics of ``NormalizeReward``; the
     ``state_dict()`` of an environment or wrapper that has one, and ``load_state_dict``). Where that does not lead to
-    exactly the same observation and reward, a new episode begins.
+    exactly the same observation and reward, a new episode begins. A vector environment comes back where it has
+    ``state_dict()`` and ``load_state_dict(state)``; in others, all begin new episodes.
 
     Observations of nested Dict and Tuple spaces become one dict of arrays: a position in a Tuple or a key of a Dict is
     joined to what it lies in by a slash (``camera/0``). Storages and actors know no other structure.
@@ -62,19 +51,22 @@ class VecEnv(Component):
     the environment itself. ``NormalizeReward`` has statistics for each copy; ``NormalizeObservation`` is refused.
 
     Args:
-        env: a gymnasium id (of Atari and robotics too, where their packages are installed), or a callable that makes an
-            environment.
-        num_envs: copies.
-        mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
+        env: a gymnasium id (of Atari and robotics too, where their packages are installed), a callable that makes an
+            environment, or one with a parameter ``num_envs`` that makes a ``gymnasium.vector.VectorEnv``.
+        num_envs: environments.
+        mode: "sync" steps copies one after the other in this process, "async" each in a process.
+        vectorization_mode: "vector_entry_point" makes gymnasium's vector environment of an id; None makes copies.
+        backend: whose vector environment an id is of: "envpool" or "ale"; "gymnasium" for neither.
         wrappers: applied to each copy, first to last: names of gymnasium's wrappers (``"FlattenObservation"``) and of
             ``ScaleReward``, ``SelectObservation``, ``BoundAction``, ``RoundAction``, ``FlattenAction``,
             ``RandomizeAction``, ``FlickerFrames``, ``EpisodicLife`` and ``FireOnReset``, pairs of such a name and its
             arguments (``("FrameStackObservation", {"stack_size": 4})``), or callables from an environment to an
-            environment. A composition of names alone can be resumed from its run folder.
-        env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
+            environment. Around a vector environment, those of ``gymnasium.wrappers.vector``. A composition of names
+            alone can be resumed from its run folder.
+        env_kwargs: arguments of ``gymnasium.make`` (or of the callable, ``envpool.make``, ``AtariVectorEnv``).
         stacked_frames: of how many of the last frames an observation is a stack, the newest last, so that storages keep
             each frame once; a dict for some leaves of dict observations. None finds out by looking for gymnasium's
-            ``FrameStackObservation``; 0 keeps whole observations.
+            ``FrameStackObservation``, and asks EnvPool and ALE; 0 keeps whole observations.
         replay_on_resume: False begins new episodes in a resumed run: for robots, and whatever else is not to repeat
             what it did.
         episode_infos: numbers in the ``info`` of an episode's last step, as the environment itself reports them below
@@ -89,58 +81,49 @@ class VecEnv(Component):
 
     def __init__(
         self,
-        env: str | Callable[..., gym.Env[Any, Any]],
+        env: str | Callable[..., gym.Env[Any, Any]] | Callable[..., VectorEnv[Any, Any, Any]],
         num_envs: Count = 1,
         *,
         mode: Literal["sync", "async"] = "sync",
+        vectorization_mode: Literal["vector_entry_point"] | None = None,
+        backend: Backend = "gymnasium",
         wrappers: Sequence[Any] = (),
         env_kwargs: Mapping[str, Any] | None = None,
         stacked_frames: int | Mapping[str, int] | None = None,
         replay_on_resume: bool = True,
         episode_infos: Sequence[str] = ("is_success", "success", "score"),
     ) -> None:
-        found: list[int] = []
-        specs: list[EnvSpec | None] = []
-        names: list[str] = []
-        process, signals = os.getpid(), worker_signals()
-
-        def make() -> gym.Env[Any, Any]:
-            if os.getpid() != process:
-                signals.heed()
-            made, recorder = make_env(env, dict(env_kwargs or {}), wrappers, episode_infos)
-            found.append(frames_stacked_by(made))
-            specs.append(made.spec)
-            names.append(str(made))
-            return Replayable(made, recorder, replay_on_resume)
-
-        self._make = make
-        self._one: gym.Env[Any, Any] | None = None
-        makers = [make] * num_envs
-        vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
-        self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        name, kwargs = type(self).__name__, dict(env_kwargs or {})
+        self.is_native = is_native(env, vectorization_mode, backend)
+        """Whether it is a vector environment that steps many of itself, rather than copies."""
+        if self.is_native:
+            made, frames = make_native(env, num_envs, backend, kwargs)
+            self._vector: Vector = Native(
+                made, num_envs, lambda envs: wrap_native(envs, wrappers), frames, episode_infos, name
+            )
+        else:
+            one: Any = env
+            self._vector = Copies(one, num_envs, mode, wrappers, kwargs, replay_on_resume, episode_infos, name)
         self.num_envs = num_envs
         self.mode = mode
         self.is_wrapped = bool(wrappers)
         """Whether there are wrappers, which may change rewards and cut episodes."""
-        self.observation_space = self._envs.single_observation_space
+        self.observation_space = self._vector.observation_space
         """Of one environment."""
-        self.action_space = self._envs.single_action_space
+        self.action_space = self._vector.action_space
         """Of one environment."""
-        # The first is always made in this process, in "async" mode too: it tells the spaces.
-        self.stacked_frames: int | Mapping[str, int] = found[0] if stacked_frames is None else stacked_frames
+        self.stacked_frames: int | Mapping[str, int] = (
+            self._vector.stacked_frames if stacked_frames is None else stacked_frames
+        )
         """Of how many frames an observation is a stack; 0 where it is none."""
-        self.finished_episodes: list[EpisodeRecord] = []
-        """The environments' own episodes that finished in the last step, with their returns before any wrapper."""
-        self._spec = specs[0]
-        self._name = names[0]
+        self.skips_steps = self._vector.skips_steps
+        """Whether an environment makes no transition in the step in which it begins its next episode."""
         try:
-            check_observation_space(self.observation_space, type(self).__name__)
-            check_action_space(self.action_space, type(self).__name__)
+            check_observation_space(self.observation_space, name)
+            check_action_space(self.action_space, name)
         except ValueError:
             self.close()
             raise
-        self._env_actions = EnvActions(self.action_space)
-        self._histories = Histories(self._envs, type(self).__name__, replay_on_resume)
 
     @classmethod
     def check_arguments(cls, arguments: Mapping[str, Any]) -> None:
@@ -157,10 +140,19 @@ class VecEnv(Component):
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
         """Refuse ids that gymnasium does not know, and wrappers that do not exist or cannot be used."""
         env = hyper_parameters.get("env")
-        if isinstance(env, str):
+        vectorization_mode, backend = hyper_parameters["vectorization_mode"], hyper_parameters["backend"]
+        if isinstance(env, str) and backend == "gymnasium":
             check_id(env, cls.__name__)
+        native = is_native(env, vectorization_mode, backend)
+        if native:
+            if hyper_parameters["mode"] == "async":
+                raise ValueError(
+                    f"{cls.__name__}: mode='async' steps copies in processes, and {env!r} steps many of itself; leave "
+                    f"out mode"
+                )
+            check_native(env, vectorization_mode, backend, cls.__name__)
         for wrapper in hyper_parameters["wrappers"]:
-            check_wrapper(wrapper, cls.__name__)
+            (check_vector_wrapper if native else check_wrapper)(wrapper, cls.__name__)
         frames = hyper_parameters["stacked_frames"]
         for depth in frames.values() if isinstance(frames, Mapping) else (frames or 0,):
             if not 0 <= depth <= MOST_FRAMES or depth == 1:
@@ -172,58 +164,45 @@ class VecEnv(Component):
         Raises:
             TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
         """
-        sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        seeds = seeds_of_copies(sequence, self.num_envs)
-        observation, _ = self._envs.reset(seed=list(seeds))
-        self._histories.begin(observation)
-        self.finished_episodes = []
-        return with_trailing_axis(observation, self.observation_space)
+        return self._vector.reset(seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed))
 
-    def step(self, actions: NDArray[Any]) -> VecStep:
+    def step(self, actions: NDArray[Any] | torch.Tensor) -> VecStep:
         """Step every environment.
 
         Args:
             actions: (E, 1) integers from 0 for a Discrete space; (E, *action) integers from 0 for a MultiDiscrete one,
-                0 or 1 for a MultiBinary one, numbers within the bounds for a Box.
+                0 or 1 for a MultiBinary one, numbers within the bounds for a Box. Tensors where :attr:`takes_tensors`.
         """
-        actions = self._env_actions(actions)
-        observation, reward, terminated, truncated, infos = self._envs.step(actions)
-        self.finished_episodes = []
-        if FINISHED in infos:
-            self.finished_episodes = _records(infos.pop(FINISHED))
-            del infos[f"_{FINISHED}"]
-        next_observation = observation
-        ended: Sequence[int] = ()
-        if "final_obs" in infos:
-            ended = [env for env, final in enumerate(infos["final_obs"]) if final is not None]
-            next_observation = _with_last_observations(observation, infos["final_obs"], ended)
-        seeded: Sequence[int] = ()
-        if SEEDED in infos:
-            seeded = np.flatnonzero(infos.pop(SEEDED)).tolist()
-            del infos[f"_{SEEDED}"]
-        self._histories.add(actions, observation, reward, seeded)
-        return VecStep(
-            with_trailing_axis(observation, self.observation_space),
-            with_trailing_axis(next_observation, self.observation_space),
-            reward[:, None],
-            terminated[:, None],
-            truncated[:, None],
-            infos,
-        )
+        return self._vector.step(actions)
+
+    @property
+    def finished_episodes(self) -> list[EpisodeRecord]:
+        """The environments' own episodes that finished in the last step, with their returns before any wrapper."""
+        return self._vector.finished_episodes
+
+    @property
+    def takes_tensors(self) -> bool:
+        """Whether observations are tensors, and actions are to be tensors too; known from the first reset on."""
+        return self._vector.takes_tensors
+
+    @property
+    def skips_next(self) -> NDArray[np.bool_] | None:
+        """(E,): which environments make no transition in the next step; None where all do."""
+        return self._vector.skips_next
 
     def running_episodes(self) -> list[EpisodeRecord]:
         """The environments' own episodes that are running, as far as they have come."""
-        return [EpisodeRecord(env, *running) for env, running in enumerate(self._envs.call("running_episode"))]
+        return self._vector.running_episodes()
 
     def state_dict(self) -> dict[str, Any]:
         """What it takes to come back to where the environments are, as tensors and plain data.
 
-        It grows with the longest running episode, by an action a step.
+        Of copies, it grows with the longest running episode, by an action a step.
 
         Raises:
             RuntimeError: no episode was ever begun.
         """
-        return self._histories.state_dict()
+        return self._vector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
         """Come back to where the environments were when it was saved.
@@ -231,42 +210,29 @@ class VecEnv(Component):
         Raises:
             ValueError: it was saved with another number of environments.
         """
-        observation, came_back = self._histories.load_state_dict(state)
-        self.finished_episodes = []
-        return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
+        return self._vector.load_state_dict(state)
 
     @property
     def env_spec(self) -> str | None:
         """JSON of gymnasium's ``EnvSpec`` of one environment; None where it has none that can be written down."""
         try:
-            return None if self._spec is None else self._spec.to_json()
+            return None if self._vector.spec is None else self._vector.spec.to_json()
         except (AttributeError, TypeError, ValueError):
             return None
 
     @property
     def env_name(self) -> str:
         """One environment with its wrappers, for messages."""
-        return getattr(self, "_name", type(self).__name__)
+        return self._vector.name if hasattr(self, "_vector") else type(self).__name__
 
     @property
     def compute_reward(self) -> Callable[..., Any] | None:
         """``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None where they have no goals."""
-        if self._one is None:
-            # Those of other processes cannot be called from here.
-            self._one = self._envs.envs[0] if isinstance(self._envs, SyncVectorEnv) else self._make()
-        if not self._one.has_wrapper_attr("compute_reward"):
-            return None
-        compute_reward: Callable[..., Any] = self._one.get_wrapper_attr("compute_reward")
-        return compute_reward
+        return self._vector.compute_reward()
 
     def close(self) -> None:
         """Free what the environments hold; a second call does nothing."""
-        self._envs.close()
-
-
-def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:
-    """The seeds that :meth:`VecEnv.reset` gives its environments."""
-    return [int(word) for word in sequence.generate_state(num_envs)]
+        self._vector.close()
 
 
 def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:
@@ -277,22 +243,3 @@ def one_copy(factory: Factory[VecEnv]) -> Factory[VecEnv]:
 
 
 _ONE_COPY = {"num_envs": 1, "mode": "sync"}
-
-
-def _records(finished: NDArray[Any]) -> list[EpisodeRecord]:
-    """The episodes that each environment reports, by environment."""
-    return [EpisodeRecord(env, *episode) for env, episodes in enumerate(finished) for episode in episodes or ()]
-
-
-def _with_last_observations(observation: Any, last: NDArray[Any], ended: Sequence[int]) -> Any:
-    """A copy of the batch with the last observations of the environments that ended."""
-    if isinstance(observation, Mapping):
-        copies = {name: part.copy() for name, part in observation.items()}
-        for env in ended:
-            for name, part in copies.items():
-                part[env] = last[env][name]
-        return copies
-    copy = observation.copy()
-    for env in ended:
-        copy[env] = last[env]
-    return copy

@@ -12,11 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK
+from pytorchrl.agent.envs.copies import seeds_of_copies
 from pytorchrl.agent.envs.plain_data import as_arrays
 from pytorchrl.agent.envs.replayable import drawn_seed, seeds_after, shows
+<<<<<<< HEAD:pytorchrl/experiments/inspection/episode_seeds.py
 from pytorchrl.agent.envs.vec_env import seeds_of_copies
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.scheme.seeds import seed_of_training_envs
+=======
+from pytorchrl.experiments.saved_storage import SavedStorage
+from pytorchrl.scheme.scheme import seed_of_training_envs
+>>>>>>> 98a402c (Take vector environments of gymnasium, EnvPool and ALE, in all autoreset modes, as many environments step faster together):pytorchrl/experiments/episode_seeds.py
 from storages.transition import DONE, OBS
 
 _MOST_SEEDS = 10_000_000
@@ -55,6 +61,8 @@ class EpisodeSeeds:
         envs = storage.state["scheme"]["collector"].get("envs")
         if storage.state["config"]["train_envs"] is None or not envs:
             raise ReenactmentError(f"{storage.file} does not say where the environments of training are")
+        if "histories" not in envs:
+            raise ReenactmentError("vector environments that step many of themselves cannot repeat a single one")
         if envs["steps"] is None:
             raise ReenactmentError("the environments of this run repeat nothing: replay_on_resume=False")
         history = as_arrays(envs["histories"][environment])

@@ -38,7 +38,7 @@ from storages.core.ring.validation import (
     checked_replacement,
     depths_of,
 )
-from storages.transition import DONE, DONE2, TRUNC2, Array, Sample
+from storages.transition import DONE, DONE2, SKIPPED, TRUNC2, Array, Sample
 
 _FIRST_SIZE = 64
 """Steps that a ring which grows has room for at first."""
@@ -310,6 +310,14 @@ class Ring:
         rows = np.arange(self.oldest, self.steps) % self.rows
         ended: NDArray[np.bool_] = (self.columns[(DONE2,)].data[rows] | self.columns[(TRUNC2,)].data[rows])[..., 0]
         return ended
+
+    def skipped(self) -> NDArray[np.bool_]:
+        """Return (live_steps, E), where an environment made no transition."""
+        if (SKIPPED,) not in self.layout:
+            return np.zeros((self.live_steps, self.envs), np.bool_)
+        rows = np.arange(self.oldest, self.steps) % self.rows
+        skipped: NDArray[np.bool_] = self.columns[(SKIPPED,)].data[rows][..., 0]
+        return skipped
 
     # State
 

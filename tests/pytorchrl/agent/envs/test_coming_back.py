@@ -135,7 +135,7 @@ def test_an_environment_that_shows_something_else_begins_a_new_episode_and_says_
     back = other.load_state_dict(saved_and_loaded(one))
     assert back.came_back[:, 0].tolist() == [True, False]
     assert back.observation[0, 0] == 10
-    assert back.observation[1, 0] == other._envs.envs[1].unwrapped.offset  # type: ignore[union-attr]
+    assert back.observation[1, 0] == other._vector._envs.envs[1].unwrapped.offset  # type: ignore[union-attr]
     # That new episode is one to come back to.
     future(other, 5)
     again = other.load_state_dict(saved_and_loaded(other))

@@ -1,0 +1,28 @@
+"""What ids of Atari's games say: the game, and the settings that its versions differ in."""
+
+from typing import Any
+
+import gymnasium as gym
+
+from pytorchrl.agent.envs.other_packages import find_registered, require
+
+_ENTRY_POINT = "ale_py.env:AtariEnv"
+
+
+def settings_of(env: str, owner: str) -> dict[str, Any]:
+    """What an id says of its game, as ALE's own environments call it.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: ale-py is not installed.
+        ValueError: it is no id of Atari.
+    """
+    require("ale_py", owner)
+    try:
+        find_registered(env)
+        spec = gym.spec(env)
+    except gym.error.Error as error:
+        raise ValueError(f"{owner}: env {env!r} is no id that is registered: {error}") from None
+    if spec.entry_point != _ENTRY_POINT:
+        raise ValueError(f"{owner}: env {env!r} is no game of Atari; their ids are like 'ALE/Pong-v5'")
+    names = ("game", "repeat_action_probability", "full_action_space", "max_num_frames_per_episode")
+    return {name: spec.kwargs[name] for name in names}

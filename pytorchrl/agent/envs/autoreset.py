@@ -1,0 +1,197 @@
+"""Gymnasium's three ways to begin the next episode of a vector environment, in one contract.
+
+Towers et al. describe the modes in gymnasium's ``AutoresetMode``: SAME_STEP resets an environment in the step in which
+its episode ends, NEXT_STEP in the step after, which makes no transition, DISABLED where it is asked to.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.checks import InvalidEnvironmentError
+
+
+class Outcome(NamedTuple):
+    """A step of ``E`` environments; see :class:`pytorchrl.agent.envs.vector.VecStep`, but for axes of one."""
+
+    observation: Any
+    next_observation: Any
+    reward: NDArray[np.floating]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    infos: Mapping[str, Any]
+    made: NDArray[np.bool_] | None = None
+
+
+class Autoreset(Protocol):
+    """What steps a vector environment, and says where it made no transition."""
+
+    skips_steps: ClassVar[bool]
+    """Whether an environment makes no transition in the step in which it begins its next episode."""
+    skips_next: NDArray[np.bool_] | None
+    """(E,): which environments make no transition in the next step; None where all do."""
+
+    def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
+        """Called after all environments were reset, or are where the next step resets some of them, (E,)."""
+
+    def step(self, actions: Any) -> Outcome:
+        """Step every environment."""
+
+
+class SameStep(Autoreset):
+    """Takes the last observations from ``infos["final_obs"]``.
+
+    Args:
+        envs: of the mode SAME_STEP.
+    """
+
+    skips_steps = False
+    skips_next = None
+
+    def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
+        self._envs = envs
+
+    def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
+        """Called after all environments were reset."""
+
+    def step(self, actions: Any) -> Outcome:
+        """Step every environment.
+
+        Raises:
+            InvalidEnvironmentError: an episode ended, and its last observation is not reported.
+        """
+        observation, reward, terminated, truncated, infos = self._envs.step(actions)
+        reward, terminated, truncated = on_host(reward), on_host(terminated), on_host(truncated)
+        ended = terminated | truncated
+        next_observation = observation
+        if ended.any():
+            if "final_obs" not in infos:
+                raise InvalidEnvironmentError(
+                    f"VecEnv: {self._envs} began a new episode in the step that ended one, and infos have no "
+                    f"'final_obs': what its last observation was is not known. Make it with the autoreset mode "
+                    f"NEXT_STEP or DISABLED, or let its infos have 'final_obs', (E, *obs)"
+                )
+            next_observation = with_last_observations(observation, infos["final_obs"], np.flatnonzero(ended))
+        return Outcome(observation, next_observation, reward, terminated, truncated, infos)
+
+
+class NextStep(Autoreset):
+    """Leaves out the step in which an environment begins its next episode: it makes no transition.
+
+    Nothing is lost: the last observation is that of the step that ended the episode.
+
+    Args:
+        envs: of the mode NEXT_STEP.
+    """
+
+    skips_steps = True
+
+    def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
+        self._envs = envs
+        self.skips_next: NDArray[np.bool_] | None = None
+
+    def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
+        """Called after all environments were reset, or are where the next step resets some of them, (E,)."""
+        self.skips_next = ended if ended is not None and ended.any() else None
+
+    def step(self, actions: Any) -> Outcome:
+        """Step every environment, but those whose episode ended in the last step, which are reset."""
+        observation, reward, terminated, truncated, infos = self._envs.step(actions)
+        reward, terminated, truncated = on_host(reward), on_host(terminated), on_host(truncated)
+        made = None
+        if self.skips_next is not None:
+            made = ~self.skips_next
+            reward, terminated, truncated = np.where(made, reward, 0), terminated & made, truncated & made
+        ended = terminated | truncated
+        self.skips_next = ended if ended.any() else None
+        return Outcome(observation, observation, reward, terminated, truncated, infos, made)
+
+
+class Disabled(Autoreset):
+    """Resets environments in the step in which their episodes end, by ``reset(options={"reset_mask": ...})``.
+
+    Args:
+        envs: of the mode DISABLED.
+    """
+
+    skips_steps = False
+    skips_next = None
+
+    def __init__(self, envs: VectorEnv[Any, Any, Any]) -> None:
+        self._envs = envs
+
+    def begin(self, ended: NDArray[np.bool_] | None = None) -> None:
+        """Called after all environments were reset."""
+
+    def step(self, actions: Any) -> Outcome:
+        """Step every environment, and reset those whose episode ended."""
+        observation, reward, terminated, truncated, infos = self._envs.step(actions)
+        reward, terminated, truncated = on_host(reward), on_host(terminated), on_host(truncated)
+        ended = terminated | truncated
+        next_observation = observation
+        if ended.any():
+            # Environments may write into the arrays that they have returned.
+            next_observation = copied(observation)
+            observation, _ = self._envs.reset(options={"reset_mask": ended})
+        return Outcome(observation, next_observation, reward, terminated, truncated, infos)
+
+
+def autoreset_of(envs: VectorEnv[Any, Any, Any]) -> Autoreset:
+    """What steps a vector environment, by the mode in its metadata.
+
+    Raises:
+        InvalidEnvironmentError: its metadata name none.
+    """
+    mode = envs.metadata.get("autoreset_mode")
+    if mode == AutoresetMode.SAME_STEP:
+        return SameStep(envs)
+    if mode == AutoresetMode.NEXT_STEP:
+        return NextStep(envs)
+    if mode != AutoresetMode.DISABLED:
+        raise InvalidEnvironmentError(
+            f"VecEnv: metadata['autoreset_mode'] of {envs} is {mode!r}; it must be one of "
+            f"{', '.join(map(str, AutoresetMode))}, and says when the next episode of an environment begins"
+        )
+    return Disabled(envs)
+
+
+def with_last_observations(observation: Any, last: Any, ended: Sequence[int] | NDArray[np.int64]) -> Any:
+    """A copy of a batch (E, *obs) with the last observations of the environments that ended.
+
+    Args:
+        observation: the batch, an array, a tensor, or a dict of such.
+        last: (E, *obs) as the batch, or for each environment its last observation, None where there is none.
+        ended: numbers of the environments.
+    """
+    copies = copied(observation)
+    if isinstance(last, Mapping):
+        for name, part in copies.items():
+            part[ended] = last[name][ended]
+    elif isinstance(last, torch.Tensor) or last.dtype != object:
+        copies[ended] = last[ended]
+    elif isinstance(copies, Mapping):
+        for env in ended:
+            for name, part in copies.items():
+                part[env] = last[env][name]
+    else:
+        for env in ended:
+            copies[env] = last[env]
+    return copies
+
+
+def copied(observation: Any) -> Any:
+    """A copy of a batch of observations."""
+    if isinstance(observation, Mapping):
+        return {name: copied(part) for name, part in observation.items()}
+    return observation.clone() if isinstance(observation, torch.Tensor) else observation.copy()
+
+
+def on_host(numbers: Any) -> NDArray[Any]:
+    """(E,) numbers or flags as an array."""
+    if type(numbers) is np.ndarray:
+        return numbers
+    return numbers.cpu().numpy() if isinstance(numbers, torch.Tensor) else np.asarray(numbers)

@@ -1,0 +1,158 @@
+"""Copies of a Python environment, stepped together by gymnasium's vector environments."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.autoreset import with_last_observations
+from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord
+from pytorchrl.agent.envs.frames import frames_stacked_by
+from pytorchrl.agent.envs.histories import Histories
+from pytorchrl.agent.envs.making import make_env
+from pytorchrl.agent.envs.replayable import SEEDED, Replayable
+from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
+from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
+from pytorchrl.agent.envs.worker_signals import worker_signals
+
+
+class Copies(Vector):
+    """Copies of an environment, each reset in the step in which it ends.
+
+    Args:
+        env: a gymnasium id, or a callable that makes an environment.
+        num_envs: copies.
+        mode: "sync" steps them one after the other in this process, "async" each in a process of its own.
+        wrappers: applied to each copy, first to last.
+        env_kwargs: arguments of ``gymnasium.make`` (or of the callable).
+        replays: whether a saved vector comes back to where it was by repeating actions.
+        reports: numbers in the info of an episode's last step that are kept.
+        owner: whose they are, for errors.
+    """
+
+    takes_tensors = False
+    skips_steps = False
+    skips_next = None
+
+    def __init__(
+        self,
+        env: str | Callable[..., gym.Env[Any, Any]],
+        num_envs: int,
+        mode: Literal["sync", "async"],
+        wrappers: Sequence[Any],
+        env_kwargs: Mapping[str, Any],
+        replays: bool,
+        reports: Sequence[str],
+        owner: str,
+    ) -> None:
+        found: list[int] = []
+        specs: list[EnvSpec | None] = []
+        names: list[str] = []
+        process, signals = os.getpid(), worker_signals()
+
+        def make() -> gym.Env[Any, Any]:
+            if os.getpid() != process:
+                signals.heed()
+            made, recorder = make_env(env, dict(env_kwargs), wrappers, reports)
+            found.append(frames_stacked_by(made))
+            specs.append(made.spec)
+            names.append(str(made))
+            return Replayable(made, recorder, replays)
+
+        self._make = make
+        self._one: gym.Env[Any, Any] | None = None
+        makers = [make] * num_envs
+        vector: Any = SyncVectorEnv if mode == "sync" else AsyncVectorEnv
+        self._envs: SyncVectorEnv | AsyncVectorEnv = vector(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+        self.observation_space = self._envs.single_observation_space
+        self.action_space = self._envs.single_action_space
+        # The first is always made in this process, in "async" mode too: it tells the spaces.
+        self.stacked_frames, self.spec, self.name = found[0], specs[0], names[0]
+        self.finished_episodes: list[EpisodeRecord] = []
+        self._env_actions = EnvActions(self.action_space)
+        self._histories = Histories(self._envs, owner, replays)
+
+    def reset(self, sequence: np.random.SeedSequence) -> Any:
+        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such.
+
+        Raises:
+            TypeError: the ``state_dict()`` of an environment or wrapper holds more than plain data and arrays.
+        """
+        seeds = seeds_of_copies(sequence, self._envs.num_envs)
+        observation, _ = self._envs.reset(seed=list(seeds))
+        self._histories.begin(observation)
+        self.finished_episodes = []
+        return with_trailing_axis(observation, self.observation_space)
+
+    def step(self, actions: NDArray[Any]) -> VecStep:
+        """Step every environment."""
+        actions = self._env_actions(actions)
+        observation, reward, terminated, truncated, infos = self._envs.step(actions)
+        self.finished_episodes = []
+        if FINISHED in infos:
+            self.finished_episodes = _records(infos.pop(FINISHED))
+            del infos[f"_{FINISHED}"]
+        next_observation = observation
+        if "final_obs" in infos:
+            ended = [env for env, final in enumerate(infos["final_obs"]) if final is not None]
+            next_observation = with_last_observations(observation, infos["final_obs"], ended)
+        seeded: Sequence[int] = ()
+        if SEEDED in infos:
+            seeded = np.flatnonzero(infos.pop(SEEDED)).tolist()
+            del infos[f"_{SEEDED}"]
+        self._histories.add(actions, observation, reward, seeded)
+        return VecStep(
+            with_trailing_axis(observation, self.observation_space),
+            with_trailing_axis(next_observation, self.observation_space),
+            reward[:, None],
+            terminated[:, None],
+            truncated[:, None],
+            infos,
+        )
+
+    def running_episodes(self) -> list[EpisodeRecord]:
+        """The environments' own episodes that are running, as far as they have come."""
+        return [EpisodeRecord(env, *running) for env, running in enumerate(self._envs.call("running_episode"))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Seeds and the actions since, and what lasts over episodes."""
+        return self._histories.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
+        """Come back to where the environments were when it was saved.
+
+        Raises:
+            ValueError: it was saved with another number of environments.
+        """
+        observation, came_back = self._histories.load_state_dict(state)
+        self.finished_episodes = []
+        return Resumption(with_trailing_axis(observation, self.observation_space), came_back[:, None])
+
+    def compute_reward(self) -> Callable[..., Any] | None:
+        """``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None where they have no goals."""
+        if self._one is None:
+            # Those of other processes cannot be called from here.
+            self._one = self._envs.envs[0] if isinstance(self._envs, SyncVectorEnv) else self._make()
+        if not self._one.has_wrapper_attr("compute_reward"):
+            return None
+        compute_reward: Callable[..., Any] = self._one.get_wrapper_attr("compute_reward")
+        return compute_reward
+
+    def close(self) -> None:
+        """Free what the environments hold; a second call does nothing."""
+        self._envs.close()
+
+
+def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:
+    """The seeds that :meth:`Copies.reset` gives its environments."""
+    return [int(word) for word in sequence.generate_state(num_envs)]
+
+
+def _records(finished: NDArray[Any]) -> list[EpisodeRecord]:
+    """The episodes that each environment reports, by environment."""
+    return [EpisodeRecord(env, *episode) for env, episodes in enumerate(finished) for episode in episodes or ()]

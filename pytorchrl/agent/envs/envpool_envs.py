@@ -1,0 +1,129 @@
+"""EnvPool's vectors of environments, as gymnasium's vector environments that are reset where they are asked to."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.autoreset import copied
+from pytorchrl.agent.envs.other_packages import require
+
+
+class EnvPoolEnvs(VectorEnv[Any, Any, Any]):
+    """Environments that EnvPool steps in threads, in C++.
+
+    Weng et al., "EnvPool: A Highly Parallel Reinforcement Learning Environment Execution Engine" (arXiv 2206.10558).
+
+    EnvPool takes seeds only where a pool is made, so that a reset with a seed makes it anew.
+
+    Args:
+        env_id: of EnvPool's, "Pong-v5".
+        num_envs: environments.
+        settings: of ``envpool.make``, such as ``num_threads`` or ``episodic_life``.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: envpool is not installed.
+        ValueError: there is no such id or setting, or a batch is to hold some environments alone.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 - gymnasium's own way
+
+    def __init__(self, env_id: str, num_envs: int, **settings: Any) -> None:
+        if settings.get("batch_size", num_envs) != num_envs:
+            raise ValueError(
+                f"EnvPoolEnvs: batch_size={settings['batch_size']} steps some of {num_envs} environments at a time; "
+                f"all are stepped together here, leave it out"
+            )
+        self._envpool: Any = require("envpool", "EnvPoolEnvs")
+        self._id, self._settings = env_id, {**settings, "num_envs": num_envs}
+        self.num_envs = num_envs
+        try:
+            made = self._envpool.make_spec(env_id, **self._settings)
+        except (AssertionError, TypeError) as error:
+            raise ValueError(f"EnvPoolEnvs: envpool cannot make {env_id!r} with {settings}: {error}") from None
+        with warnings.catch_warnings():
+            # Bounds in double precision of observations in single precision.
+            warnings.simplefilter("ignore")
+            self.single_observation_space = made.gymnasium_observation_space
+            self.single_action_space = made.gymnasium_action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.stacked_frames = int(getattr(made.config, "stack_num", 0))
+        """Of how many frames an observation is a stack; 0 where it is none."""
+        self._action_dtype = np.dtype(made.action_array_spec["action"].dtype)
+        self._pool: Any = None
+        self._observation: Any = None
+        self._actions: NDArray[Any] = np.zeros(0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes, in those environments that ``options["reset_mask"]`` (E,) names where it is given.
+
+        These must have ended theirs in the last step.
+        """
+        mask = None if options is None else options.get("reset_mask")
+        if mask is not None:
+            return self._reset_some(np.flatnonzero(mask).astype(np.int32))
+        if seed is not None or self._pool is None:
+            self._make_pool(seed)
+        self._observation, infos = self._pool.reset()
+        return self._observation, _without_players(infos)
+
+    def step(self, actions: NDArray[Any]) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step every environment."""
+        self._actions = actions.astype(self._action_dtype, copy=False)
+        result = self._pool.step(self._actions)
+        self._observation, reward, terminated, truncated, infos = result
+        return self._observation, reward, terminated, truncated, _without_players(infos)
+
+    def own_episode(
+        self,
+        reward: NDArray[Any],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        infos: Mapping[str, Any],
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """(E,) rewards and ends as an Atari game itself has them, where they are clipped or a life's loss is an end."""
+        if "reward" not in infos or "terminated" not in infos:
+            return reward, terminated | truncated
+        return infos["reward"], (infos["terminated"] != 0) | truncated
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End EnvPool's threads."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _make_pool(self, seed: int | None) -> None:
+        self.close_extras()
+        seeds = {}
+        if seed is not None:
+            seeds = {"seed": [int(word) >> 1 for word in np.random.SeedSequence(seed).generate_state(self.num_envs)]}
+        self._pool = self._envpool.make(self._id, env_type="gymnasium", **self._settings, **seeds)
+        with warnings.catch_warnings():
+            # As above; the pool asks for its space once.
+            warnings.simplefilter("ignore")
+            assert self._pool.observation_space is not None
+
+    def _reset_some(self, envs: NDArray[np.int32]) -> tuple[Any, dict[str, Any]]:
+        # The step after an end begins the next episode, of the same game where a life's loss was the end; a reset would
+        # begin the game anew.
+        begun, *_, infos = self._pool.step(self._actions[envs], envs)
+        self._observation = copied(self._observation)
+        _put(self._observation, infos["env_id"], begun)
+        return self._observation, {}
+
+
+def _put(observation: Any, envs: NDArray[np.int32], begun: Any) -> None:
+    if isinstance(observation, Mapping):
+        for name, part in observation.items():
+            _put(part, envs, begun[name])
+    else:
+        observation[envs] = begun
+
+
+def _without_players(infos: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in infos.items() if name != "players"}

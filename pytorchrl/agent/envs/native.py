@@ -1,0 +1,233 @@
+"""Vector environments of gymnasium's interface that step all their environments themselves."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.autoreset import autoreset_of
+from pytorchrl.agent.envs.checks import CHECKED_STEPS
+from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.episode_sums import EpisodeSums
+from pytorchrl.agent.envs.native_checks import check_flags, check_observation, check_vector
+from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
+from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
+from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
+
+
+class Native(Vector):
+    """A vector environment, of any of gymnasium's autoreset modes.
+
+    Observations that are tensors stay where they are; rewards and flags become arrays.
+
+    A vector environment with ``state_dict()`` and ``load_state_dict(state)``, of plain data and arrays, comes back to
+    where it was; of others, new episodes begin.
+
+    Args:
+        envs: as it was made.
+        num_envs: how many environments it must have.
+        wrap: puts the user's wrappers around it.
+        stacked_frames: of how many frames an observation is a stack, where that is known.
+        reports: numbers in the infos of an episode's last step that are kept.
+        owner: whose they are, for errors.
+
+    Raises:
+        InvalidEnvironmentError: it breaks gymnasium's interface.
+    """
+
+    def __init__(
+        self,
+        envs: VectorEnv[Any, Any, Any],
+        num_envs: int,
+        wrap: Callable[[VectorEnv[Any, Any, Any]], VectorEnv[Any, Any, Any]],
+        stacked_frames: int,
+        reports: Sequence[str],
+        owner: str,
+    ) -> None:
+        check_vector(envs, num_envs, owner)
+        self._made, self._sums = envs, EpisodeSums(envs, reports)
+        self._envs = wrap(envs)
+        check_vector(self._envs, num_envs, owner)
+        self._owner, self._num_envs = owner, num_envs
+        self.observation_space = self._envs.single_observation_space
+        self.action_space = self._envs.single_action_space
+        self.stacked_frames = stacked_frames if _is_stack(self.observation_space, stacked_frames) else 0
+        self.takes_tensors = False
+        self.spec, self.name = self._envs.spec, str(self._envs)
+        self.finished_episodes: list[EpisodeRecord] = []
+        self._autoreset = autoreset_of(self._envs)
+        self.skips_steps = self._autoreset.skips_steps
+        self._env_actions = EnvActions(self.action_space)
+        self._has_axis = not isinstance(self.observation_space, spaces.Box) or not self.observation_space.shape
+        self._unchecked, self._copies = CHECKED_STEPS, True
+        """Whether observations are copied: always at first, later those that the environment writes into again."""
+        self._shares = False
+        self._observation: Any = None
+        self._seeds: np.random.Generator | None = None
+
+    def reset(self, sequence: np.random.SeedSequence) -> Any:
+        """Begin an episode in every environment; returns their first observations (E, *obs), or a dict of such."""
+        seed, later = (int(word) for word in sequence.generate_state(2))
+        self._seeds = np.random.default_rng(later)
+        return self._begin(seed >> 1)
+
+    def step(self, actions: Any) -> VecStep:
+        """Step every environment, by actions (E, 1) or (E, *action), tensors where observations are.
+
+        Raises:
+            InvalidEnvironmentError: what the environment returned in one of its first steps does not fit its spaces.
+        """
+        env_actions = self._env_actions.of_tensors if self.takes_tensors else self._env_actions
+        outcome = self._autoreset.step(env_actions(actions))
+        observation, following, reward, terminated, truncated, infos, made = outcome
+        self.finished_episodes = self._sums.take_finished()
+        if self._unchecked:
+            self._check(observation, reward, terminated, truncated)
+        if self._copies:
+            is_same = following is observation
+            observation = _converted(observation, self.observation_space)
+            following = observation if is_same else _converted(following, self.observation_space)
+        if self._has_axis:
+            is_same = following is observation
+            observation = with_trailing_axis(observation, self.observation_space)
+            following = observation if is_same else with_trailing_axis(following, self.observation_space)
+        self._observation = observation
+        return VecStep(
+            observation,
+            following,
+            reward[:, None],
+            terminated[:, None],
+            truncated[:, None],
+            infos,
+            None if made is None else made[:, None],
+        )
+
+    @property
+    def skips_next(self) -> NDArray[np.bool_] | None:  # type: ignore[override]
+        """(E,): which environments make no transition in the next step; None where all do."""
+        return self._autoreset.skips_next
+
+    def running_episodes(self) -> list[EpisodeRecord]:
+        """The environments' own episodes that are running, as far as they have come."""
+        return self._sums.running()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where later seeds come from, and all of it of environments that say their state.
+
+        Raises:
+            RuntimeError: no episode was ever begun.
+            TypeError: the environment's own state holds more than plain data and arrays.
+        """
+        if self._seeds is None:
+            raise RuntimeError(f"{self._owner}: call reset() before state_dict(); there is nothing to save yet")
+        state: dict[str, Any] = {"num_envs": self._num_envs, "seeds": self._seeds.bit_generator.state}
+        if self._says_state:
+            observation = self._observation
+            state |= {
+                "envs": as_tensors(self._made.state_dict()),  # type: ignore[attr-defined]
+                "sums": as_tensors(self._sums.state_dict()),
+                "observation": observation if self.takes_tensors else as_tensors(observation),
+            }
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> Resumption:
+        """Come back to where the environments were, if they can; else begin new episodes, with another seed.
+
+        Raises:
+            ValueError: it was saved with another number of environments.
+        """
+        if state["num_envs"] != self._num_envs:
+            raise ValueError(f"{self._owner}: made for {self._num_envs} environments, saved with {state['num_envs']}")
+        self._seeds = np.random.default_rng()
+        self._seeds.bit_generator.state = state["seeds"]
+        observation = self._begin(int(self._seeds.integers(2**31)))
+        if not self._says_state or "envs" not in state:
+            return Resumption(observation, np.zeros((self._num_envs, 1), np.bool_))
+        self._made.load_state_dict(as_arrays(state["envs"]))  # type: ignore[attr-defined]
+        sums = as_arrays(state["sums"])
+        self._sums.load_state_dict(sums)
+        self._autoreset.begin(sums["ended"])
+        saved = state["observation"]
+        self._observation = _moved(saved, observation) if self.takes_tensors else as_arrays(saved)
+        return Resumption(self._observation, np.ones((self._num_envs, 1), np.bool_))
+
+    def compute_reward(self) -> Callable[..., Any] | None:
+        """``compute_reward`` of the environment itself, where it has one."""
+        compute_reward: Callable[..., Any] | None = getattr(self._made, "compute_reward", None)
+        return compute_reward
+
+    def close(self) -> None:
+        """Free what the environments hold; a second call does nothing."""
+        self._envs.close()
+
+    @property
+    def _says_state(self) -> bool:
+        return all(callable(getattr(self._made, name, None)) for name in ("state_dict", "load_state_dict"))
+
+    def _begin(self, seed: int) -> Any:
+        observation, _ = self._envs.reset(seed=seed)
+        check_observation(observation, self.observation_space, self._num_envs, f"reset() of {self.name}")
+        self._autoreset.begin()
+        self.finished_episodes = []
+        self.takes_tensors = any(isinstance(leaf, torch.Tensor) for leaf in _leaves(observation))
+        self._last = observation
+        observation = _converted(observation, self.observation_space)
+        if self._has_axis:
+            observation = with_trailing_axis(observation, self.observation_space)
+        self._observation = observation
+        return observation
+
+    def _check(self, observation: Any, *numbers: NDArray[Any]) -> None:
+        """Check a step, and find out whether observations are written over or of another dtype."""
+        check_observation(observation, self.observation_space, self._num_envs, f"step() of {self.name}")
+        check_flags(*numbers, num_envs=self._num_envs, name=self.name)
+        self._shares |= _shares(observation, self._last) or _needs_conversion(observation, self.observation_space)
+        self._last, self._unchecked = observation, self._unchecked - 1
+        if not self._unchecked:
+            self._copies, self._last = self._shares, None
+
+
+def _leaves(observation: Any) -> list[Any]:
+    return list(observation.values()) if isinstance(observation, Mapping) else [observation]
+
+
+def _is_stack(space: Any, depth: int) -> bool:
+    return depth > 1 and isinstance(space, spaces.Box) and space.shape[:1] == (depth,)
+
+
+def _shares(observation: Any, last: Any) -> bool:
+    """Whether a batch may lie in the memory of an earlier one."""
+    for one, other in zip(_leaves(observation), _leaves(last), strict=True):
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            if one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr():
+                return True
+        elif np.may_share_memory(one, other):
+            return True
+    return False
+
+
+def _needs_conversion(observation: Any, space: Any) -> bool:
+    pairs = [(observation[name], space[name]) for name in observation] if isinstance(observation, Mapping) else None
+    for leaf, part in pairs or [(observation, space)]:
+        is_array = type(leaf) is np.ndarray and leaf.flags.writeable and leaf.dtype == part.dtype
+        if not is_array and not isinstance(leaf, torch.Tensor):
+            return True
+    return False
+
+
+def _converted(observation: Any, space: Any) -> Any:
+    """A copy of a batch, arrays in the dtype of the space."""
+    if isinstance(observation, Mapping):
+        return {name: _converted(part, space[name]) for name, part in observation.items()}
+    return observation.clone() if isinstance(observation, torch.Tensor) else np.array(observation, space.dtype)
+
+
+def _moved(saved: Any, like: Any) -> Any:
+    """Saved tensors on the device of others."""
+    if isinstance(saved, Mapping):
+        return {name: _moved(part, like[name]) for name, part in saved.items()}
+    return saved.to(like.device, copy=True)

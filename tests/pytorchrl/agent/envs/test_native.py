@@ -1,0 +1,318 @@
+"""Vector environments that step many of themselves: the same transitions in each of gymnasium's autoreset modes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+
+import pytorchrl as prl
+from pytorchrl.agent.envs.vec_env import one_copy
+from storages.transition import DONE, DONE2, OBS, OBS2, REW, SKIPPED, TRUNC2
+from tests.support.clocks import Clocks, RememberedClocks
+
+MODES = list(AutoresetMode)
+KINDS = ["array", "tensor", "same array", "double", "dict"]
+
+
+def clocks(num_envs: int = 3, **settings: Any) -> prl.VecEnv:
+    return prl.VecEnv.create_factory(Clocks, num_envs, env_kwargs=settings)()
+
+
+def numbers(observation: Any) -> Any:
+    if isinstance(observation, torch.Tensor):
+        return observation.numpy().copy()
+    return np.array(observation["clock"] if isinstance(observation, dict) else observation)
+
+
+def transitions(envs: prl.VecEnv, steps: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The environment of each transition, and what it was."""
+    seen = numbers(envs.reset(seed=0))
+    random = np.random.default_rng(0)
+    drawn = [iter(random.integers(0, 3, 1000)) for _ in range(envs.num_envs)]
+    for _ in range(steps):
+        # The action that a step without a transition is given counts for nothing.
+        skipped = np.zeros(envs.num_envs, bool) if envs.skips_next is None else envs.skips_next
+        actions = np.array([[0 if skipped[env] else next(drawn[env])] for env in range(envs.num_envs)])
+        step = envs.step(torch.from_numpy(actions) if envs.takes_tensors else actions)
+        made = np.ones((envs.num_envs, 1), bool) if step.made is None else step.made
+        following = numbers(step.next_observation)
+        assert step.reward.shape == step.terminated.shape == step.truncated.shape == made.shape == (envs.num_envs, 1)
+        for env in np.flatnonzero(made):
+            ends = step.terminated[env, 0], step.truncated[env, 0]
+            yield int(env), (*seen[env].tolist(), *following[env].tolist(), step.reward[env, 0], *ends)
+        seen = numbers(step.observation)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_autoreset_mode_makes_the_same_transitions(mode: AutoresetMode, end: str, kind: str) -> None:
+    expected: list[list[Any]] = [[], [], []]
+    for env, one in transitions(clocks(mode=AutoresetMode.SAME_STEP, end=end), 40):
+        expected[env].append(one)
+    got: list[list[Any]] = [[], [], []]
+    for env, one in transitions(clocks(mode=mode, end=end, kind=kind), 40):
+        got[env].append(one)
+    assert [len(of) for of in got] == ([40] * 3 if mode is not AutoresetMode.NEXT_STEP else [27, 30, 32])
+    for mine, other in zip(got, expected, strict=True):
+        assert mine == other[: len(mine)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_transition_is_made_of_two_episodes(mode: AutoresetMode) -> None:
+    for _, (episode, time, next_episode, next_time, *_) in transitions(clocks(mode=mode), 40):
+        assert (next_episode, next_time) == (episode, time + 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_returns_lengths_and_what_is_reported_are_those_of_whole_episodes(mode: AutoresetMode) -> None:
+    envs = clocks(2, mode=mode)
+    envs.reset(seed=0)
+    found: list[tuple[Any, ...]] = []
+    for _ in range(6):
+        envs.step(np.ones((2, 1), np.int64))
+        found += [(one.environment, round(one.episode_return, 2), one.length) for one in envs.finished_episodes]
+        assert all(one.reported == {"is_success": one.length % 2 == 0} for one in envs.finished_episodes)
+    two, three = (0, 3.02, 2), (1, 6.03, 3)
+    skips = mode is AutoresetMode.NEXT_STEP
+    assert found == ([two, three, two] if skips else [two, three, two, two, three])
+    running = [(one.environment, one.length) for one in envs.running_episodes()]
+    assert running == ([(0, 0), (1, 2)] if skips else [(0, 0), (1, 0)])
+
+
+def test_observations_on_a_device_come_through_without_a_copy() -> None:
+    envs = clocks(2, kind="tensor", mode=AutoresetMode.NEXT_STEP)
+    envs.reset(seed=0)
+    raw: list[Any] = []
+    made: Any = envs._vector._made  # type: ignore[attr-defined]
+    observe = made._observation
+    made._observation = lambda: raw.append(observe()) or raw[-1]
+    for number in range(8):
+        step = envs.step(torch.zeros((2, 1), dtype=torch.int64))
+        # The first steps are checked, and copied in case that the environment writes into them again.
+        if number >= 3:
+            assert step.observation is raw[-1]
+            assert step.next_observation is raw[-1]
+    assert all(isinstance(given, torch.Tensor) and given.shape == (2,) for given in made.given)
+
+
+def test_a_vector_environment_without_final_observations_is_refused_where_an_episode_ends() -> None:
+    envs = clocks(2, mode=AutoresetMode.SAME_STEP, says_final=False)
+    envs.reset(seed=0)
+    envs.step(np.zeros((2, 1), np.int64))
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"no 'final_obs'.*NEXT_STEP or DISABLED"):
+        envs.step(np.zeros((2, 1), np.int64))
+
+
+def test_what_breaks_the_interface_is_named() -> None:
+    class Few(Clocks):
+        def step(self, actions: Any) -> Any:
+            observation, reward, *rest = super().step(actions)
+            return observation, reward[:1], *rest
+
+    class Modeless(Clocks):
+        def __init__(self, num_envs: int) -> None:
+            super().__init__(num_envs)
+            self.metadata = {}
+
+    envs = prl.VecEnv(Few, 2)
+    envs.reset(0)
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"rewards of float64\(1,\); they must be numbers of shape"):
+        envs.step(np.zeros((2, 1), np.int64))
+    with pytest.raises(prl.InvalidEnvironmentError, match="autoreset_mode"):
+        prl.VecEnv(Modeless, 2)
+    with pytest.raises(prl.InvalidEnvironmentError, match="has 3 environments, and num_envs is 2"):
+        prl.VecEnv(lambda num_envs: Clocks(3), 2)
+    with pytest.raises(prl.InvalidEnvironmentError, match=r"no gymnasium\.vector\.VectorEnv"):
+        prl.VecEnv(lambda num_envs: gym.make("CartPole-v1"), 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"env": "Pendulum-v1", "vectorization_mode": "vector_entry_point"}, "no vector_entry_point"),
+        ({"env": "CartPole-v1", "vectorization_mode": "vector_entry_point", "mode": "async"}, "leave out mode"),
+        ({"env": "Nothing-v0", "backend": "envpool"}, "envpool has no 'Nothing-v0'"),
+        ({"env": "CartPole-v1", "backend": "ale"}, "no game of Atari"),
+        ({"env": Clocks, "backend": "envpool"}, "needs an id"),
+        ({"env": Clocks, "wrappers": ["FlattenObservations"]}, r"gymnasium\.wrappers\.vector has no"),
+        ({"env": Clocks, "wrappers": ["NormalizeObservation"]}, "normalize_observations=True"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_where_they_are_written(settings: dict[str, Any], message: str) -> None:
+    if settings.get("backend") == "envpool":
+        pytest.importorskip("envpool")
+    if settings.get("backend") == "ale":
+        pytest.importorskip("ale_py")
+    with pytest.raises(ValueError, match=message):
+        prl.VecEnv.create_factory(num_envs=2, **settings)
+
+
+def test_wrappers_of_vector_environments_change_rewards_and_not_what_is_reported() -> None:
+    clip = ("ClipReward", {"max_reward": 1.0})
+    envs = prl.VecEnv.create_factory(Clocks, 2, wrappers=[clip], env_kwargs={"mode": AutoresetMode.DISABLED})()
+    envs.reset(seed=0)
+    envs.step(np.zeros((2, 1), np.int64))
+    assert envs.step(np.zeros((2, 1), np.int64)).reward[:, 0].tolist() == [1, 1]
+    assert [one.episode_return for one in envs.finished_episodes] == [3.0]
+
+
+def scheme_of(envs: Any, seed: int = 0, size: int = 16, **settings: Any) -> prl.Scheme:
+    return prl.Scheme(
+        algo_factory=prl.PPO.create_factory(num_epochs=1, num_mini_batch=2, test_every=0),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,), **settings),
+        storage_factory=prl.GAEBuffer.create_factory(size=size),
+        train_envs_factory=envs,
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_a_rollout_learns_from_transitions_alone(memory: Any) -> None:
+    scheme = scheme_of(prl.VecEnv.create_factory(Clocks, 3), memory=memory)
+    scheme.collect(10**9)
+    storage = scheme.storage
+    fields = storage.get_all_buffer_data()
+    skipped = fields[SKIPPED][..., 0] > 0
+    assert skipped.sum() == 5 + 4 + 3
+    assert scheme.steps == 3 * 16 - int(skipped.sum())
+    assert (fields[REW][skipped] == 0).all()
+    storage.before_gradients()
+    learnt = 0
+    for batch in storage.generate_batches(1):
+        real = batch[SKIPPED] == 0 if memory is None else (batch[SKIPPED] == 0) == (batch["Mask"] > 0)
+        assert real.all()
+        keep = (batch[SKIPPED] == 0)[..., 0]
+        learnt += int(keep.sum())
+        assert (batch[OBS2][keep][:, 1] == batch[OBS][keep][:, 1] + 1).all()
+        assert (batch[REW][keep][:, 0] >= 1).all()
+    assert learnt == scheme.steps
+    scheme.close()
+
+
+def test_advantages_are_those_of_the_same_episodes_without_skipped_steps() -> None:
+    random = np.random.default_rng(0)
+    lengths, rows, skips = [3, 2, 4], [], []
+    for episode, length in enumerate(lengths):
+        for step in range(length):
+            seen = [np.array([[episode, step + later]], np.float32) for later in (0, 1)]
+            ends = {DONE2: step == length - 1 and episode != 1, TRUNC2: step == length - 1 and episode == 1}
+            flags = {DONE: step == 0, **ends, SKIPPED: False}
+            rows.append({OBS: seen[0], OBS2: seen[1], REW: random.random((1, 1), np.float32)} | flags)
+            skips.append(False)
+        last, first = rows[-1][OBS2], np.array([[episode + 1, 0]], np.float32)
+        flags = {DONE: True, DONE2: False, TRUNC2: True, SKIPPED: True}
+        rows.append({OBS: last, OBS2: first, REW: np.zeros((1, 1), np.float32)} | flags)
+        skips.append(True)
+
+    class Values:
+        def value(self, obs: Any, rhs: Any, done: Any) -> torch.Tensor:
+            return obs.sum(-1, keepdim=True)
+
+    def advantages(kept: list[Any], with_flag: bool) -> Any:
+        settings = prl.GAEBuffer.create_factory(len(kept), gae_lambda=0.9)
+        storage = settings("cpu", Values(), type("Discount", (), {"gamma": 0.9}), type("One", (), {"num_envs": 1}))
+        for row in kept:
+            sample = {name: np.full((1, 1), value) if np.ndim(value) == 0 else value for name, value in row.items()}
+            sample |= {"Action": np.zeros((1, 1)), "Value": row[OBS].sum(-1, keepdims=True)}
+            storage.insert_transition(sample if with_flag else {k: v for k, v in sample.items() if k != SKIPPED})
+        storage.before_gradients()
+        storage.seed(0)
+        (batch,) = storage.generate_batches(1)
+        order = np.lexsort(batch[OBS].numpy().T[::-1])
+        return batch["Advantage"].numpy()[order]
+
+    without = [row for row, skip in zip(rows, skips, strict=True) if not skip]
+    np.testing.assert_array_equal(advantages(rows, True), advantages(without, False))
+
+
+def test_observations_and_rewards_of_skipped_steps_are_in_no_statistics() -> None:
+    envs = prl.VecEnv.create_factory(Clocks, 2)
+    scheme = prl.Scheme(
+        algo_factory=prl.PPO.create_factory(num_mini_batch=1, test_every=0),
+        actor_factory=prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
+        storage_factory=prl.GAEBuffer.create_factory(size=16),
+        train_envs_factory=envs,
+        normalize_rewards="rewards",
+    )
+    scheme.collect(10**9)
+    counted = scheme.actor.state_dict()
+    assert {int(value) for name, value in counted.items() if name.endswith("count")} == {scheme.steps}
+    assert scheme.state_dict()["collector"]["rewards"]["count"] == scheme.steps
+    scheme.close()
+
+
+def test_storages_that_replay_refuse_steps_without_a_transition() -> None:
+    with pytest.raises(ValueError, match=r"ReplayBuffer: .*NEXT_STEP.*SAME_STEP or DISABLED"):
+        prl.Scheme(
+            prl.DQN.create_factory(),
+            prl.OffPolicyActor.create_factory(),
+            prl.ReplayBuffer.create_factory(size=100),
+            prl.VecEnv.create_factory(Clocks, 2),
+        )
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
+def test_storages_that_replay_take_the_other_modes(mode: AutoresetMode) -> None:
+    scheme = prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.PERBuffer.create_factory(size=100, n_step=2, alpha=0.5),
+        prl.VecEnv.create_factory(Clocks, 2, env_kwargs={"mode": mode}),
+    )
+    while scheme.steps < 60:
+        _, due = scheme.collect(60)
+        for _ in range(due):
+            list(scheme.update())
+    fields = scheme.storage.get_all_buffer_data()
+    assert (fields[OBS2][..., 1] == fields[OBS][..., 1] + 1).all()
+    scheme.close()
+
+
+def test_an_evaluation_plays_whole_episodes_in_one_copy() -> None:
+    scheme = scheme_of(prl.VecEnv.create_factory(Clocks, 3))
+    result = scheme.evaluate(4)
+    assert result.lengths == (2,) * 4
+    assert one_copy(prl.VecEnv.create_factory(Clocks, 3)).hyper_parameters["num_envs"] == 1
+    scheme.close()
+
+
+def trained(learner: prl.Learner) -> Any:
+    while not learner.done():
+        learner.step()
+    weights = learner.scheme.algorithm.get_weights()
+    learner.close()
+    return weights
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_environments_that_say_their_state_go_on_where_they_were(tmp_path: Path, mode: AutoresetMode) -> None:
+    envs = prl.VecEnv.create_factory(RememberedClocks, 3, env_kwargs={"mode": mode})
+    whole = trained(prl.Learner(scheme_of(envs), 400, log_dir=tmp_path / "whole"))
+    halted = prl.Learner(scheme_of(envs), 400, log_dir=tmp_path / "halted")
+    for _ in range(3):
+        halted.step()
+    halted.save_checkpoint()
+    halted.close()
+    resumed = trained(prl.Learner.resume(tmp_path / "halted", scheme=scheme_of(envs)))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_environments_that_do_not_begin_new_episodes_and_that_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    envs = prl.VecEnv.create_factory(Clocks, 3)
+    halted = prl.Learner(scheme_of(envs), 400, log_dir=tmp_path / "run")
+    halted.step()
+    halted.save_checkpoint()
+    halted.close()
+    capsys.readouterr()
+    resumed = prl.Learner.resume(tmp_path / "run", scheme=scheme_of(envs))
+    assert capsys.readouterr().out.count("new ones begin") == 1
+    trained(resumed)
+    assert resumed.scheme.steps >= 400
