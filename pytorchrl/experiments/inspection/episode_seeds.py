@@ -15,14 +15,8 @@ from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK
 from pytorchrl.agent.envs.copies import seeds_of_copies
 from pytorchrl.agent.envs.plain_data import as_arrays
 from pytorchrl.agent.envs.replayable import drawn_seed, seeds_after, shows
-<<<<<<< HEAD:pytorchrl/experiments/inspection/episode_seeds.py
-from pytorchrl.agent.envs.vec_env import seeds_of_copies
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.scheme.seeds import seed_of_training_envs
-=======
-from pytorchrl.experiments.saved_storage import SavedStorage
-from pytorchrl.scheme.scheme import seed_of_training_envs
->>>>>>> 98a402c (Take vector environments of gymnasium, EnvPool and ALE, in all autoreset modes, as many environments step faster together):pytorchrl/experiments/episode_seeds.py
 from storages.transition import DONE, OBS
 
 _MOST_SEEDS = 10_000_000
