@@ -148,6 +148,7 @@ from pytorchrl.scheme import (
     EvaluationStoppedError,
     RayScheme,
     Scheme,
+    WorkerDiedError,
     from_dataset,
 )
 from storages import (
@@ -370,6 +371,7 @@ __all__ = [
     "VecEnv",
     "VecStep",
     "View",
+    "WorkerDiedError",
     "atari_envs",
     "compare_runs",
     "compose",

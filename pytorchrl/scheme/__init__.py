@@ -3,7 +3,7 @@
 from pytorchrl.agent.device import DeviceError
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.dataset_factory import from_dataset
-from pytorchrl.scheme.distributed import RayScheme
+from pytorchrl.scheme.distributed import RayScheme, WorkerDiedError
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
 from pytorchrl.scheme.fitting import CompositionError
 from pytorchrl.scheme.scheme import Scheme
@@ -16,6 +16,7 @@ __all__ = [
     "EvaluationStoppedError",
     "RayScheme",
     "Scheme",
+    "WorkerDiedError",
     "evaluate",
     "from_dataset",
 ]

@@ -93,6 +93,8 @@ class Collector:
         """Environment transitions so far."""
         self.episodes = 0
         """Episodes that ended so far, as the storage has them: wrappers may end an environment's own earlier."""
+        self.steps_elsewhere = 0
+        """Environment transitions of others who collect for the run, which the explorer's schedules count too."""
         self._info_keys: Sequence[str] = getattr(storage, "info_keys", ())
         self._rewards = rewards
         self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
@@ -181,7 +183,7 @@ class Collector:
         device = algorithm.device
         self._count(obs)
         begins = torch.from_numpy(done.astype(np.float32)).to(device)
-        exploration.steps, exploration.starts = self.steps, begins
+        exploration.steps, exploration.starts = self.steps + self.steps_elsewhere, begins
         acting = algorithm.acting_step(to_device(obs, device), rhs, begins, exploration)
         action = acting.action.cpu().numpy()
         env_action = acting.env_action if self.envs.takes_tensors else acting.env_action.cpu().numpy()

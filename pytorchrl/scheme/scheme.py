@@ -176,6 +176,11 @@ class Scheme:
         return collector
 
     @property
+    def collector(self) -> Collecting | None:
+        """What acts in the environments; None where it collects nothing."""
+        return self._collector
+
+    @property
     def steps(self) -> int:
         """Environment transitions collected so far; of a scheme that collects nothing, update phases."""
         return self._updates_begun if self._collector is None else self._collector.steps
@@ -210,7 +215,7 @@ class Scheme:
             before, episodes_before = collector.steps, collector.episodes
             self._ended += collector.step()
             if limiter is None:
-                due = self._phases_due(collector, before, episodes_before)
+                due = self.phases_due(before, episodes_before)
         if due:
             self._episodes_learnt = collector.episodes
         episodes, self._ended = self._ended, []
@@ -218,9 +223,15 @@ class Scheme:
             self.storage.after_episodes([episode.episode_return for episode in episodes])
         return episodes, due
 
-    def _phases_due(self, collector: Collecting, before: int, episodes_before: int) -> int:
-        """How many update phases are due by the algorithm's plan after a step of the environments."""
-        storage = self.storage
+    def phases_due(self, before: int, episodes_before: int) -> int:
+        """How many update phases are due by the algorithm's plan after a step of the collector.
+
+        Args:
+            before: environment transitions before the step.
+            episodes_before: episodes that had ended before it.
+        """
+        collector, storage = self._collector, self.storage
+        assert collector is not None
         return self.algorithm.plan.phases_due(
             Collected(
                 before,

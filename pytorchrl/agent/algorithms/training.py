@@ -142,6 +142,12 @@ class TrainingState:
         """Everything that the next update depends on but the actor's weights, as tensors and plain data."""
         return {
             "optimizers": {name: group.stepper.state_dict() for name, group in self.groups.items()},
+            **self.shared_state(),
+        }
+
+    def shared_state(self) -> dict[str, Any]:
+        """What gradients depend on but the actor's weights, which excludes the optimisers."""
+        return {
             "targets": {name: target.network.state_dict() for name, target in self.targets.items()},
             "variables": {name: variable.detach() for name, variable in self.variables.items()},
             "counters": dict(self.counters),
@@ -149,25 +155,34 @@ class TrainingState:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
-        for kind, ours in (
-            ("optimizers", self.groups),
-            ("targets", self.targets),
-            ("variables", self.variables),
-            ("counters", self.counters),
-        ):
-            if state[kind].keys() != ours.keys():
-                raise ValueError(
-                    f"the state has the {kind} {list(state[kind])}, the algorithm has {list(ours)}; load a state of "
-                    f"the same algorithm"
-                )
+        self._refuse_others("optimizers", self.groups, state)
+        self.load_shared_state(state)
         for name, group in self.groups.items():
             group.stepper.load_state_dict(state["optimizers"][name])
+
+    def load_shared_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `shared_state` returned."""
+        of_kinds: dict[str, Mapping[str, Any]] = {
+            "targets": self.targets,
+            "variables": self.variables,
+            "counters": self.counters,
+        }
+        for kind, ours in of_kinds.items():
+            self._refuse_others(kind, ours, state)
         for name, target in self.targets.items():
             target.network.load_state_dict(state["targets"][name])
         with torch.no_grad():
             for name, variable in self.variables.items():
                 variable.copy_(state["variables"][name])
         self.counters = {name: int(count) for name, count in state["counters"].items()}
+
+    @staticmethod
+    def _refuse_others(kind: str, ours: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        if state[kind].keys() != ours.keys():
+            raise ValueError(
+                f"the state has the {kind} {list(state[kind])}, the algorithm has {list(ours)}; load a state of the "
+                f"same algorithm"
+            )
 
 
 def parameters_of(modules: Iterable[tuple[str, nn.Module]]) -> Iterator[tuple[str, nn.Parameter]]:

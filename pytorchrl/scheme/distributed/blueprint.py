@@ -36,10 +36,15 @@ class Blueprint:
 
     def make_algorithm(self, worker: int, envs: VecEnv) -> Algorithm:
         """Make a worker's algorithm, whose weights are to be replaced by the learner's."""
-        algo_factory = self.algo_factory
-        if self.explorers is not None:
-            changed = algo_factory.hyper_parameters | {"explorer": self.explorers[worker]}
-            algo_factory = make_factory(algo_factory.cls, (), changed)
+        algo_factory = with_explorer(self.algo_factory, self.explorers, worker)
         device = torch.device(self.device)
-        algorithm: Algorithm = algo_factory(device, self.actor_factory(device, envs), envs)
-        return algorithm
+        return algo_factory(device, self.actor_factory(device, envs), envs)
+
+
+def with_explorer(
+    algo_factory: Factory[Algorithm], explorers: Sequence[Explorer] | None, worker: int
+) -> Factory[Algorithm]:
+    """The algorithm of a worker, which explores in its own way where each has one."""
+    if explorers is None:
+        return algo_factory
+    return make_factory(algo_factory.cls, (), algo_factory.hyper_parameters | {"explorer": explorers[worker]})

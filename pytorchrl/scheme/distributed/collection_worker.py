@@ -62,7 +62,8 @@ class CollectionWorker:
         algorithm.set_weights({name: torch.tensor(array) for name, array in weights.items()})
         algorithm.set_progress(order.steps, order.target_steps)
         collector.set_target(order.target_steps)
-        collector.steps, episodes_before = order.steps, collector.episodes
+        collector.steps_elsewhere = order.steps - collector.steps
+        episodes_before = collector.episodes
         self._storage.reset()
         episodes: list[Episode] = []
         for _ in range(self._slice_steps):
@@ -102,7 +103,7 @@ class _CollectorAmongOthers(Collector):
 
     def step(self) -> list[Episode]:
         episodes = super().step()
-        self.steps += self._of_others
+        self.steps_elsewhere += self._of_others
         return episodes
 
     def _count(self, obs: Any) -> None:

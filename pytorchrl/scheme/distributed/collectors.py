@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,14 +11,13 @@ from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.scheme.collector import Episode, to_device
 from pytorchrl.scheme.distributed.blueprint import Blueprint
 from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, Order, weights_to_send
+from pytorchrl.scheme.distributed.plan import Communication
 from pytorchrl.scheme.distributed.slices import Arrays, Slice, side_by_side, slice_from
 from storages.storage import Storage
 from storages.transition import OBS
 
 if TYPE_CHECKING:
     from pytorchrl.scheme.distributed.workers import Workers
-
-Communication: TypeAlias = Literal["synchronous", "asynchronous"]
 
 
 class RemoteCollectors:

@@ -14,11 +14,13 @@ from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
 from pytorchrl.agent.explorers import Explorer
 from pytorchrl.scheme.collector import Collecting
 from pytorchrl.scheme.distributed.blueprint import Blueprint
-from pytorchrl.scheme.distributed.collectors import Communication, EnvsOfCollectors, RemoteCollectors, make_workers
-from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.distributed.collectors import EnvsOfCollectors, RemoteCollectors, make_workers
+from pytorchrl.scheme.distributed.gradient_worker import GradientBlueprint
+from pytorchrl.scheme.distributed.gradients import RemoteGradients, make_gradient_workers
+from pytorchrl.scheme.distributed.plan import Communication, WorkPlan, checked_resources
+from pytorchrl.scheme.fitting import CompositionError, check_roles
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Factory
-from storages.component.setting import plain
 from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
 
@@ -57,18 +59,23 @@ class RayScheme(Scheme):
         train_envs_factory: the environments of one collector.
         test_envs_factory: where to be evaluated, in the learner's process. None takes one copy of the training
             environments.
-        num_collectors: processes that collect.
-        communication: "synchronous" or "asynchronous" collectors.
+        num_collectors: processes that collect; None for 1, or where gradient workers do it.
+        num_gradient_workers: processes that compute gradients, each of experience that it collects for itself with
+            environments and a storage of its own; 0 lets the learner's process compute them.
+        communication: of collectors, or of gradient workers: "synchronous" or "asynchronous".
         slice_steps: steps that a collector makes at a time, with the same weights. None takes a whole rollout, or the
             steps between two update phases. More of them cost less for each transition.
+        preemption: share of the synchronous gradient workers whose collecting is waited for; the others then stop, and
+            their rollouts are shorter (Wijmans et al., "DD-PPO", arXiv 1911.00357, section 3). 1 waits for all; with
+            less, runs are not equal.
         slices_at_once: slices of asynchronous collectors that lie side by side in the storage: a rollout is made of so
             many, of whichever collectors come first.
-        explorers: one for each collector; None leaves all that of the algorithm.
-        resources: what each "collector" takes of the cluster: "num_cpus", "num_gpus", "memory" in bytes, or the
-            cluster's own resources by name.
+        explorers: one for each collector or gradient worker; None leaves all that of the algorithm.
+        resources: what each "collector" and "gradient_worker" takes of the cluster: "num_cpus", "num_gpus", "memory"
+            in bytes, or the cluster's own resources by name.
         address: of the cluster, "auto" for the one that this machine is part of. None takes the environment's
             ``RAY_ADDRESS``, else starts Ray on this machine alone. A connection that is there already is used.
-        collector_device: where the networks of collectors live.
+        worker_device: where the networks of collectors and gradient workers live.
         **settings: as of :class:`Scheme`.
 
     Raises:
@@ -86,40 +93,40 @@ class RayScheme(Scheme):
         train_envs_factory: Factory[VecEnv],
         test_envs_factory: Factory[VecEnv] | None = None,
         *,
-        num_collectors: int = 1,
+        num_collectors: int | None = None,
+        num_gradient_workers: int = 0,
         communication: Communication = "synchronous",
         slice_steps: int | None = None,
         slices_at_once: int = 1,
+        preemption: float = 1.0,
         explorers: Sequence[Explorer] | None = None,
         resources: Mapping[str, Mapping[str, float]] | None = None,
         address: str | None = None,
-        collector_device: str = "cpu",
+        worker_device: str = "cpu",
         **settings: Unpack[SchemeSettings],
     ) -> None:
-        counts = {"num_collectors": num_collectors, "slice_steps": slice_steps, "slices_at_once": slices_at_once}
-        for name, count in counts.items():
-            if count is not None and (not isinstance(count, int) or count < 1):
-                raise ValueError(f"RayScheme: {name} must be an int from 1, got {count!r}")
-        if communication not in ("synchronous", "asynchronous"):
-            raise ValueError(f'RayScheme: communication must be "synchronous" or "asynchronous", got {communication!r}')
-        _check_explorers(explorers, num_collectors, algo_factory)
-        _check_storage(storage_factory, communication)
+        plan = WorkPlan(
+            num_collectors,
+            num_gradient_workers,
+            communication,
+            slice_steps,
+            slices_at_once,
+            preemption,
+            None if explorers is None else tuple(explorers),
+            worker_device,
+        )
+        self._resources = checked_resources(resources)
         if find_spec("ray") is None:
             raise ImportError('RayScheme needs the package ray: pip install ".[ray]", or ray alone')
-        self._resources = {"collector": {"num_cpus": 1.0}} | {
-            kind: dict(given) for kind, given in (resources or {}).items()
-        }
-        if unknown := self._resources.keys() - {"collector"}:
-            raise ValueError(f'RayScheme: resources are of "collector", got {", ".join(sorted(unknown))}')
-        self._num_collectors, self._communication = num_collectors, communication
-        self._slice_steps, self._slices_at_once = slice_steps, slices_at_once
-        self._explorers, self._address, self._collector_device = explorers, address, collector_device
+        self._plan, self._address = plan, address
+        self._given = algo_factory, actor_factory, storage_factory, train_envs_factory
+        self._given_sources = dict(settings.get("sources") or {})
         self._phases = 0
         """Update phases made."""
         self._was_connected_here = False
-        self._remote: RemoteCollectors | None = None
-        self._algo_factory, self._actor_factory = algo_factory, actor_factory
-        self._train_envs_factory = train_envs_factory
+        self._remote: RemoteCollectors | RemoteGradients | None = None
+        check_roles(algo_factory, actor_factory, {"main": storage_factory}, train_envs_factory, test_envs_factory)
+        plan.check_parts(algo_factory, actor_factory, storage_factory)
         try:
             super().__init__(
                 algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory, **settings
@@ -127,48 +134,68 @@ class RayScheme(Scheme):
         except BaseException:
             self._leave()
             raise
-        self.config["distributed"] = {
-            "num_collectors": num_collectors,
-            "communication": communication,
-            "slice_steps": slice_steps,
-            "slices_at_once": slices_at_once,
-            "explorers": plain(explorers),
-            "collector_device": collector_device,
-        }
+        self.config["distributed"] = plan.config
         # Not the address: a run folder may come from somebody else, and a cluster runs what it is sent.
         self.config["resources"] = self._resources
 
     def make_envs(self, factory: Factory[VecEnv]) -> VecEnv:
-        """Make one copy, which tells the spaces; the collectors make theirs."""
+        """Make one copy, which tells the spaces; the workers make theirs."""
         one = one_copy(factory)()
-        of_collector = int(factory.hyper_parameters.get("num_envs", one.num_envs))
-        return cast("VecEnv", EnvsOfCollectors(one, of_collector * self._num_side_by_side))
+        of_worker = int(factory.hyper_parameters.get("num_envs", one.num_envs))
+        return cast("VecEnv", EnvsOfCollectors(one, of_worker * self._plan.num_side_by_side))
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
-        """Start the collectors."""
+        """Start the workers."""
         from pytorchrl.scheme.distributed.workers import connect
 
-        blueprint = Blueprint(
-            self._algo_factory,
-            self._actor_factory,
-            self._train_envs_factory,
-            self._explorers,
-            normalize_rewards,
-            self._collector_device,
-            self.run_seed,
-            self._num_collectors,
-            self._slice_steps or self._default_slice_steps(envs.num_envs),
-            self.storage.allow_nonfinite,
-            getattr(self.storage, "info_keys", ()),
-        )
-        self._check_slices(blueprint.slice_steps)
-        of_collector = self._resources["collector"]
-        needed = {name: amount * self._num_collectors for name, amount in of_collector.items()}
+        plan, of_worker = self._plan, self._resources[self._plan.kind]
+        slice_steps = plan.slice_steps or self._default_slice_steps(envs.num_envs)
+        self._check_slices(slice_steps)
+        needed = {name: amount * plan.num_workers for name, amount in of_worker.items()}
         self._was_connected_here = connect(self._address, needed)
+        algo_factory, actor_factory, storage_factory, envs_factory = self._given
+        if plan.num_gradient_workers:
+            self._remote = RemoteGradients(
+                make_gradient_workers(
+                    GradientBlueprint(
+                        algo_factory,
+                        actor_factory,
+                        storage_factory,
+                        envs_factory,
+                        self._given_sources,
+                        plan.explorers,
+                        normalize_rewards,
+                        plan.worker_device,
+                        self.run_seed,
+                    ),
+                    plan.num_workers,
+                    of_worker,
+                    plan.preemption < 1,
+                ),
+                plan.communication,
+                self.algorithm,
+                plan.preemption,
+            )
+            return self._remote
         self._remote = RemoteCollectors(
-            make_workers(blueprint, of_collector),
-            self._communication,
-            self._slices_at_once,
+            make_workers(
+                Blueprint(
+                    algo_factory,
+                    actor_factory,
+                    envs_factory,
+                    plan.explorers,
+                    normalize_rewards,
+                    plan.worker_device,
+                    self.run_seed,
+                    plan.num_workers,
+                    slice_steps,
+                    self.storage.allow_nonfinite,
+                    getattr(self.storage, "info_keys", ()),
+                ),
+                of_worker,
+            ),
+            plan.communication,
+            plan.slices_at_once,
             self.algorithm,
             self.storage,
             lambda: self._phases,
@@ -177,16 +204,24 @@ class RayScheme(Scheme):
 
     @property
     def workers_replaced(self) -> int:
-        """How many collectors died and were replaced."""
+        """How many workers died and were replaced."""
         return 0 if self._remote is None else self._remote.workers.replaced
 
+    def worker_process_ids(self) -> list[int]:
+        """The processes of the workers, by number, each on its machine."""
+        return [] if self._remote is None else self._remote.workers.process_ids()
+
     def update(self) -> Iterator[Metrics]:
-        """Go through one update phase; yields what each update, the storages and the collectors say of it."""
-        of_collectors: Metrics = {"train/workers_replaced": self.workers_replaced}
-        if self._remote is not None and (lags := self._remote.take_policy_lags()):
-            of_collectors["train/policy_lag"] = sum(lags) / len(lags)
-        for info in super().update():
-            yield info | of_collectors
+        """Go through one update phase; yields what each update, the storages and the workers say of it."""
+        said: Metrics = {"train/workers_replaced": self.workers_replaced}
+        if isinstance(self._remote, RemoteGradients):
+            updates = self._remote.update()
+        else:
+            updates = super().update()
+            if self._remote is not None and (lags := self._remote.take_policy_lags()):
+                said["train/policy_lag"] = sum(lags) / len(lags)
+        for info in updates:
+            yield info | said
         self._phases += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -199,13 +234,13 @@ class RayScheme(Scheme):
         return super().load_state_dict(state)
 
     def close(self) -> None:
-        """End the collectors, and Ray where it was started here; close environments and storages."""
+        """End the workers, and Ray where it was started here; close environments and storages."""
         self._leave()
         super().close()
 
-    @property
-    def _num_side_by_side(self) -> int:
-        return self._num_collectors if self._communication == "synchronous" else self._slices_at_once
+    def phases_due(self, before: int, episodes_before: int) -> int:
+        """How many update phases are due by the algorithm's plan, or one because there are gradients."""
+        return 1 if self._plan.num_gradient_workers else super().phases_due(before, episodes_before)
 
     def _default_slice_steps(self, num_envs: int) -> int:
         plan = self.algorithm.plan
@@ -214,6 +249,8 @@ class RayScheme(Scheme):
         return max(1, plan.number // num_envs) if isinstance(plan, EveryTransitions) else 1
 
     def _check_slices(self, slice_steps: int) -> None:
+        if self._plan.num_gradient_workers:
+            return
         if self.storage.on_policy and self.storage.size is not None and self.storage.size % slice_steps:
             raise CompositionError(
                 f"RayScheme: a rollout of {self.storage.size} steps is not made of slices of {slice_steps}; choose a "
@@ -229,27 +266,3 @@ class RayScheme(Scheme):
 
             disconnect()
             self._was_connected_here = False
-
-
-def _check_explorers(explorers: Sequence[Explorer] | None, num_collectors: int, algorithm: Factory[Algorithm]) -> None:
-    if explorers is None:
-        return
-    if len(explorers) != num_collectors:
-        raise CompositionError(
-            f"RayScheme: there are {num_collectors} collectors, and {len(explorers)} explorers; give one for each"
-        )
-    if "explorer" not in algorithm.hyper_parameters:
-        raise CompositionError(f"RayScheme: {algorithm.name} takes no explorer; leave out explorers")
-
-
-def _check_storage(storage: Factory[Storage], communication: Communication) -> None:
-    if storage.hyper_parameters.get("rate_limit") is not None:
-        raise CompositionError(
-            f"RayScheme: {storage.name} counts insertions step by step for its rate_limit, and slices have many; leave "
-            f"it out, and say how often to update by the algorithm's hyper-parameters"
-        )
-    if communication == "asynchronous" and storage.cls.on_policy and not storage.cls.needs_log_probs:
-        raise CompositionError(
-            f"RayScheme: asynchronous collectors deliver what older policies did, for which {storage.name} does not "
-            f'correct; VTraceBuffer does, or communication="synchronous"'
-        )

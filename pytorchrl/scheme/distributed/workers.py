@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
+from pytorchrl.scheme.distributed.errors import WorkerDiedError
+
 _DEATHS_IN_A_ROW = 3
 """Of workers of one number without a result between them, after which the run ends."""
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
-
-
-class WorkerDiedError(RuntimeError):
-    """Workers die again and again before they have done anything."""
 
 
 class Done(NamedTuple):
@@ -34,6 +32,7 @@ class Workers:
         arguments: of its ``__init__``, for a worker's number and for how many had that number before it.
         number: how many there are.
         resources: what each takes: "num_cpus", "num_gpus", "memory" in bytes, and resources of the cluster's own.
+        threads: of each, in which it does as many things at a time.
     """
 
     def __init__(
@@ -43,12 +42,15 @@ class Workers:
         arguments: Callable[[int, int], tuple[Any, ...]],
         number: int,
         resources: Mapping[str, float],
+        threads: int = 1,
     ) -> None:
         self._title = title
         self._arguments = arguments
         own = {name: amount for name, amount in resources.items() if name not in _OPTIONS}
         options = {name: amount for name, amount in resources.items() if name in _OPTIONS}
-        self._remote = ray.remote(cls).options(resources=own, scheduling_strategy="SPREAD", **options)
+        self._remote = ray.remote(cls).options(
+            resources=own, scheduling_strategy="SPREAD", max_concurrency=threads, **options
+        )
         self._generations = [0] * number
         self._deaths_in_a_row = [0] * number
         self._handles = [self._make(worker) for worker in range(number)]
@@ -91,10 +93,22 @@ class Workers:
         self._deaths_in_a_row[worker] = 0
         return Done(worker, value, died=False)
 
-    def all_of(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Let all workers, which are idle, do the same, each with its arguments; returns what came of it, by worker.
+    def all_of(
+        self,
+        method: str,
+        arguments: Sequence[tuple[Any, ...]],
+        enough: int | None = None,
+        call_off: tuple[Any, ...] = (),
+    ) -> list[Any]:
+        """Let all workers, which are idle, do the same; returns what came of it, by worker.
 
         Where one dies, the one that replaces it does it.
+
+        Args:
+            method: what they do.
+            arguments: of each.
+            enough: when so many are done, the others are called off; None for never.
+            call_off: the method that does it and its arguments; workers need a second thread for it.
         """
         for worker, given in enumerate(arguments):
             self.start(worker, method, *given)
@@ -105,6 +119,9 @@ class Workers:
                 self.start(done.worker, method, *arguments[done.worker])
             else:
                 values[done.worker] = done.value
+            if len(values) == enough and len(values) < len(self):
+                for worker in self._running.values():
+                    getattr(self._handles[worker], call_off[0]).remote(*call_off[1:])
         return [values[worker] for worker in range(len(self))]
 
     def process_ids(self) -> list[int]:

@@ -25,8 +25,38 @@ def compose(**changes: Any) -> prl.RayScheme:
         ({"num_collectors": 0}, "num_collectors must be an int from 1, got 0"),
         ({"slice_steps": 0}, "slice_steps must be an int from 1, got 0"),
         ({"communication": "sync"}, "got 'sync'"),
-        ({"resources": {"collectors": {"num_cpus": 1}}}, "got collectors"),
-        ({"num_collectors": 2, "explorers": [prl.EpsilonGreedy(0.1)]}, "2 collectors, and 1 explorers"),
+        ({"resources": {"collectors": {"num_cpus": 1}}}, "got 'collectors'"),
+        ({"num_collectors": 2, "num_gradient_workers": 2}, "leave out num_collectors"),
+        ({"num_gradient_workers": 2, "preemption": 0.0}, r"must lie in \(0, 1\], got 0"),
+        ({"preemption": 0.5}, "give it num_gradient_workers, or leave out preemption"),
+        (
+            {
+                "num_gradient_workers": 2,
+                "actor_factory": prl.OffPolicyActor.create_factory(normalize_observations=True),
+            },
+            "nothing counts them all",
+        ),
+        (
+            {
+                "num_gradient_workers": 2,
+                "algo_factory": prl.TRPO.create_factory(),
+                "actor_factory": prl.OnPolicyActor.create_factory(),
+                "storage_factory": prl.GAEBuffer.create_factory(size=16),
+            },
+            "TRPO does more in an update than follow gradients",
+        ),
+        (
+            {
+                "num_gradient_workers": 2,
+                "storage_factory": prl.ReplayBuffer.create_factory(size=100, directory="replay"),
+            },
+            "cannot share the directory of ReplayBuffer",
+        ),
+        ({"algo_factory": None}, "algo_factory must be made by create_factory"),
+        (
+            {"num_collectors": 2, "explorers": [prl.EpsilonGreedy(0.1)]},
+            "2 processes collect, and there are 1 explorers",
+        ),
         (
             {"storage_factory": prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))},
             "step by step for its rate_limit",

@@ -1,0 +1,186 @@
+"""The learner's side of workers that compute gradients."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.results import Metrics
+from pytorchrl.scheme.collector import Episode
+from pytorchrl.scheme.distributed.collection_worker import Order
+from pytorchrl.scheme.distributed.gradient_worker import (
+    Experience,
+    GradientBlueprint,
+    Gradients,
+    GradientWorker,
+    mean_of,
+    shared_state,
+    tensors_of,
+)
+from pytorchrl.scheme.distributed.plan import Communication
+
+if TYPE_CHECKING:
+    from pytorchrl.scheme.distributed.workers import Workers
+
+
+class RemoteGradients:
+    """Gets gradients from workers, each of which collects for itself, and applies them.
+
+    Synchronous workers compute gradients with the same weights, each of a batch of its own, and their mean is applied:
+    runs are equal. Those of asynchronous ones are applied first come; a worker gets new weights with each.
+
+    Args:
+        workers: the gradient workers.
+        communication: how they are waited for.
+        algorithm: whose weights are updated.
+        preemption: share of the synchronous workers whose collecting is waited for; the others stop where they are.
+            1 waits for all.
+    """
+
+    def __init__(
+        self, workers: "Workers", communication: Communication, algorithm: Algorithm, preemption: float = 1.0
+    ) -> None:
+        self.steps, self.episodes = 0, 0
+        self.workers = workers
+        self._is_synchronous = communication == "synchronous"
+        self._algorithm = algorithm
+        self._preemption = preemption
+        self._target_steps = 1
+        self._ready: deque[Gradients] = deque()
+        """Gradients that came and are not applied."""
+        self._sent: tuple[int, Any] | None = None
+        self._shaped_returns: list[float] = []
+
+    def step(self) -> list[Episode]:
+        """Let all collect for an update phase, or wait for the next gradients; returns the episodes that ended."""
+        if self._is_synchronous:
+            # What a callback did to the weights is not known by their version.
+            self._sent = None
+            orders = [(self._order(), self._newest())] * len(self.workers)
+            enough = max(1, round(self._preemption * len(self.workers)))
+            found: Sequence[Experience] = self.workers.all_of("collect", orders, enough, ("stop", self._version))
+            return [episode for one in found for episode in self._add(one)]
+        self._start_the_idle()
+        while not self._ready:
+            done = self.workers.next_done()
+            if done.died:
+                self._start(done.worker)
+            else:
+                self._ready.append(done.value)
+        return self._add(self._ready[0].experience)
+
+    def update(self) -> Iterator[Metrics]:
+        """Apply gradients; yields what the workers and their storages say of each step of the optimisers."""
+        if not self._is_synchronous:
+            gradients = self._ready.popleft()
+            lag = self._version - gradients.version
+            self._apply([gradients])
+            self._start(gradients.worker)
+            yield {**gradients.metrics, "train/policy_lag": lag}
+            return
+        while True:
+            orders = [(self._order(), self._newest())] * len(self.workers)
+            found = [one for one in self.workers.all_of("next_gradients", orders) if one is not None]
+            if not found:
+                return
+            self._apply(found)
+            yield mean_of([one.metrics for one in found])
+
+    def take_shaped_returns(self) -> list[float]:
+        """Returns, since the last call, of episodes as the storages got them; none where rewards are not changed."""
+        taken, self._shaped_returns = self._shaped_returns, []
+        return taken
+
+    def set_target(self, target_steps: int) -> None:
+        """Let the explorers' schedules follow a run of so many environment transitions."""
+        self._target_steps = target_steps
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next gradients follow from, those that came and are not applied too."""
+        while self.workers.num_running:
+            done = self.workers.next_done()
+            if not done.died:
+                self._ready.append(done.value)
+        return {
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "workers": self.workers.all_of("state_dict", [()] * len(self.workers)),
+            "ready": [_saved(one) for one in self._ready],
+            "shaped_returns": list(self._shaped_returns),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> list[int]:
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost."""
+        self.steps, self.episodes = state["steps"], state["episodes"]
+        self._ready = deque(map(_restored, state["ready"]))
+        self._shaped_returns = list(state["shaped_returns"])
+        self._sent = None
+        saved = state["workers"]
+        if len(saved) != len(self.workers):
+            raise ValueError(f"the state is of {len(saved)} gradient workers, there are {len(self.workers)}")
+        cut = self.workers.all_of("load_state_dict", [(one,) for one in saved])
+        return [env for envs in cut for env in envs]
+
+    @property
+    def _version(self) -> int:
+        return self._algorithm.updates
+
+    def _add(self, experience: Experience) -> list[Episode]:
+        self.steps += experience.steps
+        self.episodes += experience.episodes_ended
+        self._shaped_returns += experience.shaped_returns
+        return experience.episodes
+
+    def _apply(self, gradients: Sequence[Gradients]) -> None:
+        """Take a step of the optimisers along the mean; of a parameter, over those that have a gradient of it."""
+        names = dict.fromkeys(name for one in gradients for name in one.of)
+        mean = {name: np.mean([one.of[name] for one in gradients if name in one.of], axis=0) for name in names}
+        self._algorithm.apply_gradients(tensors_of(mean))
+
+    def _start_the_idle(self) -> None:
+        waiting = {one.worker for one in self._ready}
+        for worker in self.workers.idle:
+            if worker not in waiting:
+                self._start(worker)
+
+    def _start(self, worker: int) -> None:
+        self.workers.start(worker, "compute", self._order(), self._newest())
+
+    def _order(self) -> Order:
+        return Order(self._version, self.steps, self._target_steps)
+
+    def _newest(self) -> Any:
+        """A reference to what gradients follow from, in the object store."""
+        from pytorchrl.scheme.distributed.workers import put
+
+        if self._sent is None or self._sent[0] != self._version:
+            self._sent = self._version, put(shared_state(self._algorithm))
+        return self._sent[1]
+
+
+def make_gradient_workers(
+    blueprint: GradientBlueprint, number: int, resources: Mapping[str, float], preempted: bool
+) -> "Workers":
+    """Start the gradient workers of a run."""
+    from pytorchrl.scheme.distributed.workers import Workers
+
+    arguments: Callable[[int, int], tuple[Any, ...]] = lambda worker, generation: (blueprint, worker, generation)  # noqa: E731
+    return Workers("gradient worker", GradientWorker, arguments, number, resources, threads=2 if preempted else 1)
+
+
+def _saved(gradients: Gradients) -> dict[str, Any]:
+    episodes = [episode.state_dict() for episode in gradients.experience.episodes]
+    return gradients._asdict() | {
+        "of": tensors_of(gradients.of),
+        "metrics": dict(gradients.metrics),
+        "experience": gradients.experience._asdict() | {"episodes": episodes},
+    }
+
+
+def _restored(state: Mapping[str, Any]) -> Gradients:
+    arrays = {name: tensor.numpy() for name, tensor in state["of"].items()}
+    experience = dict(state["experience"])
+    experience["episodes"] = [Episode(*episode) for episode in experience["episodes"]]
+    return Gradients(**{**state, "of": arrays, "experience": Experience(**experience)})

@@ -1,0 +1,152 @@
+"""Who works for a run, how many of them, and how they are waited for."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
+from pytorchrl.agent.explorers import Explorer
+from pytorchrl.scheme.fitting import CompositionError
+from storages.component.factory import Factory
+from storages.component.setting import plain
+from storages.storage import Storage
+
+Communication: TypeAlias = Literal["synchronous", "asynchronous"]
+
+
+@dataclass(frozen=True)
+class WorkPlan:
+    """The arguments of :class:`RayScheme` that say who works.
+
+    Raises:
+        CompositionError: two of them exclude each other.
+        ValueError: one is outside its range.
+    """
+
+    num_collectors: int | None
+    num_gradient_workers: int
+    communication: Communication
+    slice_steps: int | None
+    slices_at_once: int
+    preemption: float
+    explorers: tuple[Explorer, ...] | None
+    worker_device: str
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            count = getattr(self, name)
+            if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < least):
+                raise ValueError(f"RayScheme: {name} must be an int from {least}, got {count!r}")
+        if self.communication not in ("synchronous", "asynchronous"):
+            raise ValueError(
+                f'RayScheme: communication must be "synchronous" or "asynchronous", got {self.communication!r}'
+            )
+        if not 0 < self.preemption <= 1:
+            raise ValueError(f"RayScheme: preemption must lie in (0, 1], got {self.preemption!r}")
+        if self.num_gradient_workers and (self.num_collectors or self.slice_steps):
+            raise CompositionError(
+                "RayScheme: gradient workers collect for themselves, a phase at a time; leave out num_collectors and "
+                "slice_steps"
+            )
+        if self.preemption < 1 and not (self.num_gradient_workers and self.is_synchronous):
+            raise CompositionError(
+                "RayScheme: synchronous gradient workers are called off by preemption, and there are none; give it "
+                "num_gradient_workers, or leave out preemption"
+            )
+        if self.explorers is not None and len(self.explorers) != self.num_workers:
+            raise CompositionError(
+                f"RayScheme: {self.num_workers} processes collect, and there are {len(self.explorers)} explorers; give "
+                f"one for each"
+            )
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether all are waited for."""
+        return self.communication == "synchronous"
+
+    @property
+    def num_workers(self) -> int:
+        """Processes beside the learner's."""
+        return self.num_gradient_workers or self.num_collectors or 1
+
+    @property
+    def kind(self) -> str:
+        """Of the workers, as resources are named."""
+        return "gradient_worker" if self.num_gradient_workers else "collector"
+
+    @property
+    def num_side_by_side(self) -> int:
+        """Workers whose environments lie side by side in the learner's storage."""
+        if self.num_gradient_workers:
+            return 1
+        return self.num_workers if self.is_synchronous else self.slices_at_once
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {name: plain(value) for name, value in (asdict(self) | {"explorers": self.explorers}).items()}
+
+    def check_parts(self, algorithm: Factory[Algorithm], actor: Factory[Any], storage: Factory[Storage]) -> None:
+        """Refuse parts that do not go with such workers.
+
+        Raises:
+            CompositionError: the message names the part and a way out.
+        """
+        if self.explorers is not None and "explorer" not in algorithm.hyper_parameters:
+            raise CompositionError(f"RayScheme: {algorithm.name} takes no explorer; leave out explorers")
+        if self.num_gradient_workers:
+            _check_gradients(algorithm, actor, storage)
+        else:
+            _check_slices(storage, self.is_synchronous)
+
+
+_LEAST = {"num_collectors": 1, "num_gradient_workers": 0, "slice_steps": 1, "slices_at_once": 1}
+
+
+def checked_resources(given: Mapping[str, Mapping[str, float]] | None) -> dict[str, dict[str, float]]:
+    """What a worker of each kind takes of the cluster.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    resources = {"collector": {"num_cpus": 1.0}, "gradient_worker": {"num_cpus": 1.0}}
+    for kind, amounts in (given or {}).items():
+        if kind not in resources:
+            raise ValueError(f'RayScheme: resources are of "collector" and "gradient_worker", got {kind!r}')
+        resources[kind] = {name: float(amount) for name, amount in amounts.items()}
+    return resources
+
+
+def _check_slices(storage: Factory[Storage], is_synchronous: bool) -> None:
+    if storage.hyper_parameters.get("rate_limit") is not None:
+        raise CompositionError(
+            f"RayScheme: {storage.name} counts insertions step by step for its rate_limit, and slices have many; leave "
+            f"it out, and say how often to update by the algorithm's hyper-parameters"
+        )
+    if not is_synchronous and storage.cls.on_policy and not storage.cls.needs_log_probs:
+        raise CompositionError(
+            f"RayScheme: asynchronous collectors deliver what older policies did, for which {storage.name} does not "
+            f'correct; VTraceBuffer does, or communication="synchronous"'
+        )
+
+
+def _check_gradients(algorithm: Factory[Algorithm], actor: Factory[Any], storage: Factory[Storage]) -> None:
+    cls = algorithm.cls
+    is_plain = cls.update is Algorithm.update and cls.update_phase in (Algorithm.update_phase, PPO.update_phase)
+    if not is_plain or algorithm.hyper_parameters.get("desired_kl") is not None:
+        what = "adapts its learning rate to desired_kl" if is_plain else "does more in an update than follow gradients"
+        raise CompositionError(
+            f"RayScheme: {algorithm.name} {what}, which gradient workers cannot; let the learner's process compute "
+            f"the gradients: num_gradient_workers=0"
+        )
+    if actor.hyper_parameters.get("normalize_observations"):
+        raise CompositionError(
+            "RayScheme: gradient workers keep their observations to themselves, so that nothing counts them all for "
+            "normalize_observations; leave it out, or take collectors"
+        )
+    if storage.hyper_parameters.get("directory") is not None:
+        raise CompositionError(
+            f"RayScheme: each gradient worker has a storage of its own, and they cannot share the directory of "
+            f"{storage.name}; leave it out, or take collectors"
+        )

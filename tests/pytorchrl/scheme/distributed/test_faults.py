@@ -1,0 +1,90 @@
+"""Collectors that die are replaced; what they raise is shown."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pytorchrl as prl
+from storages.transition import DONE, OBS, OBS2
+from tests.support.toys import Counter
+from tests.support.training import train
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
+
+
+def dqn(communication: Any, env: Any = "CartPole-v1") -> prl.RayScheme:
+    return prl.RayScheme(
+        algo_factory=prl.DQN.create_factory(start_steps=24, update_every=8, mini_batch_size=8, test_every=0),
+        actor_factory=prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        storage_factory=prl.ReplayBuffer.create_factory(size=4_000),
+        train_envs_factory=prl.VecEnv.create_factory(env),
+        num_collectors=2,
+        communication=communication,
+        slice_steps=10,
+    )
+
+
+class Breaks(Counter):
+    def step(self, action: Any) -> Any:
+        if self.count == 7:
+            raise ZeroDivisionError("the engine has stopped")
+        return super().step(action)
+
+
+def fails_to_be_made(marks: str) -> Counter:
+    if Path(marks).exists():
+        raise FileNotFoundError("there is no level 3")
+    Path(marks).touch()
+    return Counter()
+
+
+@pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])
+def test_a_collector_that_is_killed_is_replaced_and_the_run_says_so(
+    communication: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = prl.Learner(dqn(communication), target_steps=400, log_dir=tmp_path, log_every=100)
+    scheme = learner.scheme
+    assert isinstance(scheme, prl.RayScheme)
+    while scheme.steps < 100:
+        learner.step()
+    os.kill(scheme.worker_process_ids()[1], signal.SIGKILL)
+    before = len(scheme.storage)
+    assert learner.run()
+    assert "collector 1 died and was replaced" in capsys.readouterr().out
+    assert learner.get_metrics()["train/workers_replaced"] == 1
+    data = scheme.storage.get_all_buffer_data()
+    learner.close()
+    assert len(data[OBS]) * scheme.storage.num_envs >= 400 > before, "nothing that was inserted is lost"
+
+
+def test_the_episode_of_a_collector_that_died_is_cut_where_it_was(tmp_path: Path) -> None:
+    scheme = dqn("synchronous", env=lambda: Counter(length=1_000))
+    train(scheme, 60)
+    os.kill(scheme.worker_process_ids()[1], signal.SIGKILL)
+    train(scheme, 120)
+    data = scheme.storage.get_all_buffer_data()
+    scheme.close()
+    count = data[OBS][:, :, 0].numpy()
+    assert np.array_equal(count[:, 0], np.arange(60)), "the other goes on"
+    assert np.array_equal(count[:, 1], np.r_[np.arange(30), np.arange(30)]), "this one began anew"
+    assert data[DONE][30].flatten().tolist() == [0, 1]
+    assert data[OBS2][29, 1, 0] == 30, "what followed the last step is known"
+
+
+@pytest.mark.parametrize("communication", ["synchronous", "asynchronous"])
+def test_what_an_environment_raises_ends_the_run_with_its_traceback(communication: Any, tmp_path: Path) -> None:
+    learner = prl.Learner(dqn(communication, env=lambda: Breaks(length=9)), target_steps=400, log_dir=tmp_path)
+    with pytest.raises(ZeroDivisionError, match=r"(?s)in step\n.*the engine has stopped"):
+        learner.run()
+    learner.close()
+
+
+def test_environments_that_cannot_be_made_end_the_run_with_their_traceback(tmp_path: Path) -> None:
+    scheme = dqn("asynchronous", env=lambda: fails_to_be_made(str(tmp_path / "one")))
+    with pytest.raises(prl.WorkerDiedError, match=r"(?s)could not be made.*there is no level 3"):
+        train(scheme, 40)
+    scheme.close()
