@@ -120,6 +120,8 @@ ON_POLICY: dict[str, Any] = {
     "NStepQLearning": (prl.NStepQLearning, {"target_update_interval_steps": 20}, ["discrete"]),
     "REINFORCE": (prl.REINFORCE, {"episodes_per_update": 3}, list(ACTIONS)),
     "GAIL": (prl.GAIL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
+    "PPOD": (prl.PPOD, {"num_mini_batch": 2, "capacity": 3}, list(ACTIONS)),
+    "PPOD, as if it had acted": (prl.PPOD, {"num_mini_batch": 2, "repeated_as": "policy"}, list(ACTIONS)),
     "GAIL on A2C": (GAILOnA2C, {"discriminator_epochs": 2}, list(ACTIONS)),
     "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
     "AIRL on PPO": (AIRLOnPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
@@ -253,6 +255,10 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
         if "expert" in cls.sources:
             expert = prl.ReplayBuffer.create_factory(size=40, **windows)
             sources = {"expert": prl.from_dataset(expert, expert_data(folder, kind, space))}
+        if cls is prl.PPOD:
+            shown = prl.ReplayBuffer.create_factory(size=40, **windows)
+            demonstrations = prl.from_dataset(shown, expert_data(folder, kind, space))
+            sources = {"demonstrations": demonstrations, "repeated": storage}
     return prl.Scheme(
         algorithm,
         actor,

@@ -23,6 +23,7 @@ from pytorchrl.agent.algorithms.imitation.airl import AIRL, AIRLReward
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.dagger import DAgger
 from pytorchrl.agent.algorithms.imitation.gail import GAIL, GAILReward
+from pytorchrl.agent.algorithms.imitation.ppod import PPOD
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC
@@ -85,6 +86,7 @@ __all__ = [
     "PCL",
     "PGT",
     "PPO",
+    "PPOD",
     "QRDQN",
     "R2D2",
     "REDQ",

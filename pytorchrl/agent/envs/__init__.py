@@ -13,6 +13,7 @@ from pytorchrl.agent.envs.partly_observed import cartpole_without_velocities, pe
 from pytorchrl.agent.envs.scale_reward import ScaleReward
 from pytorchrl.agent.envs.select_observation import SelectObservation
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.sparse_maze import SparseMaze
 from pytorchrl.agent.envs.terminal_reward import TerminalReward
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.vector import Resumption, VecStep
@@ -35,6 +36,7 @@ __all__ = [
     "RoundAction",
     "ScaleReward",
     "SelectObservation",
+    "SparseMaze",
     "TerminalReward",
     "UnsupportedSpaceError",
     "VecEnv",
