@@ -73,6 +73,13 @@ class KnownShards:
     # What is drawn
 
     @property
+    def eta(self) -> float | None:
+        """Share of a sequence's largest error in that of the sequence; None where shards follow no errors."""
+        return next(
+            (summary.eta for summary in self.summaries if summary is not None and summary.eta is not None), None
+        )
+
+    @property
     def rows(self) -> int:
         """Of all shards that answer."""
         return sum(mass.rows for mass in self._masses())

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from storages.core.parts import Mass
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.replay_shard import Reply, Summary, Update
@@ -35,10 +34,8 @@ class ShardBatch(NamedTuple):
     fields: dict[str, Any]
     """Arrays, or dicts of such, the caller's alone."""
     shard: int
-    probability: float
-    """By which the shard was chosen."""
-    mass: Mass
-    """Of the shard, when it drew the batch."""
+    factor: float
+    """What its importance weights are multiplied with to be weights among the rows of all shards."""
 
 
 class Pipeline:
@@ -149,7 +146,8 @@ class Pipeline:
         if answer is None:
             self._queue = deque(entry for entry in self._queue if entry.shard != request.shard or entry.batches)
             return
-        request.mass, request.batches = answer.summary.mass, iter(answer.batches)
+        request.factor = self._known.factor(answer.summary.mass, request.probability)
+        request.batches = iter(answer.batches)
         if not len(answer.batches):
             self._queue = deque(entry for entry in self._queue if entry is not request)
 
@@ -197,9 +195,9 @@ class _Request:
         self.shard, self.probability, self.pending = shard, probability, pending
         self.batches: Iterator[dict[str, Any]] | None = None
         """Those that were not used yet; None before they have come."""
-        self.mass = Mass(0, 0.0)
+        self.factor = 1.0
 
     def next_batch(self) -> ShardBatch:
         """Take a batch."""
         assert self.batches is not None
-        return ShardBatch(next(self.batches), self.shard, self.probability, self.mass)
+        return ShardBatch(next(self.batches), self.shard, self.factor)

@@ -1,11 +1,13 @@
 """One shard of a replay: a storage that serves prepared batches to a learner in another process."""
 
+import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from storages.component.factory import Factory
 from storages.core.parts import Mass
@@ -13,7 +15,7 @@ from storages.off_policy.persistent_episodic_buffer import PersistentEpisodicBuf
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded.packed_batches import PackedBatches, pack
 from storages.storage import EmptyStorageError
-from storages.transition import ERRORS, Batch
+from storages.transition import Batch
 
 T = TypeVar("T")
 
@@ -25,8 +27,8 @@ class Summary(NamedTuple):
     """Of the object: a shard that replaces one that died has another."""
     mass: Mass
     """What it draws from."""
-    has_priorities: bool
-    """Whether it follows the errors of updates."""
+    eta: float | None
+    """Share of a sequence's largest error in that of the sequence; None of a shard that follows no errors."""
     transitions: int
     """How many it holds."""
     inserted: int
@@ -46,14 +48,14 @@ class Reply(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a learner says of a batch: rows of the shard and their errors, as ``after_gradients`` takes them."""
+    """Errors of rows that a shard drew."""
 
     identity: str
-    """Of the shard that drew the batch: one that replaced it meanwhile leaves the update out."""
-    rows: Mapping[str, Any]
-    """INDICES and WEIGHTS of the batch, and MASK or EPISODE where there is one, as arrays."""
-    errors: Any
-    """ERRORS of the update, as an array."""
+    """Of the shard that drew them: one that replaced it meanwhile leaves them out."""
+    transitions: NDArray[np.int64]
+    """(N,): the shard's numbers of the transitions with which the rows begin."""
+    errors: NDArray[np.floating]
+    """(N,): of sequences and episodes, those of their steps taken together."""
 
 
 class ReplayShard:
@@ -87,10 +89,8 @@ class ReplayShard:
             batch_size: rows of each.
         """
         for update in updates:
-            if update.identity != self._identity:
-                continue
-            rows = {key: torch.from_numpy(array) for key, array in update.rows.items()}
-            self.storage.after_gradients(rows, {ERRORS: torch.from_numpy(update.errors)})
+            if update.identity == self._identity and (priorities := self.storage.priorities) is not None:
+                priorities.update(update.transitions, update.errors)
         if progress is not None:
             self.storage.set_progress(*progress)
         summary, drawn = self.summary(), list[Batch]()
@@ -111,13 +111,19 @@ class ReplayShard:
         """Call a method of the storage."""
         return getattr(self.storage, method)(*arguments)
 
+    def process_id(self) -> int:
+        """The process that it lives in."""
+        return os.getpid()
+
     def summary(self) -> Summary:
         """What the shard holds now."""
         storage = self.storage
+        # The priorities are made with the mass.
+        mass = storage.mass
         return Summary(
             self._identity,
-            storage.mass,
-            storage.priorities is not None,
+            mass,
+            None if storage.priorities is None else getattr(storage.sequences, "eta", 1.0),
             len(storage),
             storage.inserted,
             storage.capacity,

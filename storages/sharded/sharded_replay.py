@@ -6,17 +6,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from storages.checks import refuse_counts, refuse_incomplete
 from storages.core.device.transfer import Fetched, Transfer
+from storages.core.kernels.insert import all_finite
 from storages.core.kernels.priority_updates import effective_sample_size
-from storages.core.sampling.update_errors import tensor_of_errors
+from storages.core.sampling.update_errors import errors_of_sequences, tensor_of_errors
 from storages.sharded.groups import ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.pipeline import Pipeline, Told
 from storages.sharded.replay_shard import Update
 from storages.storage import EmptyStorageError
-from storages.transition import EPISODE, ERRORS, INDICES, MASK, WEIGHTS, Batch
+from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 
 _OWNER = "ShardedReplay"
 _ATTEMPTS = 3
@@ -87,8 +89,8 @@ class ShardedReplay:
         self._batch_size = 0
         self._drawn = 0
         """Rows of all batches so far."""
-        self._updates: list[tuple[Fetched, tuple[str, ...]]] = []
-        """What updates said that no shard was told of, and the names of its parts."""
+        self._updates: list[Fetched] = []
+        """Rows of updates and their errors, and what steps the rows are of, that no shard was told of."""
         self._progress: tuple[int, int] | None = None
         """The run's, where shards were not told of it."""
         self._last_progress = (0, 1)
@@ -140,12 +142,10 @@ class ShardedReplay:
             "storage/replay_ratio": self._drawn / max(1, self._inserted),
             "storage/shards": sum(summary is not None for summary in known.summaries),
         }
-        if any(summary is not None and summary.has_priorities for summary in known.summaries):
-            steps = tuple(key for key in (EPISODE, MASK) if key in batch)
-            errors = tensor_of_errors(info, tuple(batch[steps[0] if steps else INDICES].shape), _OWNER)
-            parts = {INDICES: batch[INDICES], WEIGHTS: batch[WEIGHTS], ERRORS: errors}
-            parts |= {key: batch[key] for key in steps}
-            self._updates.append((self._transfer.fetch(*parts.values()), tuple(parts)))
+        if known.eta is not None:
+            steps = tuple(batch[key] for key in (EPISODE, MASK) if key in batch)[:1]
+            errors = tensor_of_errors(info, tuple((steps or (batch[INDICES],))[0].shape), _OWNER)
+            self._updates.append(self._transfer.fetch(batch[INDICES], errors, *steps))
             metrics["storage/mean_priority"] = known.total / max(1, known.rows)
             weights = batch[WEIGHTS]
             if not weights.is_cuda:
@@ -271,30 +271,33 @@ class ShardedReplay:
 
     def _batches(self, batch_size: int, count: int) -> Iterator[Batch]:
         known = self._known
-        for fields, shard, probability, mass in self._pipeline.batches(
-            self._generator, batch_size, count, self._take_told
-        ):
-            fields[WEIGHTS] *= np.float32(known.factor(mass, probability))
+        for fields, shard, factor in self._pipeline.batches(self._generator, batch_size, count, self._take_told):
+            if factor != 1:
+                fields[WEIGHTS] *= np.float32(factor)
             fields[INDICES] += known.first_index(shard)
             self._drawn += batch_size
             yield self._transfer.receive(self._transfer.send(fields))
 
     def _take_told(self) -> Told:
         """Take what updates said, by shard; that of shards that died is left out."""
-        by_shard: defaultdict[int, list[Update]] = defaultdict(list)
-        updates, self._updates = self._updates, []
-        for fetched, names in updates:
-            parts = dict(zip(names, fetched.arrays(), strict=True))
-            errors, indices = parts.pop(ERRORS), parts[INDICES]
-            if not np.isfinite(errors).all():
+        known, updates, self._updates = self._known, self._updates, []
+        parts: defaultdict[tuple[int, str], list[tuple[NDArray[np.int64], NDArray[np.floating]]]] = defaultdict(list)
+        for fetched in updates:
+            indices, errors, *steps = fetched.arrays()
+            errors = errors[..., 0]
+            if steps:
+                errors = errors_of_sequences(errors, steps[0], len(indices), known.eta or 0.0)
+            if not all_finite(errors.reshape(-1)):
                 raise ValueError(f"{_OWNER}: an error of an update is not finite; the update has diverged")
-            found = self._known.shard_of(int(indices[0, 0]))
+            found = known.shard_of(int(indices[0, 0]))
             if found is not None:
-                shard, identity = found
-                parts[INDICES] = indices - self._known.first_index(shard)
-                by_shard[shard].append(Update(identity, parts, errors))
+                parts[found].append((indices[:, 0] - known.first_index(found[0]), errors))
+        told = {
+            shard: [Update(identity, *(np.concatenate(arrays) for arrays in zip(*of_shard, strict=True)))]
+            for (shard, identity), of_shard in parts.items()
+        }
         progress, self._progress = self._progress, None
-        return Told(by_shard, progress)
+        return Told(told, progress)
 
     def _settle(self) -> None:
         """Drop batches that are on their way, and tell shards all that updates said, and slices."""

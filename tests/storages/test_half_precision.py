@@ -21,9 +21,9 @@ from storages import (
     VanillaOnPolicyBuffer,
     VTraceBuffer,
 )
-from storages.transition import ACT, ADV, ERRORS, IREW, LOGP, OBS, RET, REW, VAL
+from storages.transition import ACT, ADV, ERRORS, IREW, LOGP, OBS, OBS2, RET, REW, VAL
 from tests.support.comparison import assert_equal
-from tests.support.model import ALGORITHM, Sample, Stream
+from tests.support.model import ALGORITHM, Sample, Stream, equal, map_leaves, replay_buffer
 
 HALVES: dict[str, Callable[[Any], Any]] = {
     "float16 array": lambda array: array.astype(np.float16),
@@ -196,3 +196,20 @@ def test_other_fields_of_bfloat16_are_refused_with_the_way_out() -> None:
     with pytest.raises(SampleError, match=r"Observation must have a dtype .*bfloat16; \.float\(\) makes it float32"):
         storage.insert_transition(sample | {OBS: observed.bfloat16()})
     assert len(storage) == 0
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+def test_steps_of_half_precision_go_on_for_as_long_as_others(kind: str) -> None:
+    stream = Stream(2, "vector", False, np.random.default_rng(4))
+    halves, singles = (replay_buffer(size=300) for _ in range(2))
+    for _ in range(260):
+        step = stream.step()
+        half = step | {key: step[key].astype(np.float16) for key in (OBS, OBS2)}
+        halves.insert_transition(map_leaves(half, torch.from_numpy) if kind == "tensor" else half)
+        singles.insert_transition(half | {key: half[key].astype(np.float32) for key in (OBS, OBS2)})
+    stored, others = halves.get_all_buffer_data(), singles.get_all_buffer_data()
+    assert stored[OBS].dtype == torch.float16
+    assert equal({key: stored[key].float() for key in (OBS, OBS2)}, {key: others[key] for key in (OBS, OBS2)})
+    for wrong in (np.int16, np.float32):
+        with pytest.raises(SampleError, match="Observation had dtype float16 in the first sample"):
+            halves.insert_transition(half | {OBS: half[OBS].astype(wrong)})

@@ -107,13 +107,13 @@ class Transfer:
 
     def fetch(self, *tensors: torch.Tensor) -> Fetched:
         """Begin the way of tensors to the host, behind what the device has to do already; it is not waited for."""
-        copies = [torch.empty(one.shape, dtype=one.dtype, pin_memory=self.is_asynchronous) for one in tensors]
+        if not self.is_asynchronous:
+            return Fetched([tensor.detach().cpu().clone() for tensor in tensors], None)
+        copies = [torch.empty(one.shape, dtype=one.dtype, pin_memory=True) for one in tensors]
         for copy, tensor in zip(copies, tensors, strict=True):
             copy.copy_(tensor.detach(), non_blocking=True)
-        arrived = None
-        if self.is_asynchronous:
-            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            arrived.record(torch.cuda.current_stream(self.device))
+        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        arrived.record(torch.cuda.current_stream(self.device))
         return Fetched(copies, arrived)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -121,7 +121,7 @@ def insert_steps(context: int, step: int, check: bool, steps: int, continues: bo
         if number > 0:
             for source in range(ring.source_count):
                 sources[source] += step_bytes[source]
-        ring.status = _insert_step(ring, sources, step + number, continues or number > 0, check)
+        ring.status = insert_step(ring, sources, step + number, continues or number > 0, check)
         if ring.status != STORED:
             return number
     return steps
@@ -157,7 +157,7 @@ def _compiled_for(function: Any, array_types: types.BaseTuple) -> ArrayReader:
 
 
 @kernel
-def _insert_step(ring: Any, sources: NDArray[np.int64], step: int, continues: bool, check: bool) -> int:
+def insert_step(ring: Any, sources: NDArray[np.int64], step: int, continues: bool, check: bool) -> int:
     """Store a step, or nothing of it; return its status.
 
     Final observations of episodes that end go to the side table; entries of the row that is overwritten next are freed.
@@ -181,10 +181,10 @@ def _insert_step(ring: Any, sources: NDArray[np.int64], step: int, continues: bo
         if field.follower >= 0:
             if continues and not _equal(field, source, row, ended):
                 return NEEDS_SLOW_PATH
-            if check and not _finite(sources[field.follower], size, field.float_bytes):
+            if check and not all_bytes_finite(sources[field.follower], size, field.float_bytes):
                 return NEEDS_SLOW_PATH
         known = continues and field.follower >= 0 and not any_ended
-        if check and not known and not _finite(source, size, field.float_bytes):
+        if check and not known and not all_bytes_finite(source, size, field.float_bytes):
             return NEEDS_SLOW_PATH
     freed = 0
     if queue.next > queue.oldest:
@@ -246,7 +246,8 @@ def _equal(field: Any, source: int, row: int, ended: NDArray[np.bool_]) -> bool:
 
 
 @kernel
-def _finite(source: int, size_bytes: int, float_bytes: int) -> bool:
+def all_bytes_finite(source: int, size_bytes: int, float_bytes: int) -> bool:
+    """Return whether no number of ``float_bytes`` bytes is NaN or infinity; of 0 bytes, none is looked at."""
     # All bits of the exponent are set in NaN and infinity, and in nothing else.
     exponent_16, exponent_32, exponent_64 = np.int32(0), np.int32(0), np.int64(0)
     if float_bytes == 4:

@@ -32,9 +32,9 @@ def compare_stacks(begins: int, follows: int, newest: NDArray[np.uint8], depth: 
     width = size // depth
     for env in range(newest.shape[0]):
         offset = env * size
-        if not _equal(begins + offset + width, follows + offset, size - width):
+        if not equal_bytes(begins + offset + width, follows + offset, size - width):
             return env
-        differs[env] = not _equal(begins + offset, address_of(newest) + offset, size)
+        differs[env] = not equal_bytes(begins + offset, address_of(newest) + offset, size)
     return -1
 
 
@@ -214,7 +214,8 @@ def stack_places(
 
 
 @inlined_kernel
-def _equal(first: int, second: int, size_bytes: int) -> bool:
+def equal_bytes(first: int, second: int, size_bytes: int) -> bool:
+    """Return whether two pieces of memory hold the same."""
     words, different = size_bytes // 8, np.int64(0)
     ours, theirs = int64s_at(first, words), int64s_at(second, words)
     for k in range(words):

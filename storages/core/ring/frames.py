@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from storages.core.kernels.memory import data_address
 from storages.core.kernels.stacks import REPEAT, ZERO, compare_stacks, gather_stacks, store_newest
 from storages.core.ring.column import Column, bytes_of
 from storages.core.ring.layout import FieldKey, LeafLayout
@@ -69,6 +70,11 @@ class FrameColumn(Column):
         """Bytes of memory."""
         padding = self._padding.nbytes + self._padding.numbers.nbytes
         return super().nbytes + self._before.nbytes + padding + self._newest.nbytes
+
+    def addresses(self) -> tuple[int, ...]:
+        """Where it lies, as the first fields of a STACK: its arrays never move, but for the frames of padding."""
+        arrays = (self._newest, self._before, self._padding.numbers, self._padding.queue)
+        return (data_address(self.data), self.width, self.depth, *map(data_address, arrays))
 
     def compare(self, begins: int, follows: int, differs: NDArray[np.bool_]) -> int:
         """See whether a step can be stored.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from storages.core.kernels import insert as kernel
 from storages.core.kernels.memory import data_address
+from storages.core.kernels.stack_slices import STACK, insert_steps_with_stacks
 from storages.core.ring.addresses import AddressTable, must_be_finite
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import FieldKey, Layout, SampleError, as_array, text
@@ -109,9 +110,9 @@ class RingWriter:
         self._insert(step, False, 1, False)
         self._store_stacks(block, step, starts)
 
-    def slice_of(self, arrays: Mapping[FieldKey, Array], steps: int) -> Slice | None:
-        """Return steps as :meth:`append_slice` takes them, None where each has to be stored by itself."""
-        return None if self._stacks else Slice(steps, [np.ascontiguousarray(arrays[key]) for key in self._keys])
+    def slice_of(self, arrays: Mapping[FieldKey, Array], steps: int) -> Slice:
+        """Return steps as :meth:`append_slice` takes them."""
+        return Slice(steps, [np.ascontiguousarray(arrays[key]) for key in self._keys])
 
     def append_slice(self, block: Slice, first: int, most: int, step: int, check: bool) -> int:
         """Store steps of a slice, up to the first that :meth:`append` would leave to the slow path.
@@ -128,7 +129,15 @@ class RingWriter:
         """
         self._set_sources(block.arrays)
         self.addresses.sources += first * self.addresses.step_bytes
-        return self._insert(step, check, min(most, block.steps - first), True)
+        steps = min(most, block.steps - first)
+        if not self._stacks:
+            return self._insert(step, check, steps, True)
+        return self._insert_by(
+            lambda context, stored: insert_steps_with_stacks(
+                context, self._stack_table(), step + stored, check, steps - stored
+            ),
+            steps,
+        )
 
     def _append_by_python(self, sample: Sample, step: int, check: bool) -> bool:
         """Append as :meth:`append`, for arrays of any kind, and tensors."""
@@ -167,6 +176,9 @@ class RingWriter:
             self._pick, leaves = self._pick_arrays, arrays
         if not all(leaf.flags.c_contiguous and leaf.flags.aligned for leaf in leaves):
             return
+        if halves := [position for position, leaf in enumerate(leaves) if leaf.dtype == np.float16]:
+            self._pick = _half_viewer(self._pick, halves)
+            leaves = tuple(leaf.view(np.int16) if leaf.dtype == np.float16 else leaf for leaf in leaves)
         try:
             array_types = numba.typeof(leaves)  # type: ignore[no-untyped-call]
         except (NumbaError, ValueError):
@@ -180,12 +192,19 @@ class RingWriter:
         self.addresses.sources[:] = [data_address(array) for array in arrays]
 
     def _insert(self, step: int, check: bool, steps: int, continues: bool) -> int:
+        return self._insert_by(
+            lambda context, stored: kernel.insert_steps(
+                context, step + stored, check, steps - stored, continues or stored > 0
+            ),
+            steps,
+        )
+
+    def _insert_by(self, insert: Callable[[int, int], int], steps: int) -> int:
+        """Insert by a function of the context's address and the number of steps stored; make room where it lacks."""
         stored = 0
         while True:
             addresses = self.addresses
-            stored += kernel.insert_steps(
-                addresses.context_address, step + stored, check, steps - stored, continues or stored > 0
-            )
+            stored += insert(addresses.context_address, stored)
             status = int(addresses.context["status"][0])
             if stored == steps or status >= 0:
                 return stored
@@ -193,6 +212,19 @@ class RingWriter:
             self._finals.reserve(-status)
             # Growing has replaced the table.
             self.addresses.sources[:] = sources
+
+    def _stack_table(self) -> NDArray[np.void]:
+        """Where the columns of stacks lie now: side tables move when they grow."""
+        table = [
+            (
+                *column.addresses(),
+                source,
+                column.data.dtype.itemsize if must_be_finite(key, column.data.dtype) else 0,
+                data_address(self._finals.values(text(key))),
+            )
+            for key, column, source in self._stacks
+        ]
+        return np.array(table, STACK)
 
     def _stacks_continue(self, arrays: Sequence[Array], check: bool) -> bool:
         differs = np.empty_like(self._ended)
@@ -237,6 +269,23 @@ def _leaf_picker(keys: Sequence[FieldKey], leaf_counts: Mapping[str, int]) -> Ca
         return tuple(value[key[1]] if len(key) > 1 else value for value, key in zip(values, keys, strict=True))
 
     return pick_leaves
+
+
+def _half_viewer(
+    pick: Callable[[Sample], tuple[Any, ...]], halves: Sequence[int]
+) -> Callable[[Sample], tuple[Any, ...]]:
+    """Return what picks leaves, some as views of int16: numba has no half precision; TypeError where one is none."""
+
+    def pick_views(sample: Sample) -> tuple[Any, ...]:
+        leaves = list(pick(sample))
+        for position in halves:
+            leaf = leaves[position]
+            if type(leaf) is not np.ndarray or leaf.dtype != np.float16:
+                raise TypeError
+            leaves[position] = leaf.view(np.int16)
+        return tuple(leaves)
+
+    return pick_views
 
 
 def _array_picker(
