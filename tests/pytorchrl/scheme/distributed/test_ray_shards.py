@@ -1,0 +1,133 @@
+"""Shards in processes of their own: batches are those of local shards, and deaths lose nothing that was committed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from storages import PERBuffer, SampleError, Sequences
+from storages.sharded import LocalShards, ShardedReplay, SliceWriter, factory_of_shard
+from storages.transition import ERRORS, INDICES, MASK, OBS, REW
+from tests.support.model import GAMMA, equal, through_a_file
+from tests.support.shards import maker, slice_of
+
+pytestmark = pytest.mark.ray
+WHOLE = PERBuffer.create_factory(size=400, n_step=2, alpha=0.7, beta=0.5, epsilon=0.01)
+SEQUENCES = PERBuffer.create_factory(size=400, alpha=0.7, epsilon=0.01, sequences=Sequences(5, burn_in=2))
+
+
+@pytest.fixture(autouse=True)
+def _in_a_cluster(cluster: None) -> None:
+    """Everything here needs one."""
+
+
+def started(factory: Any, number: int = 2) -> Any:
+    from pytorchrl.scheme.distributed.ray_shards import RayShards, StorageMaker
+
+    return RayShards(StorageMaker(factory, GAMMA), number)
+
+
+def learn(replay: ShardedReplay, batches: int) -> Iterator[Any]:
+    for batch in replay.generate_batches(batches, 16):
+        yield batch
+        errors = torch.linspace(0.1, 2, batch.get(MASK, batch[INDICES]).numel()).reshape(
+            batch.get(MASK, batch[INDICES]).shape
+        )
+        replay.after_gradients(batch, {ERRORS: errors})
+
+
+def fill(group: Any, slices: int = 4) -> None:
+    random, writer = np.random.default_rng(0), SliceWriter(group)
+    for _ in range(slices):
+        data = slice_of(random, 50)
+        writer.write(data | {ERRORS: random.random(data[REW].shape)})
+    writer.flush()
+
+
+@pytest.mark.parametrize("factory", [WHOLE, SEQUENCES])
+def test_shards_in_other_processes_make_the_batches_of_shards_in_this_one(factory: Any) -> None:
+    there = started(factory)
+    here = LocalShards([maker(factory_of_shard(factory, number, 2)) for number in range(2)])
+    one, other = (ShardedReplay(group, batches_at_once=4, rounds_ahead=1) for group in (there, here))
+    for replay in (one, other):
+        fill(replay.group)
+        replay.seed(5)
+    assert len(one) == len(other) == 400
+    for theirs, ours in zip(learn(one, 30), learn(other, 30), strict=True):
+        assert equal(theirs, ours)
+    assert len(set(there.process_ids()) | {os.getpid()}) == 3
+    state = through_a_file(one.state_dict())
+    expected = list(learn(one, 6))
+    one.load_state_dict(state)
+    for theirs, ours in zip(learn(one, 6), expected, strict=True):
+        assert equal(theirs, ours)
+    one.close()
+
+
+def test_batches_may_be_written_to() -> None:
+    replay = ShardedReplay(started(WHOLE))
+    fill(replay.group)
+    batches = list(replay.generate_batches(3, 16))
+    for batch in batches:
+        batch[OBS] += 1
+    assert all(torch.isfinite(batch[OBS]).all() for batch in batches)
+    replay.close()
+
+
+def test_a_shard_that_is_killed_is_replaced_and_the_other_is_drawn_of() -> None:
+    replay = ShardedReplay(started(WHOLE), batches_at_once=4, patience_seconds=60)
+    fill(replay.group)
+    list(learn(replay, 10))
+    os.kill(replay.group.process_ids()[1], signal.SIGKILL)  # type: ignore[attr-defined]
+    assert len(list(learn(replay, 200))) == 200
+    with pytest.warns(RuntimeWarning, match="shard 1 died and was replaced: it held 200 transitions, they are lost"):
+        replay.state_dict()
+    assert len(replay) == 200
+    fill(replay.group)
+    assert {int(batch[INDICES][0]) >> 40 for batch in learn(replay, 60)} == {0, 2}
+    replay.close()
+
+
+def test_a_shard_on_disk_that_is_killed_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    given = WHOLE.hyper_parameters | {"directory": tmp_path, "commit_every": 10}
+    replay = ShardedReplay(started(PERBuffer.create_factory(**given)), batches_at_once=4, patience_seconds=60)
+    fill(replay.group)
+    list(learn(replay, 10))
+    replay.flush()
+    for position in range(2):
+        os.kill(replay.group.process_ids()[position], signal.SIGKILL)  # type: ignore[attr-defined]
+        with pytest.warns(RuntimeWarning, match=f"shard {position} died and .* its directory gave 200 back"):
+            replay.flush()
+    assert len(replay) == 400
+    assert len(list(learn(replay, 10))) == 10
+    state = through_a_file(replay.state_dict())
+    expected = list(learn(replay, 6))
+    replay.close()
+    again = ShardedReplay(started(PERBuffer.create_factory(**given)), batches_at_once=4, patience_seconds=60)
+    again.load_state_dict(state)
+    indices = [batch[OBS] for batch in expected]
+    assert all(torch.equal(batch[OBS], seen) for batch, seen in zip(learn(again, 6), indices, strict=True))
+    again.close()
+
+
+def test_what_a_shard_raises_is_raised_here_with_its_message() -> None:
+    group = started(WHOLE, 1)
+    writer = SliceWriter(group)
+    writer.write(slice_of(np.random.default_rng(0), 5))
+    writer.write({OBS: np.zeros((3, 2, 7), np.float32)})
+    with pytest.raises(SampleError, match="Observation"):
+        writer.flush()
+    group.close()
+
+
+def test_a_shard_that_cannot_be_made_is_an_error_that_says_why() -> None:
+    from pytorchrl.scheme.distributed.ray_shards import RayShards, StorageMaker
+
+    replay = ShardedReplay(RayShards(StorageMaker(WHOLE, gamma=7.0), 1), patience_seconds=60)
+    with pytest.raises(RuntimeError, match=r"shard 0 could not be made(.|\n)*gamma must lie in \[0, 1\], got 7"):
+        len(replay)
