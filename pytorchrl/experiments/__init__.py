@@ -1,8 +1,11 @@
 """Around a run: its folder, its checkpoints, its composition as plain data, and what its agent does."""
 
 from pytorchrl.experiments.callbacks import (
+    ActionDifference,
     Callback,
     EvaluateIn,
+    FittedQEvaluation,
+    InitialValue,
     LogWeights,
     PruneTrial,
     RecordVideos,
@@ -11,6 +14,7 @@ from pytorchrl.experiments.callbacks import (
     StopAfter,
     StopAtReturn,
     StopAtSuccess,
+    TDError,
     TimeParts,
 )
 from pytorchrl.experiments.checkpoint import CheckpointError
@@ -26,10 +30,13 @@ from pytorchrl.experiments.starting_point import start_from
 from pytorchrl.experiments.trained_policy import TrainedPolicy, load_policy
 
 __all__ = [
+    "ActionDifference",
     "Callback",
     "CheckpointError",
     "EpisodeFilm",
     "EvaluateIn",
+    "FittedQEvaluation",
+    "InitialValue",
     "LearntReward",
     "LogWeights",
     "PruneTrial",
@@ -43,6 +50,7 @@ __all__ = [
     "StopAfter",
     "StopAtReturn",
     "StopAtSuccess",
+    "TDError",
     "TimeParts",
     "TrainedPolicy",
     "TransitionDescription",

@@ -3,12 +3,16 @@
 from pytorchrl.experiments.callbacks.callback import Callback, Callbacks
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, RecordVideos
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
+from pytorchrl.experiments.callbacks.offline import ActionDifference, FittedQEvaluation, InitialValue, TDError
 from pytorchrl.experiments.callbacks.stopping import PruneTrial, StopAfter, StopAtReturn, StopAtSuccess
 
 __all__ = [
+    "ActionDifference",
     "Callback",
     "Callbacks",
     "EvaluateIn",
+    "FittedQEvaluation",
+    "InitialValue",
     "LogWeights",
     "PruneTrial",
     "RecordVideos",
@@ -17,5 +21,6 @@ __all__ = [
     "StopAfter",
     "StopAtReturn",
     "StopAtSuccess",
+    "TDError",
     "TimeParts",
 ]

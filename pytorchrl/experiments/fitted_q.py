@@ -1,0 +1,106 @@
+"""Fitted Q evaluation: what a policy is worth, learnt from data without acting."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.heads import ActionValue
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.explorers import Exploration
+from storages.component.factory import Factory
+from storages.transition import OBS2, Batch
+
+
+class FittedQ:
+    """Action values of an algorithm's present policy, which takes its best actions.
+
+    Le et al., "Batch Policy Learning under Constraints" (arXiv 1903.08738), algorithm 3, by gradients and a slow target
+    as in Paine et al., "Hyperparameter Selection for Offline Reinforcement Learning" (arXiv 2007.09055), section 4.2.
+
+    Args:
+        algorithm: whose policy is judged; nothing of it is changed.
+        actor_factory: makes the network that learns the values, composed as those of the run are.
+        envs: of which it reads the spaces.
+        seed: of initial weights and of the policy's random numbers.
+        lr: learning rate.
+        polyak: how much of the target stays at each update.
+
+    Raises:
+        ValueError: the actor has a memory.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        actor_factory: Factory[Actor],
+        envs: object,
+        seed: np.random.SeedSequence,
+        lr: float,
+        polyak: float,
+    ) -> None:
+        if algorithm.actor.memory is not None:
+            raise ValueError(
+                "fitted Q evaluation learns from single transitions, and the actor has a memory; leave it out, or take "
+                "the average value at starts and the TD error, which know memories"
+            )
+        self._algorithm, self._polyak = algorithm, polyak
+        self._exploration = Exploration(algorithm.codec, 1, algorithm.device, seed, deterministic=True)
+        with torch.random.fork_rng():
+            torch.manual_seed(int(seed.generate_state(1)[0]))
+            actor = actor_factory(algorithm.device, envs)
+            self._q = actor.make("q", ActionValue(huber_threshold=None), codec=algorithm.codec)
+        if actor.normalization is not None and algorithm.actor.normalization is not None:
+            actor.normalization.load_state_dict(algorithm.actor.normalization.state_dict())
+        self._actor = actor
+        self._target = self._q.target()
+        self._adam = torch.optim.Adam(self._q.parameters(), lr=lr)
+
+    def fit(self, batches: Iterator[Batch]) -> float:
+        """Learn from batches of transitions; returns the mean loss of the last tenth of them."""
+        losses = [self._update(batch) for batch in batches]
+        return float(torch.stack(losses[-max(1, len(losses) // 10) :]).mean())
+
+    def at(self, obs: Tensor) -> Tensor:
+        """Values (N, 1) of the policy's actions after observations (N, *obs), or a dict of such."""
+        with self._actor.acting(noisy=False):
+            view = self._actor.view(obs)
+            value: Tensor = self._q(view, self._actions(obs)).mean
+        return value
+
+    def _update(self, batch: Batch) -> Tensor:
+        rows = self._algorithm.read(batch)
+        with torch.no_grad():
+            following = self._target(rows.next, self._actions(batch[OBS2])).mean
+            target = rows.reward + rows.discount * following
+        error = self._q(rows.now, rows.action).mean - target
+        loss = rows.weighted_mean(error.square())
+        self._adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._adam.step()
+        with torch.no_grad():
+            for ours, theirs in zip(self._target.parameters(), self._q.parameters(), strict=True):
+                ours.lerp_(theirs, 1 - self._polyak)
+        return loss.detach()
+
+    def _actions(self, obs: Tensor) -> Tensor:
+        """The policy's best actions, as networks have them."""
+        return best_actions(self._algorithm, obs, self._exploration)
+
+
+def best_actions(algorithm: Algorithm, obs: Any, exploration: Exploration) -> Tensor:
+    """The best actions (N, *action) of an algorithm without a memory, as networks have them.
+
+    Args:
+        algorithm: acts.
+        obs: (N, *obs), or a dict of such.
+        exploration: a deterministic one, of any number of environments.
+    """
+    rows = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
+    with algorithm.actor.acting(noisy=False):
+        view = algorithm.actor.view(obs)
+        action, _ = algorithm.act(view, exploration.of_rows(rows, algorithm.steps, algorithm.target_steps))
+    return action.clone()

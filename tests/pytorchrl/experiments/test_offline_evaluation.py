@@ -1,0 +1,211 @@
+"""A policy is judged by data alone: what is logged, and that the run goes on as if it had not been judged."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.experiments import TrainedPolicy
+from pytorchrl.experiments.callbacks.offline import first_observations, values_of_policy
+from storages import Episode
+from storages.datasets import SelectedDataset, open_dataset, write_dataset
+from storages.transition import ACT, REW
+from tests.support.comparison import assert_equal
+from tests.support.data_sets import recorded
+from tests.support.training import stopped
+
+CARTPOLE = prl.VecEnv.create_factory("CartPole-v1")
+PENDULUM = prl.VecEnv.create_factory("Pendulum-v1")
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("data") / "damped.npz", "Pendulum-v1", 200)
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("data") / "balanced.npz", steps=200)
+
+
+def scheme_of(algorithm: Any, data: Path, envs: Any, storage: Any = None, **changes: Any) -> prl.Scheme:
+    filled = prl.from_dataset(
+        storage or prl.ReplayBuffer.create_factory(size=400), data, select=changes.pop("select", None)
+    )
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(16,), **changes)
+    return prl.Scheme(algorithm, actor, filled, test_envs_factory=envs)
+
+
+def sac(data: Path, **changes: Any) -> prl.Scheme:
+    return scheme_of(prl.SAC.create_factory(mini_batch_size=16, test_every=0), data, PENDULUM, **changes)
+
+
+def dqn(data: Path, **changes: Any) -> prl.Scheme:
+    return scheme_of(prl.DQN.create_factory(mini_batch_size=16, test_every=0, gamma=0.9), data, CARTPOLE, **changes)
+
+
+def steady(path: Path, episodes: int = 20, steps: int = 10, terminated: bool = False, reward: Any = None) -> Path:
+    """Episodes of random observations and actions, each step of which pays 1 or what a function of actions says."""
+    random = np.random.default_rng(0)
+
+    def episode() -> Episode:
+        actions = random.integers(2, size=(steps, 1))
+        rewards = np.ones((steps, 1)) if reward is None else reward(actions)
+        seen = random.normal(size=(steps + 1, 4)).astype(np.float32)
+        return Episode(seen, {ACT: actions, REW: rewards}, terminated, not terminated)
+
+    write_dataset(path, [episode() for _ in range(episodes)])
+    return path
+
+
+def test_a_policy_that_always_earns_one_is_worth_the_sum_of_all_discounted_ones(tmp_path: Path) -> None:
+    scheme = dqn(steady(tmp_path / "ones.npz"))
+    judged = prl.FittedQEvaluation(updates=1_000, mini_batch_size=32, lr=5e-3, polyak=0.9).evaluate(scheme)
+    assert judged["fitted_q_value"] == pytest.approx(10.0, rel=0.05)
+    assert judged["fitted_q_loss"] < 0.1
+
+
+def test_fitted_values_are_those_of_the_policy_and_not_of_the_data(tmp_path: Path) -> None:
+    scheme = dqn(steady(tmp_path / "bandit.npz", 300, steps=1, terminated=True, reward=lambda actions: 2.0 * actions))
+    starts = first_observations(open_dataset(tmp_path / "bandit.npz"))
+    actions = TrainedPolicy(scheme.algorithm)(starts)
+    judged = prl.FittedQEvaluation(updates=800, mini_batch_size=64, lr=1e-2, polyak=0.9).evaluate(scheme)
+    assert 0 < actions.mean() < 1, "a policy that chooses both says more"
+    assert judged["fitted_q_value"] == pytest.approx(2 * actions.mean(), abs=0.1)
+
+
+def test_the_initial_value_is_the_smallest_critics_of_the_best_actions_where_episodes_begin(pendulum: Path) -> None:
+    scheme = sac(pendulum)
+    starts = torch.from_numpy(np.stack([np.asarray(one.observations)[0] for one in open_dataset(pendulum)]))
+    view = scheme.actor.view(starts)
+    algorithm: Any = scheme.algorithm
+    with torch.no_grad():
+        action = algorithm.policy(view, None).mode()
+        one, two = (value.mean for value in algorithm.critics(view, action))
+    expected = float(torch.minimum(one, two).mean())
+    assert prl.InitialValue().evaluate(scheme)["initial_value"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_initial_value_of_action_values_is_that_of_the_greedy_actions(cartpole: Path) -> None:
+    scheme = dqn(cartpole)
+    starts = torch.from_numpy(np.stack([np.asarray(one.observations)[0] for one in open_dataset(cartpole)]))
+    algorithm: Any = scheme.algorithm
+    with torch.no_grad():
+        expected = algorithm.q(scheme.actor.view(starts)).values.max(1).values.mean()
+    assert prl.InitialValue().evaluate(scheme)["initial_value"] == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_the_action_difference_of_discrete_actions_is_the_share_that_differs(
+    memory: str | None, cartpole: Path
+) -> None:
+    storage = prl.ReplayBuffer.create_factory(size=400, sequences=prl.Episodes() if memory else None)
+    scheme = dqn(cartpole, storage=storage, memory=memory)
+    policy, differ = TrainedPolicy(scheme.algorithm), []
+    for episode in open_dataset(cartpole):
+        policy.reset()
+        for seen, action in zip(np.asarray(episode.observations)[:-1], episode.fields[ACT][:, 0], strict=True):
+            differ.append(policy(seen) != action)
+    assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(differ))
+
+
+def test_the_action_difference_of_a_box_is_the_squared_distance_on_the_networks_scale(pendulum: Path) -> None:
+    scheme = sac(pendulum)
+    policy, distances = TrainedPolicy(scheme.algorithm), []
+    for episode in open_dataset(pendulum):
+        actions = policy(np.asarray(episode.observations)[:-1])
+        distances += ((actions - episode.fields[ACT])[:, 0] ** 2 / 4).tolist()
+    assert prl.ActionDifference().evaluate(scheme)["action_difference"] == pytest.approx(np.mean(distances), rel=1e-4)
+
+
+def test_the_td_error_is_that_of_the_data(cartpole: Path) -> None:
+    scheme = dqn(cartpole)
+    error = prl.TDError(batches=40, mini_batch_size=200).evaluate(scheme)["td_error"]
+    algorithm: Any = scheme.algorithm
+    (batch,) = scheme.storage.generate_batches(1, 5_000)
+    expected = algorithm.losses(algorithm.read(batch)).errors.detach().abs().mean()
+    assert error == pytest.approx(float(expected), rel=0.05)
+
+
+def test_episodes_that_the_run_holds_out_are_judged(cartpole: Path, tmp_path: Path) -> None:
+    train = prl.SelectEpisodes(part="train", validation_share=0.3, seed=4)
+    scheme = dqn(cartpole, select=train)
+    held_out = SelectedDataset(
+        open_dataset(cartpole), prl.SelectEpisodes(part="validation", validation_share=0.3, seed=4)
+    )
+    for callback in (prl.TDError(), prl.ActionDifference()):
+        assert [one.facts for one in callback.data(scheme)] == [one.facts for one in held_out]
+        assert callback.data(scheme).steps == held_out.steps
+    assert len(prl.TDError().storage(scheme, like_the_run=True)) == held_out.steps
+    other = prl.TDError(dataset=str(steady(tmp_path / "other.npz", 3)))
+    assert other.data(scheme).steps == 30
+
+
+def judges() -> list[prl.Callback]:
+    return [
+        prl.TDError(every=4, batches=2, mini_batch_size=8),
+        prl.InitialValue(every=4),
+        prl.ActionDifference(every=4),
+        prl.FittedQEvaluation(every=4, updates=3, mini_batch_size=8),
+    ]
+
+
+@pytest.mark.parametrize("make", ["sac", "crossq", "dqn with priorities"])
+def test_a_run_that_is_judged_is_the_run_that_is_not(
+    make: str, pendulum: Path, cartpole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scheme() -> prl.Scheme:
+        if make == "sac":
+            return sac(pendulum)
+        if make == "crossq":
+            return scheme_of(prl.CrossQ.create_factory(mini_batch_size=16, test_every=0), pendulum, PENDULUM)
+        return dqn(cartpole, storage=prl.PERBuffer.create_factory(size=400, n_step=3, alpha=0.6, epsilon=0.01))
+
+    plain = prl.Learner(scheme(), 12, tmp_path / "plain")
+    assert plain.run()
+    judged = prl.Learner(scheme(), 12, tmp_path / "judged", callbacks=judges(), log_every=4)
+    judged = prl.Learner.resume(stopped(judged, 6, monkeypatch), scheme=scheme(), callbacks=judges())
+    assert judged.run()
+    assert_equal(judged.scheme.state_dict(), plain.scheme.state_dict())
+    records = prl.read_metrics(tmp_path / "judged" / "metrics.jsonl")
+    for name in ("td_error", "initial_value", "action_difference", "fitted_q_value"):
+        found = {record["steps"]: record[f"offline/{name}"] for record in records if f"offline/{name}" in record}
+        assert list(found) == [4, 8, 12], name
+        # Which actions are best need not change within so few updates, and an equal policy is worth the same.
+        assert len(set(found.values())) == 3 or name != "td_error", name
+
+
+class Errorless(prl.BehaviourCloning):
+    """An algorithm that tells no errors of rows."""
+
+    def losses(self, rows: prl.Rows) -> prl.Losses:
+        return dataclasses.replace(super().losses(rows), errors=None)
+
+
+def test_what_cannot_be_judged_is_refused_by_name(cartpole: Path) -> None:
+    cloning = scheme_of(Errorless.create_factory(test_every=0), cartpole, CARTPOLE)
+    with pytest.raises(prl.CompositionError, match=r"TDError: Errorless tells no errors of rows"):
+        prl.TDError().evaluate(cloning)
+    with pytest.raises(prl.CompositionError, match=r"InitialValue: Errorless has no values of actions"):
+        prl.InitialValue().evaluate(cloning)
+    storage = prl.ReplayBuffer.create_factory(size=400, sequences=prl.Episodes())
+    with_memory = dqn(cartpole, storage=storage, memory="gru")
+    with pytest.raises(ValueError, match="the actor has a memory"):
+        prl.FittedQEvaluation(updates=1).evaluate(with_memory)
+    without = prl.Scheme(
+        prl.DQN.create_factory(), prl.OffPolicyActor.create_factory(), prl.ReplayBuffer.create_factory(size=9), CARTPOLE
+    )
+    with pytest.raises(prl.CompositionError, match=r"TDError: the run learns from no data set; name one: TDError\(d"):
+        prl.TDError().evaluate(without)
+
+
+def test_values_of_a_policy_with_a_memory_are_those_of_the_first_step(cartpole: Path) -> None:
+    storage = prl.ReplayBuffer.create_factory(size=400, sequences=prl.Episodes())
+    scheme = dqn(cartpole, storage=storage, memory="gru")
+    starts = torch.from_numpy(np.asarray(first_observations(open_dataset(cartpole))))
+    values = values_of_policy(scheme.algorithm, starts, np.random.SeedSequence(0))
+    assert values.shape == (len(starts), 1)
