@@ -260,6 +260,7 @@ def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> b
         name: _storage_factory(
             each,
             in_sequences=memory is not None or cls.sources[name].segments,
+            in_episodes=cls.sources[name].whole_episodes,
             is_dropped=not cls.sources[name].values,
         )
         for name, each in classes.items()
@@ -280,9 +281,10 @@ def _factory(cls: Class) -> Any:
 
 
 @functools.cache
-def _storage_factory(cls: Any, in_sequences: bool, is_dropped: bool) -> Any:
+def _storage_factory(cls: Any, in_sequences: bool, in_episodes: bool, is_dropped: bool) -> Any:
     has = hyper_parameters_of(cls)
-    sequences = {"sequences": prl.Sequences(4)} if in_sequences and "sequences" in has else {}
+    window = prl.Episodes() if in_episodes else prl.Sequences(4)
+    sequences = {"sequences": window} if (in_sequences or in_episodes) and "sequences" in has else {}
     cut_episodes = {"cut_episodes": "drop"} if is_dropped and "cut_episodes" in has else {}
     # Only what has to be kept on disk is.
     on_disk = {"directory": "episodes"} if cls is prl.PersistentEpisodicBuffer else {}

@@ -26,8 +26,8 @@ from storages.transition import ACT, REW, Array
 
 Policy: TypeAlias = Callable[[Any], Any]
 """Observations (E, *obs), or a dict of such, to actions (E, 1) or (E, *action)."""
-_Acting: TypeAlias = Callable[[Any, NDArray[np.bool_]], Array]
-"""The same, told as well where an episode begins (E, 1)."""
+_Acting: TypeAlias = Callable[[Any, NDArray[np.bool_], Array], Array]
+"""The same, from where an episode begins (E, 1), and what the last actions were paid (E, 1), too."""
 
 
 def collect_demonstrations(
@@ -134,10 +134,11 @@ def _of_algorithm(algorithm: Algorithm, num_envs: int, seed: int, deterministic:
     # The agent explores as it does at the end of its run.
     exploration.steps, exploration.target_steps = algorithm.steps, algorithm.target_steps
 
-    def act(observation: Any, begins: NDArray[np.bool_]) -> Array:
+    def act(observation: Any, begins: NDArray[np.bool_], rewards: Array) -> Array:
         nonlocal rhs
         obs = to_device(observation, algorithm.device)
         exploration.starts = torch.from_numpy(begins.astype(np.float32)).to(algorithm.device)
+        exploration.rewards = torch.as_tensor(rewards, dtype=torch.float32, device=algorithm.device)
         acting = algorithm.acting_step(obs, rhs, exploration.starts, exploration)
         rhs = acting.rhs
         action: Array = acting.env_action.cpu().numpy()
@@ -147,7 +148,7 @@ def _of_algorithm(algorithm: Algorithm, num_envs: int, seed: int, deterministic:
 
 
 def _of_policy(policy: Policy) -> _Acting:
-    def act(observation: Any, begins: NDArray[np.bool_]) -> Array:
+    def act(observation: Any, begins: NDArray[np.bool_], rewards: Array) -> Array:
         action = policy(observation)
         return action.detach().cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
 
@@ -203,15 +204,15 @@ def _recorded(
     share = [np.inf if episodes is None else (episodes + env) // envs.num_envs for env in range(envs.num_envs)]
     observation = envs.reset(np.random.SeedSequence(seed, spawn_key=(0,)))
     running = [_Running(env, observation) for env in range(envs.num_envs)]
-    begins = np.ones((envs.num_envs, 1), np.bool_)
+    begins, rewards = np.ones((envs.num_envs, 1), np.bool_), np.zeros((envs.num_envs, 1))
     expected = (envs.num_envs, *(envs.action_space.shape or (1,)))
     taken = 0
     while any(share) and (steps is None or taken < steps) and not stopped():
-        action = acting(observation, begins)
+        action = acting(observation, begins, rewards)
         if action.shape != expected:
             raise ValueError(f"collect_demonstrations: actions must have shape {expected}, got {action.shape}")
         step = envs.step(torch.from_numpy(action) if envs.takes_tensors else action)
-        observation, begins = step.observation, step.terminated | step.truncated
+        observation, begins, rewards = step.observation, step.terminated | step.truncated, step.reward
         reported = {record.environment: record.reported for record in envs.finished_episodes}
         made = np.ones_like(begins) if step.made is None else step.made
         for env, one in enumerate(running):

@@ -99,11 +99,12 @@ def play(
     for number in seed.generate_state(episodes).tolist():
         policy.reset()
         observation, _ = stage.env.reset(seed=number)
+        reward: Any = None
         stage.recorder.take_finished()
         yield None
         for step in range(1, 2**62):
-            action = policy(observation, deterministic=not explore, seed=number)
-            observation, _, terminated, truncated, _ = stage.env.step(action)
+            action = policy(observation, rewards=reward, deterministic=not explore, seed=number)
+            observation, reward, terminated, truncated, _ = stage.env.step(action)
             if terminated or truncated or step >= longest:
                 finished = stage.recorder.take_finished()
                 running = (stage.recorder.episode_return, stage.recorder.length)

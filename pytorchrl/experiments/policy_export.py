@@ -59,6 +59,11 @@ def export_policy(algorithm: Algorithm, path: Path) -> Path:
         for package in ("onnx", "onnxscript"):
             if find_spec(package) is None:
                 raise ImportError(f"writing {path} needs the package {package}: pip install onnx onnxscript")
+    if algorithm.reads_rewards:
+        raise ValueError(
+            f"{type(algorithm).__name__} acts by the steps before and their rewards, which an exported network does "
+            f"not see; use the policy of load_policy"
+        )
     network = ActingNetwork(algorithm).eval()
     inputs, names = _inputs(algorithm)
     rows = torch.export.Dim("rows")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
@@ -48,15 +49,20 @@ class TrainedPolicy:
     def reset(self) -> None:
         """Begin new episodes: forget what a memory has seen. A policy without a memory needs no reset."""
         self._rhs: Any = None
+        self._has_begun = False
         self._exploration: Exploration | None = None
 
-    def __call__(self, observation: Any, *, starts: Any = None, deterministic: bool = True, seed: int = 0) -> Any:
+    def __call__(
+        self, observation: Any, *, starts: Any = None, rewards: Any = None, deterministic: bool = True, seed: int = 0
+    ) -> Any:
         """The action for an observation of one environment, or the actions (E, ...) for those of E environments.
 
         Args:
             observation: as gymnasium's environments give it.
             starts: (E,) booleans, in which of the environments an episode begins, where a memory forgets what it has
                 seen; None for those after `reset` alone.
+            rewards: (E,), or a number for one environment, what the last actions were paid; only policies that ask for
+                a return, such as a decision transformer's, read them.
             deterministic: act as well as possible, as evaluations do; False explores as training did at its end.
             seed: of the random numbers of exploring, from the last `reset` on.
 
@@ -64,7 +70,8 @@ class TrainedPolicy:
             What `env.step` takes.
 
         Raises:
-            ValueError: the observation is not of the policy's space, or of another number of environments than before.
+            ValueError: the observation is not of the policy's space, or of another number of environments than before;
+                or a policy that reads rewards gets none.
         """
         batch, is_single = self.as_batch(observation)
         envs = len(next(iter(batch.values())) if isinstance(batch, Mapping) else batch)
@@ -78,12 +85,13 @@ class TrainedPolicy:
                 f"TrainedPolicy: got observations of {envs} environments, the ones before were of "
                 f"{self._exploration.num_envs}; call reset() where episodes begin"
             )
-        begins = np.full(envs, self._rhs is None) if starts is None else np.asarray(starts, bool).reshape(envs)
+        begins = np.full(envs, not self._has_begun) if starts is None else np.asarray(starts, bool).reshape(envs)
         done = torch.from_numpy(begins.astype(np.float32)[:, None]).to(self.algorithm.device)
         self._exploration.starts = done
+        self._exploration.rewards = self._rewards(rewards, begins)
         rhs = self.algorithm.actor.initial_memory(envs) if self._rhs is None else self._rhs
         acting = self.algorithm.acting_step(batch, rhs, done, self._exploration)
-        self._rhs = acting.rhs
+        self._rhs, self._has_begun = acting.rhs, True
         actions = self._env_actions(acting.env_action.cpu().numpy())
         return actions[0] if is_single else actions
 
@@ -99,6 +107,18 @@ class TrainedPolicy:
             ValueError: the path ends otherwise.
         """
         return export_policy(self.algorithm, Path(path))
+
+    def _rewards(self, rewards: Any, begins: NDArray[np.bool_]) -> torch.Tensor | None:
+        """(E, 1), where the policy reads them."""
+        if not self.algorithm.reads_rewards:
+            return None
+        if rewards is None and not begins.all():
+            raise ValueError(
+                f"TrainedPolicy: {type(self.algorithm).__name__} acts by the rewards that it was paid; call "
+                f"policy(observation, rewards=...) with those of the last step"
+            )
+        paid = np.zeros(len(begins)) if rewards is None else np.asarray(rewards, np.float64).reshape(len(begins))
+        return torch.from_numpy(paid.astype(np.float32)[:, None]).to(self.algorithm.device)
 
     def as_batch(self, observation: Any) -> tuple[Any, bool]:
         """Observations (E, *obs) as the algorithm takes them, tensors on its device, and whether there was one alone.

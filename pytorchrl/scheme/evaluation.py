@@ -117,6 +117,8 @@ def evaluate(
         acting = algorithm.acting_step(obs, rhs, starts, exploration)
         steps_left -= 1
         step = envs.step(acting.env_action if envs.takes_tensors else acting.env_action.cpu().numpy())
+        if algorithm.reads_rewards:
+            exploration.rewards = torch.as_tensor(step.reward, dtype=torch.float32, device=algorithm.device)
         observation, rhs = step.observation, acting.rhs
         running_steps += 1
         for record in envs.finished_episodes:

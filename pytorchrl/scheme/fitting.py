@@ -12,6 +12,7 @@ from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
 from storages.transition import IRET
+from storages.windows import Episodes
 
 
 class CompositionError(ValueError):
@@ -139,12 +140,14 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         return f"{algorithm} learns from single steps, but {storage.name} sums {n_step} of them; give it n_step=1"
     if needs.segments and (reason := _mismatch_of_segments(algorithm, storage, sequences)):
         return reason
+    if needs.whole_episodes and (reason := _mismatch_of_whole_episodes(algorithm, storage, sequences)):
+        return reason
     if memory is not None and sequences is None:
         return (
             f"{actor.name} has a memory ({memory}), which learns from sequences, but {storage.name} makes batches of "
             f"single transitions; give it sequences=Sequences(length=...) or sequences=Episodes()"
         )
-    if memory is None and sequences is not None and not (needs.sequences or needs.segments):
+    if memory is None and sequences is not None and not (needs.sequences or needs.segments or needs.whole_episodes):
         return (
             f"{storage.name} makes batches of {sequences}, but {actor.name} has no memory to learn from them; give it "
             f'memory="gru", or the storage sequences=None'
@@ -202,6 +205,23 @@ def _mismatch_of_segments(algorithm: str, storage: Factory[Storage], sequences: 
             f"{algorithm} learns from sequences, but {storage.name} makes batches of single transitions; give it "
             f"sequences=Sequences(length=...) or sequences=Episodes()"
         )
+    return _mismatch_of_sums(algorithm, storage)
+
+
+def _mismatch_of_whole_episodes(algorithm: str, storage: Factory[Storage], sequences: Any) -> str | None:
+    """As :func:`_mismatch`, of a storage that is to give whole episodes."""
+    is_whole = isinstance(sequences, Episodes) and sequences.whole and not sequences.in_pieces
+    if not is_whole or sequences.packed:
+        made = "single transitions" if sequences is None else str(sequences)
+        return (
+            f"{algorithm} learns from whole episodes, padded, but {storage.name} makes batches of {made}; give it "
+            f"sequences=Episodes()"
+        )
+    return _mismatch_of_sums(algorithm, storage)
+
+
+def _mismatch_of_sums(algorithm: str, storage: Factory[Storage]) -> str | None:
+    """As :func:`_mismatch`, of a storage whose rewards are to be those of single steps."""
     if (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
         return f"{algorithm} sums rewards itself, but {storage.name} sums {n_step} of them; give it n_step=1"
     return None

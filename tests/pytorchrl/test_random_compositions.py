@@ -91,6 +91,11 @@ OFF_POLICY: dict[str, Any] = {
     "AWAC": (prl.AWAC, {"num_samples": 2}, ["bounded"]),
     "CRR": (prl.CRR, {"compared_with": "max"}, ["bounded"]),
     "EDAC": (prl.EDAC, {"num_critics": 3}, ["bounded"]),
+    "DecisionTransformer": (
+        prl.DecisionTransformer,
+        {"embedding_size": 4, "num_heads": 2, "num_layers": 1, "context_length": 3, "max_timestep": 4},
+        list(ACTIONS),
+    ),
     "BehaviourCloning": (prl.BehaviourCloning, {}, list(ACTIONS)),
     "BehaviourCloning, mixture": (
         prl.BehaviourCloning,
@@ -128,7 +133,7 @@ ON_POLICY: dict[str, Any] = {
 }
 APART = ("TRPO", "GAIL", "AIRL", "AIRL on PPO", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
 """Train networks of observations apart."""
-MEMORIES = {"R2D2": ["gru", "lstm"], "CrossQ": [None]}
+MEMORIES = {"DecisionTransformer": [None], "R2D2": ["gru", "lstm"], "CrossQ": [None]}
 REPLAY: dict[str, Any] = {
     "ReplayBuffer": (prl.ReplayBuffer, {}),
     "NStepReplayBuffer": (prl.NStepReplayBuffer, {"n_step": 3}),
@@ -224,7 +229,10 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
     body |= {one.extras: True} if one.extras != "plain" else {}
     cls, settings_, _ = (OFF_POLICY | ON_POLICY)[one.algorithm]
     in_segments = cls.sources["main"].segments
+    in_episodes = cls.sources["main"].whole_episodes
     windows: dict[str, Any] = {"sequences": WINDOWS[one.window] if one.memory or in_segments else None}
+    if in_episodes:
+        windows = {"sequences": prl.Episodes()}
     sources: dict[str, Any] = {}
     mixed: dict[str, prl.MixedSource] = {}
     if one.algorithm in OFF_POLICY:
@@ -233,10 +241,10 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
             common |= {"expert": Constant(space)}
         algorithm, actor = cls.create_factory(**settings_, **common), prl.OffPolicyActor.create_factory(**body)
         storage_class, given_ = REPLAY[one.storage]
-        if in_segments and "n_step" in given_:
+        if (in_segments or in_episodes) and "n_step" in given_:
             windows |= {"n_step": 1}
         storage = storage_class.create_factory(size=40, **(given_ | windows))
-        if cls is prl.BehaviourCloning:
+        if not cls.sources["main"].collected:
             data = prl.from_dataset(storage, expert_data(folder, kind, space))
             return prl.Scheme(algorithm, actor, data, test_envs_factory=envs, seed=3)
         if one.learns == "with demonstrations" and not in_segments:

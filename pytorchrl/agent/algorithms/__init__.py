@@ -31,6 +31,7 @@ from pytorchrl.agent.algorithms.offline.bcq import BCQ
 from pytorchrl.agent.algorithms.offline.bear import BEAR
 from pytorchrl.agent.algorithms.offline.cql import CQL
 from pytorchrl.agent.algorithms.offline.crr import CRR
+from pytorchrl.agent.algorithms.offline.decision_transformer import DecisionTransformer
 from pytorchrl.agent.algorithms.offline.discrete_bcq import DiscreteBCQ
 from pytorchrl.agent.algorithms.offline.discrete_cql import DiscreteCQL
 from pytorchrl.agent.algorithms.offline.edac import EDAC
@@ -108,6 +109,7 @@ __all__ = [
     "CategoricalDQN",
     "CrossQ",
     "DAgger",
+    "DecisionTransformer",
     "DiscreteBCQ",
     "DiscreteCQL",
     "DoublePAL",

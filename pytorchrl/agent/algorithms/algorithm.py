@@ -55,6 +55,8 @@ class Algorithm(FieldComponent, ABC):
     """The action spaces that it can act in; networks have actions of "bounded" ones within [-1, 1]."""
     sources: ClassVar[Mapping[str, Needs]] = {"main": Needs("replay")}
     """What it learns from, by name; a scheme's ``storage_factory`` is "main"."""
+    reads_rewards: ClassVar[bool] = False
+    """Whether acting depends on the rewards of the steps before, which `Exploration.rewards` has."""
 
     gamma: UnitInterval = 0.99
     optimizer: Optimizer = Adam()

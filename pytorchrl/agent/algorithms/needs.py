@@ -26,6 +26,7 @@ class Needs:
         segments: whether it learns from the newest steps of all environments, and from replayed sequences or episodes,
             of single steps each; with or without a memory.
         single_steps: whether what followed must have followed one step later.
+        whole_episodes: whether its batches must be of whole episodes, padded, of single steps each.
     """
 
     kind: SourceKind
@@ -41,3 +42,4 @@ class Needs:
     intrinsic: bool = False
     segments: bool = False
     single_steps: bool = False
+    whole_episodes: bool = False

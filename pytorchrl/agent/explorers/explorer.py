@@ -55,6 +55,9 @@ class Exploration:
         """How far the run has come; set before each choice, and not part of the state."""
         self.starts: Tensor | None = None
         """(E, 1) float32, 1 where an episode begins; set before each choice, and not part of the state."""
+        self.rewards: Tensor | None = None
+        """(E, 1) float32, what the last actions were paid; set before each choice by those who act in episodes alone,
+        without collecting; not part of the state."""
         self.position, self.among = 0, num_envs
         """Index of the first environment among those of all who collect for the run, and how many these have."""
         self.state: dict[str, Tensor] = {}
@@ -79,7 +82,8 @@ class Exploration:
             target_steps: how far it is to come.
         """
         exploration = copy.copy(self)
-        exploration.num_envs, exploration.starts, exploration.state = rows, None, {}
+        exploration.num_envs, exploration.state = rows, {}
+        exploration.starts = exploration.rewards = None
         exploration.position, exploration.among = 0, rows
         exploration.steps, exploration.target_steps = steps, target_steps
         return exploration

@@ -68,6 +68,8 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "BCQ": (prl.BCQ.create_factory(), BOX),
     "DiscreteBCQ": (prl.DiscreteBCQ.create_factory(), DISCRETE),
     "BEAR": (prl.BEAR.create_factory(warmup_updates=1), BOX),
+    "DecisionTransformer": (prl.DecisionTransformer.create_factory(), BOX),
+    "DecisionTransformer, discrete": (prl.DecisionTransformer.create_factory(), DISCRETE),
     "BehaviourCloning, mixture": (
         prl.BehaviourCloning.create_factory(distribution=prl.heads.MixturePolicy()),
         BOX,
@@ -91,6 +93,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     "TRPO, discrete": (prl.TRPO.create_factory(value_epochs=2), DISCRETE),
     "GAIL": (prl.GAIL.create_factory(), BOX),
 }
+WITHOUT_MEMORY = ["CrossQ", "DecisionTransformer", "DecisionTransformer, discrete"]
 ROWS, STEPS = 6, 4
 
 
@@ -136,8 +139,8 @@ def sequences_of(algorithm: prl.Algorithm) -> dict[str, Any]:
 )
 def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str, Any]) -> None:
     algorithm = made(name, **layers)
-    in_segments = algorithm.sources["main"].segments
-    batch = sequences_of(algorithm) if in_segments else batch_of(algorithm, ROWS)
+    needs = algorithm.sources["main"]
+    batch = sequences_of(algorithm) if needs.segments or needs.whole_episodes else batch_of(algorithm, ROWS)
     for _ in range(2):
         result = algorithm.update(batch)
     assert all(value.device.type == "meta" for value in result.metrics.values())
@@ -146,7 +149,7 @@ def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str,
 
 @pytest.mark.long
 @pytest.mark.parametrize("memory", ["gru", "lstm"])
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "CrossQ"])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in WITHOUT_MEMORY])
 def test_an_update_of_sequences_waits_for_nothing(name: str, memory: Any) -> None:
     algorithm = made(name, memory)
     algorithm.update(sequences_of(algorithm) | {RHS: algorithm.actor.initial_memory(ROWS)})
@@ -175,7 +178,7 @@ def test_an_update_of_packed_episodes_waits_for_nothing(name: str) -> None:
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_acting_is_on_one_device(name: str, deterministic: bool, memory: Any) -> None:
-    if memory and name == "CrossQ":
+    if memory and name in WITHOUT_MEMORY:
         pytest.skip("it has no memory")
     algorithm = made(name, memory)
     exploration = prl.Exploration(algorithm.codec, ROWS, "meta", seed=0, deterministic=deterministic)
