@@ -204,7 +204,8 @@ def _recorded(
     share = [np.inf if episodes is None else (episodes + env) // envs.num_envs for env in range(envs.num_envs)]
     observation = envs.reset(np.random.SeedSequence(seed, spawn_key=(0,)))
     running = [_Running(env, observation) for env in range(envs.num_envs)]
-    begins, rewards = np.ones((envs.num_envs, 1), np.bool_), np.zeros((envs.num_envs, 1))
+    begins = np.ones((envs.num_envs, 1), np.bool_)
+    rewards: Array = np.zeros((envs.num_envs, 1))
     expected = (envs.num_envs, *(envs.action_space.shape or (1,)))
     taken = 0
     while any(share) and (steps is None or taken < steps) and not stopped():

@@ -59,7 +59,8 @@ class _Block(nn.Module):
 
     def _attend(self, tokens: Tensor) -> Tensor:
         rows, length, size = tokens.shape
-        heads = self.queries_keys_values(tokens).view(rows, length, 3, self._num_heads, -1).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(*heads.unbind(0), is_causal=True)
+        parts = self.queries_keys_values(tokens).chunk(3, dim=2)
+        query, key, value = (part.view(rows, length, self._num_heads, -1).transpose(1, 2) for part in parts)
+        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         attended: Tensor = self.attended(seen.transpose(1, 2).reshape(rows, length, size))
         return attended
