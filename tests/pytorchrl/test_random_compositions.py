@@ -103,6 +103,7 @@ OFF_POLICY: dict[str, Any] = {
         ["bounded", "unbounded"],
     ),
     "BehaviourCloning, squashed": (
+        prl.BehaviourCloning,
         {"distribution": prl.heads.SquashedGaussianPolicy()},
         ["bounded"],
     ),
