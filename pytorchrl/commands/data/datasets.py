@@ -8,8 +8,12 @@ from rich.console import Console
 
 from pytorchrl.commands.data.shared import Format, Names, Output, Source, opened, write
 from pytorchrl.logging.bars import watched
+from pytorchrl.logging.dataset_plot import plot_dataset, refuse_other_suffix
 from pytorchrl.logging.dataset_report import dataset_report, datasets_table
+from pytorchrl.logging.dataset_sample import complaints_of, sample_of
 from storages.datasets import Ends, about_merged, find_datasets, format_for, merged, open_dataset
+
+Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]
 
 
 def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
@@ -27,18 +31,29 @@ def ls(path: tyro.conf.Positional[Path] = Path()) -> None:
 
 def show(
     path: tyro.conf.Positional[Path],
+    output: Picture = None,
     names: Names = {},  # noqa: B006
     ends: Ends = "unknown",
 ) -> None:
-    """Tell what is in a data set: fields, episodes, returns, how episodes ended.
+    """Tell what is in a data set: fields, episodes, returns, scores, how episodes ended, and what is suspicious.
 
     Args:
         path: a data set, the directory of a storage, or a run folder, whose checkpoint's storage is meant.
+        output: a picture that ends in .png, or a page that ends in .html: returns, lengths, rewards, actions, coverage.
         names: what flat arrays are called, in pairs: observations obs actions act rewards r terminals done.
         ends: how episodes of flat arrays ended that say where, and not how.
     """
+    if output is not None:
+        refuse_other_suffix(output)
     dataset = opened(path, names, ends)
-    Console().print(dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes")))
+    report = dataset_report(dataset, watched(dataset, f"Reading {path}", len(dataset), "episodes"))
+    console = Console(record=output is not None)
+    console.print(report)
+    if output is not None:
+        sample = sample_of(dataset, watched(dataset, f"Drawing {path}", len(dataset), "episodes"))
+        for complaint in complaints_of(sample, dataset.about.action_space):
+            print(f"Look at this: {complaint}")
+        print(f"Picture: {plot_dataset(dataset, sample, output, console.export_text())}")
 
 
 def convert(

@@ -1,0 +1,203 @@
+"""What a data set holds, as a picture: returns, lengths, rewards, actions, and which observations are covered."""
+
+import base64
+import html
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytorchrl.logging.dataset_sample import DatasetSample, complaints_of
+from pytorchrl.logging.looks import look_of
+from storages.datasets import Dataset, references_of
+from storages.persistent.log.files import replacing
+from storages.transition import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".html")
+_MOST_BINS = 40
+_WHOLE = ("episode", "steps")
+"""What is counted in whole numbers along an axis."""
+_MOST_ACTIONS = 6
+"""Numbers of an action that are drawn."""
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>body{{font:16px/1.5 sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}}img{{width:100%}}
+pre{{overflow-x:auto}}</style>
+<h1>{title}</h1>
+{complaints}
+<img alt="Returns, lengths, rewards, actions and coverage" src="data:image/png;base64,{picture}">
+<pre>{told}</pre>
+</html>
+"""
+
+
+def plot_dataset(dataset: Dataset, sample: DatasetSample, output: Path, told: str = "") -> Path:
+    """Draw a data set into a PNG file, or an HTML page that needs no other file.
+
+    Args:
+        dataset: whose metadata are shown.
+        sample: what was read of it.
+        output: the file, which ends in .png or .html.
+        told: text for the page.
+
+    Raises:
+        ValueError: the file ends otherwise.
+    """
+    refuse_other_suffix(output)
+    complaints = complaints_of(sample, dataset.about.action_space)
+    figure = _figure(dataset, sample, complaints if output.suffix == ".png" else [])
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    content = picture.getvalue()
+    if output.suffix == ".html":
+        listed = "".join(f"<li>{html.escape(one)}</li>" for one in complaints)
+        content = _PAGE.format(
+            title=html.escape(_title(dataset, sample)),
+            complaints=f"<p>What to look at:</p><ul>{listed}</ul>" if listed else "<p>Nothing is suspicious.</p>",
+            picture=base64.b64encode(content).decode(),
+            told=html.escape(told),
+        ).encode()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(output) as file:
+        file.write(content)
+    return output
+
+
+def refuse_other_suffix(output: Path) -> None:
+    """Refuse a file that is neither a picture nor a page.
+
+    Raises:
+        ValueError: it is.
+    """
+    if output.suffix not in SUFFIXES:
+        raise ValueError(f"the output must end in {' or '.join(SUFFIXES)}, got {str(output)!r}")
+
+
+def _title(dataset: Dataset, sample: DatasetSample) -> str:
+    name = dataset.about.dataset_id or dataset.path.name
+    return f"{name}: {len(sample.returns):,} episodes, {int(sample.lengths.sum()):,} transitions"
+
+
+def _figure(dataset: Dataset, sample: DatasetSample, complaints: Sequence[str]) -> "Figure":
+    # Slow to import. No pyplot: its backend is the user's to choose.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 7.5), dpi=110, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplot_mosaic([["returns", "order", "lengths"], ["actions", "coverage", "rewards"]])
+    _draw_returns(axes["returns"], sample, references_of(dataset.about))
+    _draw_order(axes["order"], sample)
+    _draw_lengths(axes["lengths"], sample)
+    _draw_actions(axes["actions"], sample.actions, dataset.about.action_space)
+    _draw_coverage(axes["coverage"], figure, sample)
+    axes["rewards"].hist(_finite(sample.rewards), bins=_bins(sample.rewards), color=look_of(0).color)
+    _dress(axes["rewards"], "Rewards of steps", "reward", "steps")
+    axes["rewards"].set_yscale("log")
+    # A bar of one would have no height.
+    axes["rewards"].set_ylim(bottom=0.5)
+    figure.suptitle("\n".join([_title(dataset, sample), *complaints]), fontsize="medium")
+    return figure
+
+
+def _draw_returns(axes: "Axes", sample: DatasetSample, references: tuple[float, float] | None) -> None:
+    returns = _finite(sample.returns)
+    axes.hist(returns, bins=_bins(returns), color=look_of(0).color)
+    for value, name, number in zip(references or (), ("score 0", "score 1"), (1, 2), strict=False):
+        axes.axvline(value, color=look_of(number).color, linestyle="--", label=f"{name}: {value:,.5g}")
+    if references is not None:
+        axes.legend(fontsize="small")
+    mean = f", mean {returns.mean():,.4g}" if len(returns) else ""
+    _dress(axes, f"Returns of episodes{mean}", "return", "episodes")
+
+
+def _draw_order(axes: "Axes", sample: DatasetSample) -> None:
+    axes.plot(np.arange(len(sample.returns)), sample.returns, ".", markersize=3, color=look_of(0).color)
+    _dress(axes, "Returns in the order of the data", "episode", "return")
+
+
+def _draw_lengths(axes: "Axes", sample: DatasetSample) -> None:
+    broken_off = ~sample.terminated & ~sample.truncated
+    kinds = {
+        "terminated": sample.terminated,
+        "truncated": sample.truncated & ~sample.terminated,
+        "broken off": broken_off,
+    }
+    shown = {name: sample.lengths[which] for name, which in kinds.items() if which.any()}
+    colors = [look_of(number).color for number, name in enumerate(kinds) if name in shown]
+    labels = [f"{name}: {len(lengths):,}" for name, lengths in shown.items()]
+    axes.hist(list(shown.values()), bins=_bins(sample.lengths), stacked=True, color=colors, label=labels)
+    axes.legend(fontsize="small")
+    _dress(axes, "Lengths of episodes", "steps", "episodes")
+
+
+def _draw_actions(axes: "Axes", actions: Array, space: Mapping[str, Any] | None) -> None:
+    flat = actions.reshape(len(actions), -1)
+    if flat.dtype.kind in "iub" and flat.shape[1] == 1:
+        count = int(space["n"]) if space is not None and space["type"] == "Discrete" else int(flat.max()) + 1
+        shares = np.bincount(flat[:, 0].astype(np.int64), minlength=count) / len(flat)
+        axes.bar(np.arange(count), shares, color=look_of(0).color)
+        _dress(axes, "Actions", "action", "share of steps")
+        axes.set_xticks(np.arange(0, count, max(1, count // _MOST_BINS)))
+        return
+    for number in range(min(flat.shape[1], _MOST_ACTIONS)):
+        color = look_of(number).color
+        axes.hist(_finite(flat[:, number]), bins=_bins(flat), histtype="step", color=color, label=str(number))
+    if flat.shape[1] > 1:
+        axes.legend(fontsize="small", ncols=2)
+    more = f", the first {_MOST_ACTIONS} of {flat.shape[1]} numbers" if flat.shape[1] > _MOST_ACTIONS else ""
+    _dress(axes, f"Actions{more}", "action", "steps")
+
+
+def _draw_coverage(axes: "Axes", figure: "Figure", sample: DatasetSample) -> None:
+    first, second, shares = _principal(sample.observations)
+    drawn = axes.hexbin(first, second, gridsize=40, bins="log", mincnt=1, cmap="viridis", linewidths=0.1)
+    figure.colorbar(drawn, ax=axes, label="steps")
+    _dress(
+        axes,
+        "Coverage: observations along the two directions\nin which they differ most",
+        f"first, {shares[0]:.0%} of the variance",
+        f"second, {shares[1]:.0%}",
+    )
+
+
+def _principal(observations: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], list[float]]:
+    """Standardised observations along their first two principal components, and the shares of variance of these."""
+    finite = observations[np.isfinite(observations).all(1)]
+    deviation = finite.std(0)
+    centred = (finite - finite.mean(0))[:, deviation > 0] / deviation[deviation > 0]
+    if not centred.size:
+        nothing = np.zeros(len(finite))
+        return nothing, nothing, [0.0, 0.0]
+    covariance = centred.T @ centred / len(centred)
+    variances, directions = np.linalg.eigh(covariance)
+    along = centred @ directions[:, ::-1][:, :2]
+    shares = [*(variances[::-1][:2] / variances.sum()).tolist(), 0.0]
+    return along[:, 0], along[:, 1] if along.shape[1] > 1 else np.zeros(len(along)), shares[:2]
+
+
+def _bins(values: Array) -> int:
+    """Few where there are few values."""
+    return min(_MOST_BINS, 2 * int(np.ceil(np.sqrt(len(values)))))
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
+
+
+def _dress(axes: "Axes", title: str, across: str, up: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=across in _WHOLE, min_n_ticks=1))
+    axes.set_title(title, fontsize="medium")
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,126 @@
+"""What pictures of a data set are drawn of: each episode, and a part of all steps; and what is suspicious in it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storages.datasets import Dataset, return_of
+from storages.episode import Episode, Observations
+from storages.transition import ACT, REW, Array
+
+_MOST_STEPS = 20_000
+_AT_A_BOUND = 0.5
+"""Share of actions at a bound of the space from which on it is told."""
+_UNFINISHED = 0.2
+"""Share of episodes from which on it is told."""
+
+
+@dataclass(frozen=True)
+class DatasetSample:
+    """A data set, gone through once."""
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    observations: NDArray[np.float64]
+    """(steps, numbers): some steps, at equal distances; all parts of an observation side by side."""
+    actions: Array
+    """(steps, *action): of the same steps."""
+    rewards: NDArray[np.float64]
+    """(steps,): of the same steps."""
+    equal_episodes: int
+    """Episodes that repeat an earlier one in all actions and rewards."""
+    bad_numbers: int
+    """Numbers of observations, actions and rewards of all steps that are NaN or infinite."""
+
+
+def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
+    """Go through a data set.
+
+    Raises:
+        ValueError: it has no step.
+    """
+    stride = max(1, dataset.steps // _MOST_STEPS)
+    of_episodes, steps, seen, equal, bad, offset = [], [], set[int](), 0, 0, 0
+    for episode in episodes:
+        actions, rewards = episode.fields[ACT], episode.fields[REW]
+        of_episodes.append((return_of(episode), len(episode), episode.terminated, episode.truncated))
+        content = hash((actions.tobytes(), rewards.tobytes()))
+        equal += content in seen
+        seen.add(content)
+        bad += sum(_bad(part) for part in (*_parts(episode.observations), actions, rewards))
+        rows = slice(offset, None, stride)
+        steps.append((_flat(episode.observations, len(episode))[rows], actions[rows], rewards[rows, 0]))
+        # The next episode goes on where this one left the stride.
+        offset = -(len(episode) - offset) % stride
+    if not sum(len(one[2]) for one in steps):
+        raise ValueError(f"{dataset.path} has no step to draw")
+    returns, lengths, terminated, truncated = (np.array(column) for column in zip(*of_episodes, strict=True))
+    observations, kept_actions, kept_rewards = (np.concatenate(column) for column in zip(*steps, strict=True))
+    return DatasetSample(
+        returns, lengths, terminated, truncated, observations, kept_actions, kept_rewards, int(equal), int(bad)
+    )
+
+
+def complaints_of(sample: DatasetSample, action_space: Mapping[str, Any] | None) -> list[str]:
+    """What may keep an algorithm from learning from the data, a sentence each."""
+    found = []
+    if sample.bad_numbers:
+        found.append(f"{sample.bad_numbers:,} numbers are NaN or infinite.")
+    constant = np.flatnonzero(sample.observations.std(0) == 0)
+    if len(constant):
+        found.append(f"Observations never change in {_listed(constant)} of {sample.observations.shape[1]} numbers.")
+    if len(sample.returns) > 1 and np.ptp(sample.returns) == 0:
+        found.append(f"All episodes return {sample.returns[0]:g}.")
+    elif np.ptp(sample.rewards) == 0 and len(sample.rewards) > 1:
+        found.append(f"All steps pay {sample.rewards[0]:g}; only the lengths of episodes tell good from bad.")
+    if sample.equal_episodes:
+        found.append(f"{sample.equal_episodes:,} episodes repeat an earlier one in all actions and rewards.")
+    unfinished = float(np.mean(~sample.terminated & ~sample.truncated))
+    if unfinished >= _UNFINISHED:
+        found.append(f"{unfinished:.0%} of the episodes break off: they are neither terminated nor truncated.")
+    found += _complaints_of_actions(sample.actions, action_space)
+    return found
+
+
+def _complaints_of_actions(actions: Array, space: Mapping[str, Any] | None) -> Iterator[str]:
+    flat = actions.reshape(len(actions), -1)
+    if space is not None and space["type"] == "Discrete":
+        missing = np.setdiff1d(np.arange(space["n"]), flat)
+        if len(missing):
+            yield f"Actions {_listed(missing)} of {space['n']} are never taken."
+        return
+    constant = np.flatnonzero(flat.std(0) == 0)
+    if len(constant):
+        yield f"Actions never change in {_listed(constant)} of {flat.shape[1]} numbers."
+    if space is not None and space["type"] == "Box":
+        bounds = (np.asarray(space[side], np.float64) for side in ("low", "high"))
+        low, high = (np.broadcast_to(bound, actions.shape[1:]).ravel() for bound in bounds)
+        at_a_bound = float(np.mean((flat <= low) | (flat >= high)))
+        if at_a_bound >= _AT_A_BOUND:
+            yield f"{at_a_bound:.0%} of the actions are at a bound of their space."
+        outside = float(np.mean((flat < low) | (flat > high)))
+        if outside:
+            yield f"{outside:.1%} of the actions are outside their space."
+
+
+def _listed(numbers: NDArray[np.int64]) -> str:
+    shown = ", ".join(map(str, numbers[:8]))
+    return f"{shown} and {len(numbers) - 8:,} more" if len(numbers) > 8 else shown
+
+
+def _parts(observations: Observations) -> list[Array]:
+    return [observations] if isinstance(observations, np.ndarray) else list(observations.values())
+
+
+def _flat(observations: Observations, steps: int) -> NDArray[np.float64]:
+    parts = [np.asarray(part[:steps]).reshape(steps, -1) for part in _parts(observations)]
+    return np.concatenate(parts, axis=1).astype(np.float64)
+
+
+def _bad(values: Array) -> int:
+    return int(np.count_nonzero(~np.isfinite(values))) if values.dtype.kind == "f" else 0

@@ -1,0 +1,125 @@
+"""Pictures of data sets, and what is said of data that is hard to learn from."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytorchrl.__main__ import main
+from pytorchrl.logging.dataset_sample import complaints_of, sample_of
+from storages import Episode
+from storages.datasets import About, open_dataset, write_dataset
+from storages.transition import ACT, OBS, REW
+from tests.support.data_sets import recorded
+
+BOX = {"type": "Box", "dtype": "float32", "shape": [2], "low": [-1, -1], "high": [1, 1]}
+
+
+def episodes(count: int = 30, **changes: Any) -> list[Episode]:
+    random = np.random.default_rng(0)
+
+    def episode(number: int) -> Episode:
+        steps = 5 + number
+        fields = {
+            OBS: random.normal(size=(steps + 1, 3)).astype(np.float32),
+            ACT: random.uniform(-0.9, 0.9, (steps, 2)).astype(np.float32),
+            REW: random.normal(size=(steps, 1)),
+        }
+        for name, change in changes.items():
+            if name in fields:
+                change(fields[name])
+        return Episode(fields.pop(OBS), fields, changes.get("terminated", True), False)
+
+    return [episode(number) for number in range(count)]
+
+
+def said(made: list[Episode], tmp_path: Path, space: Any = BOX) -> list[str]:
+    write_dataset(tmp_path / "some.npz", made)
+    dataset = open_dataset(tmp_path / "some.npz")
+    return complaints_of(sample_of(dataset, dataset), space)
+
+
+def put(where: Any, value: float) -> Any:
+    def change(array: Any) -> None:
+        array[where] = value
+
+    return change
+
+
+def test_good_data_is_not_complained_of(tmp_path: Path) -> None:
+    assert said(episodes(), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({OBS: put((slice(None), 1), 3.0)}, "Observations never change in 1 of 3 numbers."),
+        ({OBS: put((0, 0), np.nan)}, "30 numbers are NaN or infinite."),
+        ({ACT: put((slice(None), 0), 0.5)}, "Actions never change in 0 of 2 numbers."),
+        ({ACT: put((slice(None, None, 1), 1), 1.0)}, "50% of the actions are at a bound of their space."),
+        ({ACT: put((0, 0), 2.0)}, "% of the actions are outside their space."),
+        ({REW: put(slice(None), 0.0)}, "All episodes return 0."),
+        ({REW: put(slice(None), 1.0)}, "All steps pay 1; only the lengths of episodes tell good from bad."),
+        ({"terminated": False}, "100% of the episodes break off: they are neither terminated nor truncated."),
+    ],
+)
+def test_what_is_suspicious_is_said(changes: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    assert any(expected in complaint for complaint in said(episodes(**changes), tmp_path))
+
+
+def test_episodes_that_are_there_twice_and_actions_never_taken_are_said(tmp_path: Path) -> None:
+    made = episodes(3)
+    assert "2 episodes repeat an earlier one in all actions and rewards." in said([*made, *made[:2]], tmp_path)
+    (tmp_path / "some.npz").unlink()
+    flat = [
+        Episode(one.observations, {**one.fields, ACT: np.ones((len(one), 1), np.int64)}, True, False) for one in made
+    ]
+    assert "Actions 0, 2 of 3 are never taken." in said(flat, tmp_path, {"type": "Discrete", "n": 3, "start": 0})
+
+
+def test_a_sample_has_steps_of_all_the_data_at_equal_distances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytorchrl.logging.dataset_sample._MOST_STEPS", 50)
+    made = episodes(20)
+    write_dataset(tmp_path / "some.npz", made)
+    dataset = open_dataset(tmp_path / "some.npz")
+    sample = sample_of(dataset, dataset)
+    rewards = np.concatenate([one.fields[REW] for one in made])[:, 0]
+    np.testing.assert_array_equal(sample.rewards, rewards[:: dataset.steps // 50])
+    assert len(sample.actions) == len(sample.observations) == len(sample.rewards)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_show_writes_a_picture_or_a_page(
+    env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = recorded(tmp_path / "data.npz", env, 200)
+    for suffix, begins in ((".png", b"\x89PNG"), (".html", b"<!doctype html>")):
+        output = tmp_path / f"report{suffix}"
+        monkeypatch.setattr(sys, "argv", ["python -m pytorchrl", "data", "show", str(data), "--output", str(output)])
+        main()
+        assert f"Picture: {output}" in capsys.readouterr().out
+        assert output.read_bytes().startswith(begins)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "200 transitions" in page
+    assert "data:image/png;base64," in page
+    assert "http" not in page, "the page needs no network"
+
+
+def test_names_of_a_data_set_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = About(description="<script>alert(1)</script>")
+    write_dataset(tmp_path / "some.npz", episodes(3), about=about)
+    monkeypatch.setattr(
+        sys, "argv", ["pytorchrl", "data", "show", str(tmp_path / "some.npz"), "-o", str(tmp_path / "page.html")]
+    )
+    main()
+    assert "<script>" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_another_kind_of_file_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pytorchrl", "data", "show", "nowhere.npz", "-o", "picture.pdf"])
+    with pytest.raises(SystemExit, match=r"the output must end in \.png or \.html, got 'picture\.pdf'"):
+        main()
