@@ -189,6 +189,13 @@ class MLP(QuickModule):
             for layer in self._layers:
                 orthogonal(layer, 5 / 3 if activation == "tanh" else math.sqrt(2))
 
+    @property
+    def relu_layers(self) -> list[nn.Linear] | None:
+        """The layers, where a ReLU follows each and nothing else does; None where there is anything else."""
+        is_plain = self._is_plain and self._activation is torch.relu_
+        layers = [layer for layer in self._layers if type(layer) is nn.Linear]
+        return layers if is_plain and len(layers) == len(self._layers) else None
+
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
         if self._is_plain:

@@ -14,6 +14,7 @@ from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
     ActionQuantiles,
     ActionValue,
+    ActionValueLayer,
     CategoricalReturns,
     QuantileReturns,
     StateValue,
@@ -24,6 +25,7 @@ from pytorchrl.agent.actors.heads.values import (
 __all__ = [
     "ActionQuantiles",
     "ActionValue",
+    "ActionValueLayer",
     "BetaPolicy",
     "CategoricalReturns",
     "DeterministicPolicy",

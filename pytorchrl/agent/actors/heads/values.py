@@ -50,7 +50,7 @@ class ActionValue:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
-        return _ActionValue(actor.linear(features, 1), self.huber_threshold)
+        return ActionValueLayer(actor.linear(features, 1), self.huber_threshold)
 
 
 @dataclass(frozen=True)
@@ -172,12 +172,20 @@ class _Numbers(QuickModule):
         return linear(self.layer, features)
 
 
-class _ActionValue(QuickModule):
+class ActionValueLayer(QuickModule):
+    """The module of :class:`ActionValue`: one linear layer.
+
+    Args:
+        layer: from features to a number.
+        huber_threshold: as of ``ActionValue``.
+    """
+
     def __init__(self, layer: nn.Module, huber_threshold: float | None) -> None:
         super().__init__()
         self.layer, self._huber_threshold = layer, huber_threshold
 
     def forward(self, features: Tensor) -> ScalarValue:
+        """(N, features) to a :class:`ScalarValue`."""
         return ScalarValue(linear(self.layer, features), self._huber_threshold)
 
 

@@ -10,6 +10,7 @@ from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import Repeated
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
+from pytorchrl.agent.algorithms.offline.soft_maximum import weighted_soft_maximum
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive
@@ -67,13 +68,9 @@ class CQL(SAC):
 
     def gaps(self, judged: Sequence[Value], rows: Rows) -> Tensor:
         """(critics,): by how much each values all actions more than the data's."""
-        actions, log_densities = self.proposals(rows)
-        several = self.critics(Repeated(rows.now, actions.shape[1]), actions.flatten(0, 1))
-        gaps = []
-        for of_data, of_several in zip(judged, several, strict=True):
-            proposed = of_several.mean.view(log_densities.shape) - log_densities
-            gaps.append(rows.weighted_mean(proposed.logsumexp(1, keepdim=True) - of_data.mean))
-        return torch.stack(gaps)
+        proposals = self.proposals(rows)
+        soft_maxima = [weighted_soft_maximum(critic, rows.now, *proposals, rows.weight) for critic in self.critics]
+        return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in judged])
 
     @torch.no_grad()
     def proposals(self, rows: Rows) -> tuple[Tensor, Tensor]:

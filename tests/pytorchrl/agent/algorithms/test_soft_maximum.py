@@ -1,0 +1,71 @@
+"""Soft maxima that are computed block by block are those of autograd, and so are their gradients."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import pytorchrl as prl
+from pytorchrl.agent.algorithms.offline import soft_maximum
+from pytorchrl.agent.algorithms.offline.soft_maximum import _relu_layers, weighted_soft_maximum
+from tests.support.by_hand import envs_with
+from tests.support.soft_critics import SPACE
+
+ROWS, NUMBER = 11, 6
+
+
+def critic_of(**actor: Any) -> Any:
+    torch.manual_seed(0)
+    envs = envs_with(SPACE)
+    body = prl.OffPolicyActor.create_factory(**({"hidden_sizes": (7, 5)} | actor))("cpu", envs)
+    algorithm = prl.CQL.create_factory()("cpu", body, envs)
+    return algorithm.actor, algorithm.critics[0]
+
+
+def computed(actor: Any, critic: Any) -> list[torch.Tensor]:
+    """The soft maximum, times 3, and the gradients of all parameters."""
+    random = torch.Generator().manual_seed(1)
+    view = actor.view(torch.randn(ROWS, 3, generator=random))
+    action = torch.empty(ROWS, NUMBER, 2).uniform_(-1, 1, generator=random)
+    log_density, weight = torch.randn(ROWS, NUMBER, generator=random), torch.rand(ROWS, 1, generator=random)
+    loss = 3 * weighted_soft_maximum(critic, view, action, log_density, weight)
+    return [loss.detach(), *torch.autograd.grad(loss, list(critic.parameters()))]
+
+
+@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (4, 6, 5)])
+@pytest.mark.parametrize("rows_of_a_block", [1, 4 * NUMBER, 10_000])
+def test_blocks_give_what_autograd_gives(
+    hidden_sizes: tuple[int, ...], rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actor, critic = critic_of(hidden_sizes=hidden_sizes)
+    assert _relu_layers(critic) is not None
+    monkeypatch.setattr(soft_maximum, "_ROWS_OF_A_BLOCK", rows_of_a_block)
+    by_blocks = computed(actor, critic)
+    monkeypatch.setattr(soft_maximum, "_relu_layers", lambda critic: None)
+    for ours, autograds in zip(by_blocks, computed(actor, critic), strict=True):
+        torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "actor",
+    [
+        {"activation": "tanh"},
+        {"layer_norm": True},
+        {"dropout": 0.1},
+        {"noisy": True},
+        {"late_action": 1},
+    ],
+    ids=str,
+)
+def test_what_is_more_than_layers_with_relus_is_left_to_autograd(actor: dict[str, Any]) -> None:
+    made, critic = critic_of(**actor)
+    assert _relu_layers(critic) is None
+    assert all(torch.isfinite(each).all() for each in computed(made, critic))
+
+
+def test_hooks_of_a_critic_are_called() -> None:
+    made, critic = critic_of()
+    called = []
+    critic.register_forward_hook(lambda *_: called.append(1))
+    computed(made, critic)
+    assert called
