@@ -10,6 +10,7 @@ from storages.transition import DISCOUNT, OBS2
 from tests.support.by_hand import copies, replayed
 from tests.support.comparison import assert_equal
 from tests.support.proposing import STORED, linear_learner
+from tests.support.soft_critics import made, n_step_batch
 from tests.support.value_learning import batch_of_windows
 from tests.support.value_learning import linear_learner as linear_learner_of_values
 
@@ -17,6 +18,14 @@ ALGORITHMS: dict[str, Any] = {
     "BCQ": lambda: (linear_learner(prl.BCQ), replayed(STORED)),
     "BEAR": lambda: (linear_learner(prl.BEAR, warmup_updates=0), replayed(STORED)),
     "DiscreteBCQ": lambda: (linear_learner_of_values(prl.DiscreteBCQ), batch_of_windows()),
+    "DiscreteCQL": lambda: (linear_learner_of_values(prl.DiscreteCQL), batch_of_windows()),
+    "TD3BC": lambda: (made(prl.TD3BC), n_step_batch()),
+    # CQL without its gaps, which are those of actions that the policy takes in next states.
+    "CQL": lambda: (made(prl.CQL, conservative_weight=0.0), n_step_batch()),
+    "EDAC": lambda: (made(prl.EDAC, num_critics=3), n_step_batch()),
+    "IQL": lambda: (made(prl.IQL), n_step_batch()),
+    "AWAC": lambda: (made(prl.AWAC), n_step_batch()),
+    "CRR": lambda: (made(prl.CRR), n_step_batch()),
 }
 
 

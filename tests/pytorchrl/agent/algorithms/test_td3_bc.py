@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, OBS, REW
+from storages.transition import ACT, OBS
 from tests.support.by_hand import layer_of, linear, numeric_gradient, numpy
 from tests.support.comparison import assert_equal
 from tests.support.soft_critics import made, n_step_batch
@@ -61,18 +61,6 @@ def test_values_of_zero_leave_the_distance_to_the_data() -> None:
             parameter.zero_()
     gradients, _ = algorithm.compute_gradients(n_step_batch())
     assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
-
-
-def test_a_transition_before_an_end_takes_nothing_from_what_follows_it() -> None:
-    algorithm = made(prl.TD3BC)
-    batch = n_step_batch()
-    batch[DISCOUNT].zero_()
-    changed = {key: value.clone() for key, value in batch.items()}
-    changed["NextObservation"] += 100
-    one, two = (algorithm.compute_gradients(each)[1].errors for each in (batch, changed))
-    assert torch.equal(one, two)
-    values = [critic(algorithm.read(batch).now, algorithm.read(batch).action).mean for critic in algorithm.critics]
-    torch.testing.assert_close(one, torch.stack([(v - batch[REW]).abs() for v in values]).mean(0).detach())
 
 
 def test_an_alpha_of_zero_clones_the_data() -> None:

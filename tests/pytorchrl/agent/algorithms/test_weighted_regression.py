@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.agent.algorithms.offline.iql import expectile_loss
 from storages.transition import ACT, DISCOUNT, ERRORS, MASK, OBS, OBS2, REW, WEIGHTS, WINDOW
 from tests.support.by_hand import copies, layer_of, linear, numeric_gradient, numpy
 from tests.support.soft_critics import drawn, made, n_step_batch
@@ -189,21 +190,6 @@ def test_losses_errors_and_gradients_equal_those_of_numpy_loops(name: str) -> No
     assert all(torch.equal(batch[key], before[key]) for key in before)
 
 
-@pytest.mark.parametrize("cls", [prl.IQL, prl.AWAC, prl.CRR])
-def test_a_transition_before_an_end_takes_nothing_from_what_follows_it(cls: Any) -> None:
-    algorithm = made(cls)
-    batch = n_step_batch()
-    batch[DISCOUNT].zero_()
-    changed = {key: value.clone() for key, value in batch.items()}
-    changed[OBS2] += 100
-    state = algorithm.generator.get_state()
-    (one, of_one), (two, of_two) = (
-        (algorithm.generator.set_state(state), algorithm.compute_gradients(each))[1] for each in (batch, changed)
-    )
-    assert torch.equal(of_one.errors, of_two.errors)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-
-
 def test_padding_has_no_part_in_awacs_weights() -> None:
     algorithm = made(prl.AWAC)
     batch = {key: value.view(1, ROWS, *value.shape[1:]) for key, value in n_step_batch().items() if key != WEIGHTS}
@@ -217,8 +203,6 @@ def test_padding_has_no_part_in_awacs_weights() -> None:
 
 
 def test_an_expectile_above_the_mean_is_what_values_settle_at() -> None:
-    from pytorchrl.agent.algorithms.offline.iql import expectile_loss
-
     values = np.random.default_rng(0).normal(size=400)
     for expectile in (0.5, 0.7, 0.95):
         # The expectile m has as much weighted distance on its one side as on its other.
