@@ -1,0 +1,36 @@
+"""The benchmark of updates from data measures every algorithm from memory and from disk, with d3rlpy or without."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "offline_updates.py"
+
+
+@pytest.mark.long
+def test_every_algorithm_has_rates_and_a_share_of_drawing(tmp_path: Path) -> None:
+    if importlib.util.find_spec("mujoco") is None:
+        pytest.skip("the package mujoco is not installed")
+    command = [sys.executable, str(SCRIPT), "--quick", "--json", str(tmp_path / "figures.json")]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert finished.returncode == 0, finished.stderr
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    for name in ("TD3BC", "IQL", "CQL", "BCQ"):
+        of_algorithm = figures[name]
+        for kind in ("cpu", "wall", "drawing"):
+            rows = of_algorithm[kind]["rows"]
+            assert list(rows) == ["pytorchrl, from memory", "pytorchrl, from disk"]
+            assert all(figure > 0 for row in rows.values() for figure in row)
+        assert len(of_algorithm["drawing"]["goals"]) == 2
+
+
+@pytest.mark.long
+def test_an_algorithm_that_is_not_compared_is_refused() -> None:
+    command = [sys.executable, str(SCRIPT), "--only", "DQN"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 1
+    assert "--only must be one of TD3BC, IQL, CQL, BCQ, got 'DQN'" in finished.stderr
