@@ -38,19 +38,19 @@ def weighted_soft_maximum(critic: Network, view: View, action: Tensor, log_densi
         return (weight * (values - log_density).logsumexp(1, keepdim=True)).sum()
     features = view.features(critic.body)[:, None].expand(-1, number, -1)
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
-    total: Tensor = _Blockwise.apply(torch.cat([features, action], dim=2), log_density, weight, *parameters)
+    inputs = torch.cat([features, action], dim=2)
+    total: Tensor = _Blockwise.apply(inputs, log_density, weight, *parameters)  # type: ignore[no-untyped-call]
     return total
 
 
 def _relu_layers(critic: Network) -> Sequence[nn.Linear] | None:
     """The critic's layers, each but the last followed by a ReLU; None where it is anything else."""
-    head, joint = critic.head, critic.joint
-    hidden = None if joint is None else joint.relu_layers
-    is_plain = type(head) is ActionValueLayer and type(head.layer) is nn.Linear and not critic._forward_hooks
-    if hidden is None or not is_plain or any(True for _ in critic.body.parameters()):
+    hidden = None if critic.joint is None else critic.joint.relu_layers
+    last: Any = critic.head.layer if type(critic.head) is ActionValueLayer else None
+    has_parameters_before = any(True for _ in critic.body.parameters())
+    if hidden is None or type(last) is not nn.Linear or has_parameters_before or critic._forward_hooks:
         return None
-    layers = [*hidden, head.layer]
-    return layers if layers[0].weight.device.type == "cpu" else None
+    return [*hidden, last] if last.weight.device.type == "cpu" else None
 
 
 class _Blockwise(torch.autograd.Function):
@@ -63,7 +63,7 @@ class _Blockwise(torch.autograd.Function):
         # The same memory for every block, which stays in the cache.
         units, slopes = ([inputs.new_empty(states * number, len(each)) for each in weights[:-1]] for _ in range(2))
         all_values = []
-        parts = (tensor.split(states) for tensor in (inputs, log_density, weight))
+        parts = (torch.split(tensor, states) for tensor in (inputs, log_density, weight))
         for block, density, share in zip(*parts, strict=True):
             rows, outputs = len(block) * number, [block.flatten(0, 1)]
             for matrix, bias, to in zip(weights, biases, units, strict=False):
