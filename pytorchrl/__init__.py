@@ -156,6 +156,7 @@ from pytorchrl.scheme import (
     RayScheme,
     Scheme,
     WorkerDiedError,
+    distributed,
     from_dataset,
 )
 from storages import (
@@ -390,6 +391,7 @@ __all__ = [
     "compare_runs",
     "compose",
     "describe_transition",
+    "distributed",
     "draw_comparison",
     "draw_profile",
     "factory_of_shard",

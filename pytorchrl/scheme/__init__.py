@@ -1,6 +1,7 @@
 """Who collects, who computes gradients, who updates."""
 
 from pytorchrl.agent.device import DeviceError
+from pytorchrl.scheme import distributed
 from pytorchrl.scheme.collector import Episode
 from pytorchrl.scheme.dataset_factory import from_dataset
 from pytorchrl.scheme.distributed import RayScheme, WorkerDiedError
@@ -17,6 +18,7 @@ __all__ = [
     "RayScheme",
     "Scheme",
     "WorkerDiedError",
+    "distributed",
     "evaluate",
     "from_dataset",
 ]

@@ -1,6 +1,32 @@
-"""Many processes that work for one run, with Ray; it is imported only where such a scheme is made."""
+"""Many processes that work for one run, with Ray, which is imported only where such a scheme is made.
+
+The functions are presets, by the names of their papers: ``prl.RayScheme(**prl.distributed.impala(), ...)``.
+"""
 
 from pytorchrl.scheme.distributed.errors import WorkerDiedError
+from pytorchrl.scheme.distributed.presets import (
+    DistributedPreset,
+    a3c,
+    ape_x,
+    dd_ppo,
+    gorila,
+    impala,
+    nsq,
+    r2d2,
+    sac_distributed,
+)
 from pytorchrl.scheme.distributed.ray_scheme import RayScheme
 
-__all__ = ["RayScheme", "WorkerDiedError"]
+__all__ = [
+    "DistributedPreset",
+    "RayScheme",
+    "WorkerDiedError",
+    "a3c",
+    "ape_x",
+    "dd_ppo",
+    "gorila",
+    "impala",
+    "nsq",
+    "r2d2",
+    "sac_distributed",
+]

@@ -12,7 +12,7 @@ from pytorchrl.scheme.distributed.blueprint import Blueprint
 from pytorchrl.scheme.distributed.slices import Slice, arrays_of
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
-from storages.off_policy import ReplayBuffer
+from storages.on_policy import VanillaOnPolicyBuffer
 
 
 class Order(NamedTuple):
@@ -42,11 +42,17 @@ class CollectionWorker:
         # Of the first collector environments and explorer draw the numbers of a run in one process.
         stream = () if worker == generation == 0 else (worker, generation)
         algorithm.seed(seed_of(blueprint.run_seed, ALGORITHM, 1, worker, generation))
-        recorder = ReplayBuffer.create_factory(blueprint.slice_steps, allow_nonfinite=blueprint.allow_nonfinite)
-        self._storage = recorder(torch.device("cpu"), algorithm.actor, algorithm, envs)
+        recorder = VanillaOnPolicyBuffer.create_factory(
+            # Nothing is computed of what it holds, so that no values are needed.
+            blueprint.slice_steps,
+            cut_episodes="drop",
+            allow_nonfinite=blueprint.allow_nonfinite,
+        )
+        self.storage = recorder(torch.device("cpu"), algorithm.actor, algorithm, envs)
+        """Of the steps of a slice."""
         kind, gamma = blueprint.normalize_rewards, algorithm.gamma
         rewards = None if kind is None else RewardNormalization(kind, gamma, envs.num_envs)
-        self._collector = _CollectorAmongOthers(envs, algorithm, self._storage, rewards)
+        self._collector = _CollectorAmongOthers(envs, algorithm, self.storage, rewards)
         self._collector.take_its_place(worker, blueprint)
         self._collector.seed(seed_of(blueprint.run_seed, RANDOM_ACTIONS, *stream))
         self._collector.reset(seed_of(blueprint.run_seed, TRAIN_ENVS, *stream))
@@ -63,15 +69,16 @@ class CollectionWorker:
         algorithm.set_progress(order.steps, order.target_steps)
         collector.set_target(order.target_steps)
         collector.steps_elsewhere = order.steps - collector.steps
-        episodes_before = collector.episodes
-        self._storage.reset()
+        before, episodes_before = collector.steps, collector.episodes
+        self.storage.reset()
         episodes: list[Episode] = []
         for _ in range(self._slice_steps):
             episodes += collector.step()
         return Slice(
-            arrays_of(self._storage, self._slice_steps),
+            arrays_of(self.storage, self._slice_steps),
             self._worker,
             order.version,
+            collector.steps - before,
             episodes,
             collector.episodes - episodes_before,
             collector.take_shaped_returns(),

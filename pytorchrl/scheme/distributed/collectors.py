@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
@@ -14,7 +15,7 @@ from pytorchrl.scheme.distributed.collection_worker import CollectionWorker, Ord
 from pytorchrl.scheme.distributed.plan import Communication
 from pytorchrl.scheme.distributed.slices import Arrays, Slice, side_by_side, slice_from
 from storages.storage import Storage
-from storages.transition import OBS
+from storages.transition import OBS, SKIPPED
 
 if TYPE_CHECKING:
     from pytorchrl.scheme.distributed.workers import Workers
@@ -130,8 +131,12 @@ class RemoteCollectors:
         normalization = self._algorithm.actor.normalization
         if normalization is None:
             return
-        seen = data[OBS]
-        rows = {name: _in_a_row(part) for name, part in seen.items()} if isinstance(seen, Mapping) else _in_a_row(seen)
+        seen, skipped = data[OBS], data.get(SKIPPED)
+        made = None if skipped is None else ~np.asarray(skipped).astype(np.bool_)[..., 0]
+        if isinstance(seen, Mapping):
+            rows: Any = {name: _in_a_row(part, made) for name, part in seen.items()}
+        else:
+            rows = _in_a_row(seen, made)
         normalization.add(to_device(rows, self._algorithm.device))
         if not self._storage.on_policy:
             # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
@@ -187,6 +192,6 @@ class EnvsOfCollectors:
         return getattr(self._one, name)
 
 
-def _in_a_row(part: Any) -> Any:
-    """(steps * E, *obs): a part of observations that may be written to."""
-    return np.array(part).reshape(-1, *part.shape[2:])
+def _in_a_row(part: NDArray[Any], made: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """(N, *obs): a part of the observations (steps, E, *obs) of transitions that were made; all where None."""
+    return np.array(part).reshape(-1, *part.shape[2:]) if made is None else part[made]

@@ -120,9 +120,9 @@ class GradientWorker:
         while not self._due and self._stopped_round != order.version:
             found, self._due = scheme.collect(before + order.target_steps, lambda: self._stopped_round == order.version)
             episodes += found
-        if not self._due and scheme.storage.on_policy and len(scheme.storage):
-            # What the rollout holds so far is learnt from.
-            self._due = 1
+        if not self._due and scheme.storage.on_policy:
+            # What a rollout holds so far is learnt from, where it is enough for its batches.
+            self._due = int(len(scheme.storage) >= getattr(scheme.algorithm, "num_mini_batch", 1))
         return Experience(
             scheme.steps - before, episodes, collector.episodes - ended_before, scheme.take_shaped_returns()
         )

@@ -95,6 +95,11 @@ class WorkPlan:
         """
         if self.explorers is not None and "explorer" not in algorithm.hyper_parameters:
             raise CompositionError(f"RayScheme: {algorithm.name} takes no explorer; leave out explorers")
+        if self.preemption < 1 and storage.hyper_parameters.get("sequence_length") is not None:
+            raise CompositionError(
+                f"RayScheme: a rollout that is called off by preemption does not divide into the sequences of "
+                f"{storage.name}; give it sequence_length=None, or leave out preemption"
+            )
         if self.num_gradient_workers:
             _check_gradients(algorithm, actor, storage)
         else:

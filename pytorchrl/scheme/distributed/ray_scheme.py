@@ -1,8 +1,8 @@
 """A scheme whose work is done by several processes, on one machine or many, with Ray."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 import torch
 
@@ -23,6 +23,8 @@ from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
+
+T = TypeVar("T")
 
 
 class SchemeSettings(TypedDict, total=False):
@@ -207,9 +209,15 @@ class RayScheme(Scheme):
         """How many workers died and were replaced."""
         return 0 if self._remote is None else self._remote.workers.replaced
 
-    def worker_process_ids(self) -> list[int]:
-        """The processes of the workers, by number, each on its machine."""
-        return [] if self._remote is None else self._remote.workers.process_ids()
+    def ask_worker(self, worker: int, question: Callable[[Any], T]) -> T:
+        """Call a function with a collector or gradient worker in its process, for tests and measurements.
+
+        Raises:
+            RuntimeError: the scheme is closed.
+        """
+        if self._remote is None:
+            raise RuntimeError("RayScheme: it is closed, and has no workers any more")
+        return self._remote.workers.ask(worker, question)
 
     def update(self) -> Iterator[Metrics]:
         """Go through one update phase; yields what each update, the storages and the workers say of it."""

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from pytorchrl.scheme.collector import Episode
 from storages.storage import Storage
-from storages.transition import REW
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any] | Mapping[str, NDArray[Any]]]
 """Fields (steps, E, ...), as :meth:`Storage.insert_data_slice` takes them."""
@@ -23,18 +22,14 @@ class Slice(NamedTuple):
     """Its number."""
     version: int
     """Of its weights: update phases made before they were taken."""
+    transitions: int
+    """How many there are; fewer than steps of environments where these skip some."""
     episodes: list[Episode]
     """The environments' own episodes that ended."""
     episodes_ended: int
     """How many ended as the storage has them."""
     shaped_returns: list[float]
     """Returns of the episodes as the storage has them, where those may differ from the environments' own."""
-
-    @property
-    def transitions(self) -> int:
-        """How many there are."""
-        steps, num_envs = self.data[REW].shape[:2]  # type: ignore[union-attr]
-        return int(steps * num_envs)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as tensors and plain data."""

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError, OutOfMemoryError, RayActorError
 
 from pytorchrl.scheme.distributed.errors import WorkerDiedError
+
+T = TypeVar("T")
 
 _DEATHS_IN_A_ROW = 3
 """Of workers of one number without a result between them, after which the run ends."""
@@ -124,9 +126,10 @@ class Workers:
                     getattr(self._handles[worker], call_off[0]).remote(*call_off[1:])
         return [values[worker] for worker in range(len(self))]
 
-    def process_ids(self) -> list[int]:
-        """The processes of the workers, each on its machine."""
-        return [int(ray.get(handle.__ray_call__.remote(_process_id))) for handle in self._handles]
+    def ask(self, worker: int, question: Callable[[Any], T]) -> T:
+        """Call a function with a worker in its process, for tests and measurements."""
+        answer: T = ray.get(self._handles[worker].__ray_call__.remote(question))
+        return answer
 
     def close(self) -> None:
         """End all workers."""
@@ -169,7 +172,7 @@ def connect(address: str | None, needed: Mapping[str, float]) -> bool:
     elif address is None and "RAY_ADDRESS" not in os.environ:
         # Workers that wait for their environments may be more than the processors.
         num_cpus = max(os.cpu_count() or 1, int(needed.get("num_cpus", 0) + 1))
-        ray.init(num_cpus=num_cpus, include_dashboard=False)
+        ray.init(address="local", num_cpus=num_cpus, include_dashboard=False)
     else:
         ray.init(address=address or "auto")
     there: Mapping[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -194,7 +197,3 @@ def disconnect() -> None:
 def put(value: Any) -> Any:
     """A reference to a copy in the object store, which workers get as the value."""
     return ray.put(value)
-
-
-def _process_id(_: Any) -> int:
-    return os.getpid()

@@ -28,6 +28,10 @@ def dqn(communication: Any, env: Any = "CartPole-v1") -> prl.RayScheme:
     )
 
 
+def process_of(worker: Any) -> int:
+    return os.getpid()
+
+
 class Breaks(Counter):
     def step(self, action: Any) -> Any:
         if self.count == 7:
@@ -51,7 +55,7 @@ def test_a_collector_that_is_killed_is_replaced_and_the_run_says_so(
     assert isinstance(scheme, prl.RayScheme)
     while scheme.steps < 100:
         learner.step()
-    os.kill(scheme.worker_process_ids()[1], signal.SIGKILL)
+    os.kill(scheme.ask_worker(1, process_of), signal.SIGKILL)
     before = len(scheme.storage)
     assert learner.run()
     assert "collector 1 died and was replaced" in capsys.readouterr().out
@@ -64,7 +68,7 @@ def test_a_collector_that_is_killed_is_replaced_and_the_run_says_so(
 def test_the_episode_of_a_collector_that_died_is_cut_where_it_was(tmp_path: Path) -> None:
     scheme = dqn("synchronous", env=lambda: Counter(length=1_000))
     train(scheme, 60)
-    os.kill(scheme.worker_process_ids()[1], signal.SIGKILL)
+    os.kill(scheme.ask_worker(1, process_of), signal.SIGKILL)
     train(scheme, 120)
     data = scheme.storage.get_all_buffer_data()
     scheme.close()

@@ -57,6 +57,10 @@ def dqn(**changes: Any) -> prl.RayScheme:
     )
 
 
+def process_of(worker: Any) -> int:
+    return os.getpid()
+
+
 class Waits(Counter):
     """Of the copies that are made with one folder, the third waits, in each step after some, for a file there."""
 
@@ -133,7 +137,7 @@ def test_asynchronous_gradients_are_applied_first_come_and_a_dead_worker_is_repl
     learner = prl.Learner(scheme, target_steps=600, log_dir=tmp_path, log_every=600)
     while scheme.steps < 100:
         learner.step()
-    os.kill(scheme.worker_process_ids()[0], signal.SIGKILL)
+    os.kill(scheme.ask_worker(0, process_of), signal.SIGKILL)
     assert learner.run()
     assert "gradient worker 0 died and was replaced" in capsys.readouterr().out
     metrics = learner.get_metrics()

@@ -28,6 +28,14 @@ def compose(**changes: Any) -> prl.RayScheme:
         ({"resources": {"collectors": {"num_cpus": 1}}}, "got 'collectors'"),
         ({"num_collectors": 2, "num_gradient_workers": 2}, "leave out num_collectors"),
         ({"num_gradient_workers": 2, "preemption": 0.0}, r"must lie in \(0, 1\], got 0"),
+        (
+            {
+                "num_gradient_workers": 2,
+                "preemption": 0.5,
+                "storage_factory": prl.GAEBuffer.create_factory(size=16, sequence_length=8),
+            },
+            "does not divide into the sequences of GAEBuffer",
+        ),
         ({"preemption": 0.5}, "give it num_gradient_workers, or leave out preemption"),
         (
             {
@@ -101,6 +109,7 @@ def test_without_ray_the_error_says_what_brings_it(monkeypatch: pytest.MonkeyPat
         compose()
 
 
+@pytest.mark.long
 def test_training_in_one_process_does_not_import_ray() -> None:
     program = "import sys, pytorchrl; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 import torch
 
@@ -30,7 +31,9 @@ def dqn(num_collectors: int | None, seed: int = 0, num_envs: int = 2, **changes:
     return prl.RayScheme(**parts, num_collectors=num_collectors, **changes)
 
 
-def ppo(num_collectors: int | None, seed: int = 0, normalize_observations: bool = False, **changes: Any) -> Any:
+def ppo(
+    num_collectors: int | None, seed: int = 0, normalize_observations: bool = False, envs: Any = None, **changes: Any
+) -> Any:
     parts: dict[str, Any] = {
         "algo_factory": prl.PPO.create_factory(
             lr=prl.LinearSchedule(1e-3, 0.0), num_epochs=2, num_mini_batch=2, test_every=0
@@ -39,7 +42,7 @@ def ppo(num_collectors: int | None, seed: int = 0, normalize_observations: bool 
             hidden_sizes=(8,), normalize_observations=normalize_observations
         ),
         "storage_factory": prl.GAEBuffer.create_factory(size=16),
-        "train_envs_factory": prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
+        "train_envs_factory": envs or prl.VecEnv.create_factory("CartPole-v1", num_envs=2),
         "seed": seed,
     }
     if num_collectors is None:
@@ -57,6 +60,27 @@ def state_after(scheme: Any, steps: int) -> dict[str, Any]:
 @pytest.mark.parametrize("compose", [dqn, ppo])
 def test_one_collector_does_what_one_process_does(compose: Any) -> None:
     assert_equal(state_after(compose(1), 192), state_after(compose(None), 192))
+
+
+def test_steps_that_environments_skip_after_an_end_are_none_here_either() -> None:
+    def vector(num_envs: int) -> Any:
+        return gym.make_vec("CartPole-v1", num_envs, vectorization_mode="vector_entry_point")
+
+    envs = prl.VecEnv.create_factory(vector, num_envs=2)
+    one, other = (ppo(number, envs=envs, normalize_observations=True) for number in (1, None))
+    for scheme in (one, other):
+        scheme.set_progress(0, 1_000)
+        for _ in range(6):
+            assert scheme.collect(1_000)[1] == 1
+            list(scheme.update())
+    assert 150 < one.steps < 6 * 16 * 2, "some steps began episodes"
+    assert one.steps == other.steps
+    assert_equal(one.algorithm.get_weights().keys(), other.algorithm.get_weights().keys())
+    for name, weights in one.algorithm.get_weights().items():
+        # Observations are counted many at once, which rounds differently.
+        torch.testing.assert_close(weights, other.algorithm.get_weights()[name], msg=name)
+    one.close()
+    other.close()
 
 
 def test_two_runs_with_the_same_seed_are_equal() -> None:

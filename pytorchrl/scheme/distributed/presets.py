@@ -1,0 +1,205 @@
+"""Schemes of several processes by the names of their papers: ``prl.RayScheme(**preset, train_envs_factory=envs)``.
+
+``preset | {...}`` changes some of the arguments. Papers describe Atari with clipped rewards and stacks of 4 frames,
+where nothing else is said; so do these.
+"""
+
+from typing import Any, TypedDict
+
+from pytorchrl.agent.actors import OffPolicyActor, OnPolicyActor
+from pytorchrl.agent.algorithms import DQN, IMPALA, PPO, R2D2, SAC
+from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
+from pytorchrl.agent.algorithms.value_based.nstep_q_learning import NStepQLearning
+from pytorchrl.agent.explorers import ApeXEpsilonGreedy, EpsilonGreedy
+from pytorchrl.agent.optimizers import RMSprop
+from pytorchrl.scheme.distributed.plan import Communication
+from storages.component.factory import Factory
+from storages.component.schedule import LinearSchedule
+from storages.off_policy import PERBuffer, ReplayBuffer
+from storages.on_policy import GAEBuffer, VanillaOnPolicyBuffer, VTraceBuffer
+
+
+class DistributedPreset(TypedDict, total=False):
+    """Arguments of :class:`RayScheme`."""
+
+    algo_factory: Factory[Any]
+    actor_factory: Factory[Any]
+    storage_factory: Factory[Any]
+    num_collectors: int
+    num_gradient_workers: int
+    communication: Communication
+    slice_steps: int
+    slices_at_once: int
+    preemption: float
+    explorers: tuple[Any, ...]
+
+
+def impala(num_collectors: int = 48) -> DistributedPreset:
+    """Espeholt et al., "IMPALA" (arXiv 1802.01561), section 5.3 and appendix G: actors that never wait, and V-trace.
+
+    The learner's batch is of 32 slices of 20 steps.
+
+    Args:
+        num_collectors: processes that collect, each in one environment.
+    """
+    return DistributedPreset(
+        algo_factory=IMPALA.create_factory(lr=LinearSchedule(6e-4, 0.0)),
+        actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
+        storage_factory=VTraceBuffer.create_factory(size=20),
+        num_collectors=num_collectors,
+        communication="asynchronous",
+        slice_steps=20,
+        slices_at_once=min(32, num_collectors),
+    )
+
+
+def a3c(num_gradient_workers: int = 16) -> DistributedPreset:
+    """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S3: gradients of 5 steps, applied first come.
+
+    Args:
+        num_gradient_workers: processes, each in one environment.
+    """
+    return DistributedPreset(
+        algo_factory=A2C.create_factory(lr=LinearSchedule(7e-4, 0.0)),
+        actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
+        storage_factory=VanillaOnPolicyBuffer.create_factory(size=5),
+        num_gradient_workers=num_gradient_workers,
+        communication="asynchronous",
+    )
+
+
+def nsq(num_gradient_workers: int = 16) -> DistributedPreset:
+    """Mnih et al., "Asynchronous Methods" (arXiv 1602.01783), algorithm S2: n-step Q-learning, each with its epsilon.
+
+    Four of ten explore down to a probability of 0.1, three to 0.01, three to 0.5, as the paper draws them.
+
+    Args:
+        num_gradient_workers: processes, each in one environment.
+    """
+    final = (0.1, 0.01, 0.5, 0.1, 0.01, 0.5, 0.1, 0.01, 0.5, 0.1)
+    explorers = tuple(
+        EpsilonGreedy(LinearSchedule(1.0, final[worker % len(final)], fraction=0.05))
+        for worker in range(num_gradient_workers)
+    )
+    return DistributedPreset(
+        algo_factory=NStepQLearning.create_factory(
+            lr=LinearSchedule(7e-4, 0.0), optimizer=RMSprop(alpha=0.99), target_update_interval_steps=40_000
+        ),
+        actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=()),
+        storage_factory=VanillaOnPolicyBuffer.create_factory(size=5),
+        num_gradient_workers=num_gradient_workers,
+        communication="asynchronous",
+        explorers=explorers,
+    )
+
+
+def dd_ppo(num_gradient_workers: int = 8) -> DistributedPreset:
+    """Wijmans et al., "DD-PPO" (arXiv 1911.00357): synchronous workers, of which the slow are called off.
+
+    The mean of gradients is made by the learner's process, where the paper's workers make it among each other.
+
+    Args:
+        num_gradient_workers: processes, each in the environments of ``train_envs_factory`` (4 in the paper).
+    """
+    return DistributedPreset(
+        algo_factory=PPO.create_factory(
+            lr=2.5e-4, num_epochs=2, num_mini_batch=2, entropy_coef=0.01, max_grad_norm=0.2
+        ),
+        actor_factory=OnPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), shared_body=True),
+        storage_factory=GAEBuffer.create_factory(size=128, gae_lambda=0.95),
+        num_gradient_workers=num_gradient_workers,
+        communication="synchronous",
+        preemption=0.6,
+    )
+
+
+def gorila(num_gradient_workers: int = 100, capacity: int = 1_000_000) -> DistributedPreset:
+    """Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning" (arXiv 1507.04296), in bundles.
+
+    Each bundle collects, keeps a replay memory of its own and computes gradients of it, which are applied first come.
+
+    Args:
+        num_gradient_workers: bundles, each in one environment.
+        capacity: transitions that each memory keeps.
+    """
+    preset = DQN.nature(capacity)
+    changed = {"target_update_interval": 60_000, "optimizer": RMSprop(alpha=0.95, eps=0.01)}
+    return DistributedPreset(
+        algo_factory=DQN.create_factory(**(preset["algo_factory"].hyper_parameters | changed)),
+        actor_factory=preset["actor_factory"],
+        storage_factory=preset["storage_factory"],
+        num_gradient_workers=num_gradient_workers,
+        communication="asynchronous",
+    )
+
+
+def sac_distributed(num_collectors: int = 8, capacity: int = 1_000_000) -> DistributedPreset:
+    """Haarnoja et al., "Soft Actor-Critic" (arXiv 1812.05905), with collectors that do not wait for the updates.
+
+    One update for each transition, as in the paper; for vectors of observations and continuous actions.
+
+    Args:
+        num_collectors: processes that collect, each in one environment.
+        capacity: transitions that the storage keeps.
+    """
+    return DistributedPreset(
+        algo_factory=SAC.create_factory(start_steps=10_000),
+        actor_factory=OffPolicyActor.create_factory(hidden_sizes=(256, 256)),
+        storage_factory=ReplayBuffer.create_factory(size=capacity),
+        num_collectors=num_collectors,
+        communication="asynchronous",
+        slice_steps=10,
+    )
+
+
+def ape_x(num_collectors: int = 360, capacity: int = 2_000_000) -> DistributedPreset:
+    """Horgan et al., "Distributed Prioritized Experience Replay" (arXiv 1803.00933): DQN of one prioritised memory.
+
+    Each collector explores with an epsilon of its own. An update of 512 transitions is made every 650, which is what
+    the paper's 19 updates and 12,500 transitions a second come to. The memory is that of the learner's process, and new
+    transitions have the largest priority.
+
+    Args:
+        num_collectors: processes that collect, each in one environment.
+        capacity: transitions that the storage keeps.
+    """
+    return DistributedPreset(
+        algo_factory=DQN.create_factory(
+            lr=2.5e-4 / 4,
+            optimizer=RMSprop(alpha=0.95, eps=1.5e-7, centered=True),
+            explorer=ApeXEpsilonGreedy(0.4, 7.0),
+            start_steps=50_000,
+            update_every=650,
+            mini_batch_size=512,
+            polyak=0.0,
+            target_update_interval=2_500,
+            max_grad_norm=40.0,
+        ),
+        actor_factory=OffPolicyActor.create_factory(feature_extractor="nature_cnn", hidden_sizes=(), dueling=True),
+        storage_factory=PERBuffer.create_factory(
+            size=capacity, n_step=3, alpha=0.6, beta=0.4, default_error="largest", weights_over="batch"
+        ),
+        num_collectors=num_collectors,
+        communication="asynchronous",
+        slice_steps=50,
+    )
+
+
+def r2d2(num_collectors: int = 256, capacity: int = 4_000_000) -> DistributedPreset:
+    """Kapturowski et al., "Recurrent Experience Replay" (openreview r1lyTjAqYX): Ape-X with a memory.
+
+    A slice holds several of the sequences of 40 steps to burn in and 80 to learn from.
+
+    Args:
+        num_collectors: processes that collect, each in one environment.
+        capacity: transitions that the storage keeps.
+    """
+    preset = R2D2.paper(capacity, num_envs=1)
+    return DistributedPreset(
+        algo_factory=preset["algo_factory"],
+        actor_factory=preset["actor_factory"],
+        storage_factory=preset["storage_factory"],
+        num_collectors=num_collectors,
+        communication="asynchronous",
+        slice_steps=400,
+    )

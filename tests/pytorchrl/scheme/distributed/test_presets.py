@@ -1,0 +1,81 @@
+"""Compositions of papers: what they are, and that small ones of them learn."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+import pytorchrl as prl
+from storages.component.factory import make_factory
+from tests.support.training import train
+
+CARTPOLE = prl.VecEnv.create_factory("CartPole-v1")
+PENDULUM = prl.VecEnv.create_factory("Pendulum-v1")
+
+
+def small(preset: Mapping[str, Any], num_workers: int, **algorithm: Any) -> dict[str, Any]:
+    """The preset with small networks of vectors, few processes, and some changes of the algorithm."""
+    factory, body = preset["algo_factory"], preset["actor_factory"]
+    shape = {"feature_extractor": "auto", "hidden_sizes": (8,)}
+    if body.hyper_parameters.get("memory") is not None:
+        shape["memory_size"] = 8
+    kind = "num_gradient_workers" if "num_gradient_workers" in preset else "num_collectors"
+    explorers = {"explorers": preset["explorers"][:num_workers]} if "explorers" in preset else {}
+    return {
+        **preset,
+        **explorers,
+        kind: num_workers,
+        "algo_factory": make_factory(factory.cls, (), factory.hyper_parameters | {"test_every": 0} | algorithm),
+        "actor_factory": make_factory(body.cls, (), body.hyper_parameters | shape),
+    }
+
+
+REPLAY = {"start_steps": 40, "update_every": 20, "mini_batch_size": 8}
+PRESETS: dict[str, tuple[Callable[[], dict[str, Any]], Any, int]] = {
+    "impala": (lambda: small(prl.distributed.impala(), 2) | {"slices_at_once": 2}, CARTPOLE, 200),
+    "a3c": (lambda: small(prl.distributed.a3c(), 2), CARTPOLE, 100),
+    "nsq": (lambda: small(prl.distributed.nsq(), 2), CARTPOLE, 100),
+    "dd_ppo": (lambda: small(prl.distributed.dd_ppo(), 2), CARTPOLE, 400),
+    "gorila": (lambda: small(prl.distributed.gorila(capacity=500), 2, **REPLAY), CARTPOLE, 200),
+    "sac_distributed": (lambda: small(prl.distributed.sac_distributed(capacity=500), 2, **REPLAY), PENDULUM, 200),
+    "ape_x": (lambda: small(prl.distributed.ape_x(capacity=500), 2, **REPLAY), CARTPOLE, 300),
+    "r2d2": (
+        lambda: (
+            small(prl.distributed.r2d2(capacity=2_000), 2, **REPLAY)
+            | {"slice_steps": 60}
+            | {
+                "storage_factory": prl.PERBuffer.create_factory(
+                    size=2_000, n_step=5, alpha=0.9, beta=0.6, sequences=prl.Sequences(20, burn_in=5, overlap=10)
+                )
+            }
+        ),
+        CARTPOLE,
+        300,
+    ),
+}
+
+
+@pytest.mark.ray
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_collects_and_learns(name: str) -> None:
+    compose, envs, steps = PRESETS[name]
+    scheme = prl.RayScheme(**compose(), train_envs_factory=envs)
+    before = scheme.algorithm.get_weights()
+    try:
+        train(scheme, steps)
+        assert scheme.algorithm.updates > 0
+        assert any((weights != before[name]).any() for name, weights in scheme.algorithm.get_weights().items())
+    finally:
+        scheme.close()
+
+
+def test_presets_have_the_settings_of_their_papers() -> None:
+    impala, ape_x, nsq = prl.distributed.impala(), prl.distributed.ape_x(), prl.distributed.nsq()
+    assert (impala["slice_steps"], impala["slices_at_once"]) == (20, 32)
+    assert ape_x["storage_factory"].hyper_parameters["n_step"] == 3
+    assert ape_x["algo_factory"].hyper_parameters["explorer"] == prl.ApeXEpsilonGreedy(0.4, 7.0)
+    finals = [explorer.epsilon.final for explorer in nsq["explorers"]]
+    assert len(finals) == 16
+    assert set(finals) == {0.1, 0.01, 0.5}
+    assert prl.distributed.dd_ppo()["preemption"] == 0.6
