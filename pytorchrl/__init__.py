@@ -149,10 +149,12 @@ from pytorchrl.experiments import (
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs, read_evaluations, read_metrics
 from pytorchrl.scheme import (
+    CollectorError,
     CompositionError,
     DeviceError,
     Evaluation,
     EvaluationStoppedError,
+    Overlapped,
     RayScheme,
     Scheme,
     WorkerDiedError,
@@ -262,6 +264,7 @@ __all__ = [
     "Callback",
     "CategoricalDQN",
     "CheckpointError",
+    "CollectorError",
     "Comparison",
     "Component",
     "CompositionError",
@@ -324,6 +327,7 @@ __all__ = [
     "OnPolicyActor",
     "Optimizer",
     "OrnsteinUhlenbeck",
+    "Overlapped",
     "PERBuffer",
     "PersistenceError",
     "PersistentEpisodicBuffer",

@@ -34,6 +34,7 @@ COMPOSITION = (
     "train_envs",
     "test_envs",
     "normalize_rewards",
+    "collection",
     "device",
     "seed",
     "distributed",
@@ -70,7 +71,7 @@ def scheme_from_config(config: Mapping[str, Any]) -> Scheme:
     }
     if (distributed := config.get("distributed")) is not None:
         return RayScheme(**parts, **made_of(distributed), resources=config["resources"])
-    return Scheme(**parts)
+    return Scheme(**parts, collection=made_of(config.get("collection")))
 
 
 def load_agent(run: str | os.PathLike[str], envs_factory: Factory[VecEnv] | None = None) -> tuple[Algorithm, VecEnv]:

@@ -7,14 +7,17 @@ from pytorchrl.scheme.dataset_factory import from_dataset
 from pytorchrl.scheme.distributed import RayScheme, WorkerDiedError
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError, evaluate
 from pytorchrl.scheme.fitting import CompositionError
+from pytorchrl.scheme.overlap import CollectorError, Overlapped
 from pytorchrl.scheme.scheme import Scheme
 
 __all__ = [
+    "CollectorError",
     "CompositionError",
     "DeviceError",
     "Episode",
     "Evaluation",
     "EvaluationStoppedError",
+    "Overlapped",
     "RayScheme",
     "Scheme",
     "WorkerDiedError",

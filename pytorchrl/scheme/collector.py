@@ -41,10 +41,13 @@ class Episode:
 class Collecting(Protocol):
     """What acts in environments and gives the storage the transitions."""
 
-    steps: int
-    """Environment transitions so far."""
-    episodes: int
-    """Episodes that ended so far, as the storage has them."""
+    @property
+    def steps(self) -> int:
+        """Environment transitions so far."""
+
+    @property
+    def episodes(self) -> int:
+        """Episodes that ended so far, as the storage has them."""
 
     def step(self) -> list[Episode]:
         """Add a step or more of all environments; returns the environments' own episodes that ended."""

@@ -18,6 +18,7 @@ from pytorchrl.scheme.collector import Collecting, Collector, Episode, to_device
 from pytorchrl.scheme.dataset_factory import DatasetFactory, EnvsOfData, LoadedData
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, evaluate
 from pytorchrl.scheme.fitting import CompositionError, check_composition, check_roles, storages_read
+from pytorchrl.scheme.overlap import Overlapped, OverlappedCollector
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import (
     ALGORITHM,
@@ -53,6 +54,8 @@ class Scheme:
             "main" from ``sources["demonstrations"]``, and half from ``storage_factory``.
         normalize_rewards: divide what the storage gets by a running standard deviation: of "returns", as discounted by
             the algorithm, or of "rewards"; None stores the environments' rewards.
+        collection: how collecting and learning go together: ``Overlapped(...)`` collects in other processes at the same
+            time; None collects in this process, and learns in between.
         device: where networks live and batches land: "cpu", "cuda", "cuda:1", or "auto", which is the GPU where there
             is one. The run keeps what "auto" came to.
         seed: all randomness of the run follows from it.
@@ -77,6 +80,7 @@ class Scheme:
         sources: Mapping[str, Factory[Storage]] | None = None,
         mixed: Mapping[str, MixedSource] | None = None,
         normalize_rewards: Literal["returns", "rewards"] | None = None,
+        collection: Overlapped | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
         max_test_episode_steps: int = MAX_EPISODE_STEPS,
@@ -87,6 +91,9 @@ class Scheme:
         check_roles(algo_factory, actor_factory, sources, train_envs_factory, test_envs_factory)
         mixed = dict(mixed or {})
         check_composition(algo_factory, actor_factory, sources, mixed, collects=train_envs_factory is not None)
+        if collection is not None:
+            collection.check(storage_factory, train_envs_factory)
+        self._collection = collection
         self.device = find_device(device)
         self.run_seed = seed
         if max_test_episode_steps < 1:
@@ -104,6 +111,7 @@ class Scheme:
             "sources": {name: factory.config for name, factory in sources.items() if name != "main"},
             "mixed": {name: mix.config for name, mix in mixed.items()},
             "normalize_rewards": normalize_rewards,
+            "collection": None if collection is None else collection.config,
             "device": str(self.device),
             "seed": seed,
             "max_test_episode_steps": max_test_episode_steps,
@@ -158,18 +166,32 @@ class Scheme:
         for position, storage in enumerate(self.storages.values()):
             storage.seed(self._seed_of(STORAGE, *([position] if position else [])))
         self._collector: Collecting | None = None
+        self._overlapped: OverlappedCollector | None = None
+        """The collector, where collecting and learning overlap."""
         if self.envs is not None:
-            self._collector = self.make_collector(self.envs, normalize_rewards)
+            try:
+                self._collector = self.make_collector(self.envs, normalize_rewards)
+            except BaseException:
+                self.close()
+                raise
 
     def make_envs(self, factory: Factory[VecEnv]) -> VecEnv:
         """Make the environments of training."""
-        return factory()
+        if self._collection is None:
+            return factory()
+        algo_factory, actor_factory, *_ = self.factories
+        return self._collection.make_envs(algo_factory, actor_factory, factory)
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
         """Make what acts in the environments and fills the main storage; everything else is made."""
         rewards = (
             RewardNormalization(normalize_rewards, self.algorithm.gamma, envs.num_envs) if normalize_rewards else None
         )
+        if self._collection is not None:
+            self._overlapped = self._collection.make_collector(
+                envs, self.algorithm, self.storage, rewards, self.run_seed
+            )
+            return self._overlapped
         collector = Collector(envs, self.algorithm, self.storage, rewards)
         collector.seed(self._seed_of(RANDOM_ACTIONS))
         collector.reset(seed_of_training_envs(self.run_seed))
@@ -268,7 +290,9 @@ class Scheme:
         if self._collector is None:
             self._count_data()
         drawn = self._limiter.drawn if self._limiter is not None else 0
-        yield from self.algorithm.update_phase(self.sources)
+        told = {} if self._overlapped is None else self._overlapped.metrics
+        for metrics in self.algorithm.update_phase(self.sources):
+            yield {**metrics, **told}
         if self._limiter is not None and self._limiter.drawn == drawn:
             raise RateLimitError(
                 f"Scheme: update phases are due by {self._limiter.limit}, but {type(self.algorithm).__name__} drew "

@@ -32,6 +32,19 @@ class UpdatePlan(Setting, ABC):
     def phases_due(self, collected: Collected) -> int:
         """How many update phases are due after a step of the environments."""
 
+    def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
+        """The most steps of ``num_envs`` environments in a row that never make more than so many phases due.
+
+        Args:
+            phases: of updates.
+            num_envs: transitions of a step.
+            rollout_steps: steps after which a storage of rollouts is full.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how many steps lie between update phases, which collecting while "
+            f"the learner updates has to know; define steps_within"
+        )
+
 
 @dataclass(frozen=True)
 class EveryTransitions(UpdatePlan):
@@ -52,6 +65,10 @@ class EveryTransitions(UpdatePlan):
         done, had = (max(0, steps - self.start) // self.number for steps in (collected.after, collected.before))
         return done - had
 
+    def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
+        """As many as have no more transitions than lie between so many phases."""
+        return phases * self.number // num_envs
+
 
 @dataclass(frozen=True)
 class EveryRollout(UpdatePlan):
@@ -60,6 +77,10 @@ class EveryRollout(UpdatePlan):
     def phases_due(self, collected: Collected) -> int:
         """One when the rollout is full."""
         return int(collected.is_full)
+
+    def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
+        """Those of as many rollouts."""
+        return phases * rollout_steps
 
 
 @dataclass(frozen=True)
@@ -75,3 +96,7 @@ class EveryEpisodes(UpdatePlan):
     def phases_due(self, collected: Collected) -> int:
         """One when enough episodes have ended since the last update phase."""
         return int(collected.is_full or (collected.episodes_after >= self.number and not collected.is_empty))
+
+    def steps_within(self, phases: int, num_envs: int, rollout_steps: int) -> int:
+        """One for each: it is not known before how long episodes are."""
+        return phases

@@ -1,0 +1,86 @@
+"""Environments that other processes step."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
+from pytorchrl.scheme.overlap.process import CollectorProcess
+from pytorchrl.scheme.overlap.shared_arrays import ArrayKind, SharedArrays
+from pytorchrl.scheme.overlap.worker import WorkerParts
+from storages.component.factory import Factory, make_factory
+
+
+class DistantEnvs:
+    """What actors, algorithms and storages read of environments, each of which a process that collects has made.
+
+    Args:
+        algo_factory: how to learn.
+        actor_factory: the networks' body.
+        envs_factory: of all environments.
+        processes: how many collect; each has as many of the environments as the others, or one more.
+    """
+
+    def __init__(
+        self, algo_factory: Factory[Any], actor_factory: Factory[Any], envs_factory: Factory[VecEnv], processes: int
+    ) -> None:
+        self._factory = envs_factory
+        self._one: VecEnv | None = None
+        self.num_envs: int = envs_factory.hyper_parameters.get("num_envs", 1)
+        self.weights_memory, self.steps_memory = SharedArrays(), SharedArrays()
+        counts = SharedArrays().make([ArrayKind("int64", (processes,))] * 2)
+        edges = np.linspace(0, self.num_envs, processes + 1).astype(int)
+        self.rows = [slice(int(start), int(end)) for start, end in pairwise(edges)]
+        """Which environments each process has."""
+        self.processes: list[CollectorProcess] = []
+        try:
+            for number, rows in enumerate(self.rows):
+                share = _with_num_envs(envs_factory, rows.stop - rows.start)
+                parts = WorkerParts(algo_factory, actor_factory, share, self.weights_memory, self.steps_memory)
+                self.processes.append(CollectorProcess(number, parts, *counts))
+            described, *_ = [process.description() for process in self.processes]
+        except BaseException:
+            self.close()
+            raise
+        self.observation_space: gym.Space[Any] = described["observation_space"]
+        """Of one environment."""
+        self.action_space: gym.Space[Any] = described["action_space"]
+        """Of one environment."""
+        self.stacked_frames: int | Mapping[str, int] = described["stacked_frames"]
+        """Of how many frames an observation is a stack; 0 where it is none."""
+        self.is_wrapped: bool = described["is_wrapped"]
+        """Whether there are wrappers, which may change rewards and cut episodes."""
+        self.env_name: str = described["env_name"]
+        """One environment with its wrappers, for messages."""
+        self.env_spec: str | None = described["env_spec"]
+        """JSON of gymnasium's ``EnvSpec`` of one environment; None where it has none that can be written down."""
+
+    @property
+    def compute_reward(self) -> Callable[..., Any] | None:
+        """``compute_reward(achieved_goal, desired_goal, info)`` of one environment; None where they have no goals."""
+        if self._one is None:
+            # Those of other processes cannot be called from here.
+            self._one = one_copy(self._factory)()
+        return self._one.compute_reward
+
+    def close(self) -> None:
+        """End the processes, which close their environments; a second call does nothing."""
+        for process in self.processes:
+            process.close()
+        for memory in (self.weights_memory, self.steps_memory):
+            memory.close()
+        if self._one is not None:
+            self._one.close()
+
+    def envs_of(self, process: int, envs: Sequence[int]) -> list[int]:
+        """Numbers among all environments of some that a process has."""
+        return [self.rows[process].start + env for env in envs]
+
+
+def _with_num_envs(factory: Factory[VecEnv], num_envs: int) -> Factory[VecEnv]:
+    if factory.hyper_parameters.get("num_envs", 1) == num_envs:
+        return factory
+    return make_factory(factory.cls, (), factory.hyper_parameters | {"num_envs": num_envs})

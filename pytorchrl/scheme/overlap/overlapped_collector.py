@@ -1,0 +1,357 @@
+"""Collecting that goes on in other processes while this one learns."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.plain_data import as_tensors
+from pytorchrl.scheme.collector import Episode, to_device
+from pytorchrl.scheme.overlap.distant_envs import DistantEnvs
+from pytorchrl.scheme.overlap.process import CollectorError
+from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
+from pytorchrl.scheme.overlap.step_slots import StepSlots
+from pytorchrl.scheme.overlap.weight_versions import Progress, WeightVersions
+from pytorchrl.scheme.overlap.worker import Beginning
+from pytorchrl.scheme.reward_normalization import RewardNormalization
+from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
+from pytorchrl.scheme.shaped_returns import ShapedReturns
+from storages import SampleError
+from storages.storage import Storage
+from storages.transition import DONE2, OBS, REW, TRUNC2
+
+
+class OverlappedCollector:
+    """Inserts into a storage what processes collect, which may be some steps ahead.
+
+    With a lead of D steps, step number n is made with the weights that the learner had when it had made all updates
+    that were due after n - D steps: no newer ones, so that a run does not depend on how fast each process is.
+
+    Args:
+        envs: where the processes act.
+        algorithm: how to act.
+        storage: what gets the transitions.
+        rewards: what the storage gets instead of the environments' rewards; None stores those.
+        lead: D, in steps of all environments.
+        versions: of weights that are kept, as many as a step may be made with, and one more.
+        run_seed: all randomness follows from it.
+    """
+
+    def __init__(
+        self,
+        envs: DistantEnvs,
+        algorithm: Algorithm,
+        storage: Storage,
+        rewards: RewardNormalization | None,
+        *,
+        lead: int,
+        versions: int,
+        run_seed: int,
+    ) -> None:
+        self.envs, self.algorithm, self.storage = envs, algorithm, storage
+        self.episodes = 0
+        """Episodes that ended so far, as the storage has them."""
+        self.metrics: Mapping[str, float] = {}
+        """What is logged with each update."""
+        self._rewards = rewards
+        self._shaped = ShapedReturns(envs.num_envs) if envs.is_wrapped or rewards is not None else None
+        self._run_seed = run_seed
+        self._lead = lead
+        self._target_steps = 0
+        self._position = 0
+        """Steps of all environments that were inserted."""
+        self._settled = 0
+        """Steps after which all updates that were due are made, and their weights published."""
+        self._allowed = 0
+        """Steps that the processes were allowed to make since the run began."""
+        self._version, self._updates_published = -1, -1
+        """The newest weights that were published, and updates made by then."""
+        self._slots: StepSlots | None = None
+        """None until the layout of a step is known."""
+        self._cuts: list[tuple[int, list[int]]] = []
+        """Before which steps the running episodes of which environments were lost."""
+        self._has_failed = self._is_lost = False
+        """Whether a step failed, and whether steps or processes were lost by that."""
+        self._weights = WeightVersions(algorithm.actor, lead, versions)
+        self._weights.make(envs.weights_memory)
+        self._begin(lead, versions)
+
+    @property
+    def steps(self) -> int:
+        """Environment transitions so far."""
+        return self._position * self.envs.num_envs
+
+    def step(self) -> list[Episode]:
+        """Insert the next step of all environments; returns the environments' own episodes that ended.
+
+        Raises:
+            CollectorError: a process has ended.
+            Exception: what a step raised in a process, in its environment perhaps.
+            RuntimeError: the step before failed.
+        """
+        if self._has_failed:
+            raise RuntimeError(
+                "the last step of the environments failed, and where they are now is not known; make them anew, with "
+                "Learner.resume where the run was saved"
+            )
+        self._settle()
+        position = self._position
+        try:
+            if self._slots is None:
+                self._agree_on_layout()
+            for process in self.envs.processes:
+                process.wait_for(position)
+        except Exception as error:
+            self._has_failed = True
+            self._is_lost = isinstance(error, CollectorError) or self._slots is None
+            raise
+        assert self._slots is not None
+        try:
+            self._insert(self._slots.step(position))
+        except SampleError as error:
+            # What follows the step is not to be stored without it.
+            self._has_failed = self._is_lost = True
+            error.add_note(f"It was collected in {self.envs.env_name}, by reset() or step().")
+            raise
+        self._measure_lag(position)
+        self._position += 1
+        return self._finished(position)
+
+    def take_shaped_returns(self) -> list[float]:
+        """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
+        return [] if self._shaped is None else self._shaped.take()
+
+    def set_target(self, target_steps: int) -> None:
+        """Let the explorer's schedules follow a run of so many environment transitions, and collect no more."""
+        self._target_steps = target_steps
+        self._weights.set_target(target_steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next steps follow from, as tensors and plain data.
+
+        The processes stop for it between two steps. What they collected ahead is in it, and the weights that they are
+        to go on with. Where a process has ended, or a step could not be stored, new episodes begin when it is loaded.
+        """
+        state = {
+            "steps": self.steps,
+            "episodes": self.episodes,
+            "rewards": None if self._rewards is None else self._rewards.state_dict(),
+            "shaped_returns": None if self._shaped is None else self._shaped.state_dict(),
+            "cuts": [[position, envs] for position, envs in self._cuts],
+            "ahead": None,
+        }
+        if self._is_lost or not all(process.is_alive for process in self.envs.processes):
+            return state
+        try:
+            told = self._ask_all("state")
+        except CollectorError:
+            self._has_failed = self._is_lost = True
+            return state
+        try:
+            return state | {"ahead": self._state_ahead(told)}
+        finally:
+            self._let_all_go_on()
+
+    def load_state_dict(self, state: dict[str, Any]) -> list[int]:
+        """Restore the state returned by `state_dict`; returns the environments whose running episodes are lost.
+
+        There, a new episode begins; for the storage the old one was cut, as by a limit.
+        """
+        self._position, self.episodes = state["steps"] // self.envs.num_envs, state["episodes"]
+        if self._rewards is not None:
+            self._rewards.load_state_dict(state["rewards"])
+        if self._shaped is not None:
+            self._shaped.load_state_dict(state["shaped_returns"])
+        self._cuts = [(position, envs) for position, envs in state["cuts"]]
+        lost = self._begin_anew() if state["ahead"] is None else self._load_ahead(state["ahead"])
+        self._has_failed = self._is_lost = False
+        self.episodes += len(lost)
+        self._let_all_go_on()
+        return lost
+
+    # Steps
+
+    def _insert(self, sample: dict[str, Any]) -> None:
+        """Store a step, as a collector in this process does."""
+        while self._cuts and self._cuts[0][0] == self._position:
+            _, envs = self._cuts.pop(0)
+            self._begin_episodes(envs)
+        normalization = self.algorithm.actor.normalization
+        if normalization is not None:
+            normalization.add(to_device(sample[OBS], self.algorithm.device))
+            if not self.storage.on_policy:
+                normalization.use_newest()
+        ended = sample[DONE2] | sample[TRUNC2]
+        if self._rewards is not None:
+            sample[REW] = self._rewards(sample[REW], ended)
+        self.storage.insert_transition(sample)
+        if self._shaped is not None:
+            self._shaped.add(sample[REW], ended)
+        self.episodes += int(np.count_nonzero(ended))
+
+    def _finished(self, position: int) -> list[Episode]:
+        assert self._slots is not None
+        counts = self._slots.finished[self._slots.slot(position)]
+        if not counts.any():
+            return []
+        processes = [process for process in self.envs.processes if counts[process.number]]
+        return [Episode(*episode) for process in processes for episode in process.finished(position)]
+
+    def _measure_lag(self, position: int) -> None:
+        acted_with = self._weights.progress_of(self._weights.version_for(position))
+        self.metrics = {"train/policy_lag": float(self.algorithm.updates - acted_with.updates)}
+
+    def _begin_episodes(self, envs: list[int]) -> None:
+        where: NDArray[np.bool_] = np.zeros((self.envs.num_envs, 1), np.bool_)
+        where[envs] = True
+        for sums in (self._rewards, self._shaped):
+            if sums is not None:
+                sums.begin_episodes(where)
+
+    # What the processes are told
+
+    def _begin(self, lead: int, versions: int) -> None:
+        envs, processes = self.envs, self.envs.processes
+        for process, rows in zip(processes, envs.rows, strict=True):
+            beginning = Beginning(
+                lead=lead,
+                slots=lead + 1,
+                versions=versions,
+                workers=len(processes),
+                position=rows.start,
+                num_envs=envs.num_envs,
+                on_policy=self.storage.on_policy,
+                info_keys=tuple(getattr(self.storage, "info_keys", ())),
+                env_seed=self._seed_of(TRAIN_ENVS, process.number),
+                explorer_seed=self._seed_of(RANDOM_ACTIONS, process.number),
+                noise_seed=seed_of(self._run_seed, ALGORITHM, 1, process.number),
+            )
+            process.tell("begin", beginning)
+        for process in processes:
+            process.answer()
+        self._let_all_go_on()
+
+    def _settle(self) -> None:
+        """Publish the weights that the updates after the last step have led to, and allow as many more steps."""
+        progress = Progress(self.algorithm.steps, self._target_steps, self.algorithm.updates)
+        if progress.updates != self._updates_published:
+            self._version += 1
+            self._weights.publish(self._version, self._position, progress)
+            self._updates_published = progress.updates
+        else:
+            self._weights.name(self._version, self._position)
+        self._settled = self._position
+        to_target = -(-self._target_steps // self.envs.num_envs)
+        allowed = max(self._position + 1, min(self._position + 1 + self._lead, to_target))
+        if allowed > self._allowed:
+            for process in self.envs.processes:
+                process.allow(allowed - self._allowed)
+            self._allowed = allowed
+
+    def _agree_on_layout(self) -> None:
+        processes = self.envs.processes
+        layout, *_ = [process.layout() for process in processes]
+        self._make_slots(layout)
+        for process in processes:
+            process.use_layout(layout)
+
+    def _make_slots(self, layout: Any) -> None:
+        envs = self.envs
+        self._slots = StepSlots(
+            layout, self._lead + 1, envs.num_envs, len(envs.processes), envs.steps_memory, is_maker=True
+        )
+
+    def _ask_all(self, name: str, arguments: list[Any] | None = None) -> list[Any]:
+        """What came of a command in all processes, which then wait."""
+        processes = self.envs.processes
+        for process in processes:
+            process.tell(name, None if arguments is None else arguments[process.number])
+        return [process.answer() for process in processes]
+
+    def _let_all_go_on(self) -> None:
+        for process in self.envs.processes:
+            process.go_on()
+
+    def _seed_of(self, purpose: int, process: int, *moment: int) -> np.random.SeedSequence:
+        # Of the first process environments and explorer draw the numbers of a run in one process.
+        return seed_of(self._run_seed, purpose, *((process, *moment) if process or moment else ()))
+
+    # State
+
+    def _state_ahead(self, told: list[dict[str, Any]]) -> dict[str, Any]:
+        """What the processes are, and what they have collected that is not inserted yet."""
+        envs, slots = self.envs, self._slots
+        first = min(state["position"] for state in told)
+        return {
+            "processes": told,
+            "allowed": self._allowed,
+            "settled": self._settled,
+            "version": self._version,
+            "updates_published": self._updates_published,
+            "weights": None if self._version < 0 else self._weights.state_dict(first, self._settled),
+            "finished": [process.finished_later() for process in envs.processes],
+            "layout": None if slots is None else [[list(path), *kind] for path, kind in slots.layout.items()],
+            "steps": [
+                [] if slots is None else as_tensors(slots.read(range(self._position, state["position"]), rows))
+                for state, rows in zip(told, envs.rows, strict=True)
+            ],
+        }
+
+    def _load_ahead(self, state: Mapping[str, Any]) -> list[int]:
+        """Restore what `_state_ahead` returned; returns the environments whose running episodes are lost."""
+        if state["layout"] is not None and self._slots is None:
+            layout = {tuple(path): ArrayKind(dtype, tuple(shape)) for path, dtype, shape in state["layout"]}
+            self._make_slots(layout)
+            self._ask_all("map_slots", [layout] * len(self.envs.processes))
+            self._let_all_go_on()
+        lost = self._ask_all("load", state["processes"])
+        for name in ("allowed", "settled", "version", "updates_published"):
+            setattr(self, f"_{name}", state[name])
+        if state["weights"] is not None:
+            self._weights.load_state_dict(state["weights"])
+        for process, told, finished, arrays in zip(
+            self.envs.processes, state["processes"], state["finished"], state["steps"], strict=True
+        ):
+            self._put_steps(process.number, [array.numpy() for array in arrays])
+            process.forget_counts()
+            process.count_made(told["position"] - self._position)
+            process.allow(self._allowed - told["position"])
+            process.put_finished(finished)
+            for position, episodes in finished:
+                assert self._slots is not None
+                self._slots.finished[self._slots.slot(position), process.number] = len(episodes)
+            if envs := self.envs.envs_of(process.number, lost[process.number]):
+                self._cuts.append((told["position"], envs))
+        self._cuts.sort()
+        return [env for process, envs in enumerate(lost) for env in self.envs.envs_of(process, envs)]
+
+    def _put_steps(self, process: int, arrays: list[NDArray[Any]]) -> None:
+        """Put the steps of a process, (N, E, ...) each, where they wait to be inserted."""
+        slots = self._slots
+        if slots is not None:
+            for number in range(len(arrays[0])):
+                step = {path: array[number] for path, array in zip(slots.layout, arrays, strict=True)}
+                slots.write(self._position + number, self.envs.rows[process], step)
+
+    def _begin_anew(self) -> list[int]:
+        """Begin new episodes in all environments; returns their numbers."""
+        position = self._position
+        seeds = [
+            (position, self._seed_of(TRAIN_ENVS, number, position), self._seed_of(RANDOM_ACTIONS, number, position))
+            for number in range(len(self.envs.processes))
+        ]
+        self._ask_all("begin_anew", seeds)
+        for process in self.envs.processes:
+            process.forget_counts()
+            process.put_finished([])
+        self._allowed = self._settled = position
+        self._version, self._updates_published = self._version + 1, self.algorithm.updates
+        progress = Progress(self.algorithm.steps, self._target_steps, self._updates_published)
+        self._weights.publish(self._version, position, progress)
+        for after in range(max(0, position - self._lead), position):
+            self._weights.name(self._version, after)
+        every = list(range(self.envs.num_envs))
+        self._begin_episodes(every)
+        return every if position else []

@@ -1,0 +1,210 @@
+"""A process that collects, as the one that learns has it."""
+
+import os
+import signal
+import warnings
+from collections import deque
+from contextlib import suppress
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytorchrl.scheme.overlap.link import Failed, Finished, Laid, Link, Made, Reply, receive, send
+from pytorchrl.scheme.overlap.step_slots import StepLayout
+from pytorchrl.scheme.overlap.worker import WorkerParts, serve
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+"""How long to wait before looking whether the process is still there."""
+_SECONDS_TO_END = 5.0
+"""A step may have to end before; after that the process is killed."""
+
+
+class CollectorError(RuntimeError):
+    """A process that collects has ended, though it was not asked to."""
+
+
+class CollectorProcess:
+    """Forks off a process that makes environments and collects in them.
+
+    Args:
+        number: of the process among those that collect.
+        parts: what it is made of.
+        commands: (workers,) int64 in shared memory.
+        written: (workers,) int64 in shared memory.
+    """
+
+    def __init__(
+        self, number: int, parts: WorkerParts, commands: NDArray[np.int64], written: NDArray[np.int64]
+    ) -> None:
+        context = get_context("fork")
+        self.number = number
+        self._commands, self._written = commands, written
+        self._pipe, pipe_of_process = context.Pipe()
+        self._may_step, self._has_stepped = context.Semaphore(0), context.Semaphore(0)
+        self._finished: deque[Finished] = deque()
+        """Episodes of steps that were not asked for yet."""
+        self._failure: Exception | None = None
+        """What was raised by a step that is not waited for yet."""
+        link = Link(number, pipe_of_process, self._may_step, self._has_stepped, commands, written, os.getpid())
+        self._process = context.Process(target=serve, args=(link, parts), name=f"collector {number}")
+        with warnings.catch_warnings():
+            # Of threads of this process, none of which the other one needs.
+            warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+            self._process.start()
+        pipe_of_process.close()
+
+    @property
+    def position(self) -> int:
+        """Steps that it has made since the run began."""
+        return int(self._written[self.number])
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is there."""
+        return self._process.is_alive()
+
+    def description(self) -> dict[str, Any]:
+        """Wait until its environments are made; returns what there is to know of them.
+
+        Raises:
+            CollectorError: the process has ended.
+            Exception: what making them raised.
+        """
+        message = self._received()
+        assert isinstance(message, Made)
+        return message.envs
+
+    def layout(self) -> StepLayout:
+        """Wait for its first step; returns its layout. Raises as :meth:`wait_for`."""
+        message = self._received()
+        assert isinstance(message, Laid)
+        layout: StepLayout = message.layout
+        return layout
+
+    def use_layout(self, layout: StepLayout) -> None:
+        """Let it write the step that it waits with."""
+        send(self._pipe, layout)
+
+    def wait_for(self, position: int) -> None:
+        """Wait until a step, counted from 0, is made.
+
+        Raises:
+            CollectorError: the process has ended.
+            Exception: what the step raised, in its environment perhaps.
+        """
+        while not self._has_stepped.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
+            if not self.is_alive and not self._has_stepped.acquire(block=False):
+                raise self._ended()
+        if self.position <= position:
+            if self._failure is not None:
+                raise self._failure
+            self._received()
+            raise AssertionError("it neither made the step nor said why not")
+
+    def finished(self, position: int) -> list[Any]:
+        """The episodes that ended with a step; asked once, where there are some."""
+        finished = self._finished.popleft() if self._finished else self._next()
+        assert isinstance(finished, Finished)
+        assert finished.position == position
+        return finished.episodes
+
+    def finished_later(self) -> list[list[Any]]:
+        """The episodes of steps that were not asked for yet, as far as they have come: (position, episodes)."""
+        return [[message.position, message.episodes] for message in self._finished]
+
+    def put_finished(self, later: list[list[Any]]) -> None:
+        """Restore what :meth:`finished_later` returned."""
+        self._finished = deque(Finished(*one) for one in later)
+
+    def allow(self, steps: int) -> None:
+        """Let it make so many steps more."""
+        for _ in range(steps):
+            self._may_step.release()
+
+    def forget_counts(self) -> None:
+        """Take back what it was allowed, and forget which steps it made; while it waits for :meth:`go_on`."""
+        for counted in (self._may_step, self._has_stepped):
+            while counted.acquire(block=False):
+                pass
+
+    def count_made(self, steps: int) -> None:
+        """Count steps as made that are to be waited for."""
+        for _ in range(steps):
+            self._has_stepped.release()
+
+    def tell(self, name: str, argument: Any = None) -> None:
+        """Send a command, which it follows between two steps; :meth:`answer` waits for it.
+
+        Raises:
+            CollectorError: the process has ended.
+        """
+        try:
+            send(self._pipe, (name, argument))
+        except OSError:
+            raise self._ended() from None
+        self._commands[self.number] += 1
+        self._may_step.release()
+
+    def answer(self) -> Any:
+        """Wait until a command was followed; it then waits for :meth:`go_on`. Raises as :meth:`description`."""
+        message = self._received(keep_failure=True)
+        assert isinstance(message, Reply)
+        return message.value
+
+    def go_on(self) -> None:
+        """Let it go on after a command."""
+        with suppress(OSError):
+            send(self._pipe, "go on")
+
+    def close(self) -> None:
+        """End the process, after the step that it is making; a second call does nothing."""
+        if self._pipe.closed:
+            return
+        with suppress(OSError):
+            # Wherever it waits for a message, this one ends it.
+            send(self._pipe, None)
+            self._commands[self.number] += 1
+            self._may_step.release()
+        self._pipe.close()
+        self._process.join(_SECONDS_TO_END)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+
+    def _received(self, *, keep_failure: bool = False) -> Any:
+        """The next message but those of episodes, which are kept; and so is that of a step that failed, if asked."""
+        while True:
+            message = self._next()
+            if isinstance(message, Finished):
+                self._finished.append(message)
+            elif isinstance(message, Failed) and message.by_step and keep_failure:
+                self._failure = message.error
+            elif isinstance(message, Failed):
+                raise message.error
+            else:
+                return message
+
+    def _next(self) -> Any:
+        while not self._pipe.poll(_SECONDS_BETWEEN_LOOKS):
+            if not self.is_alive and not self._pipe.poll():
+                raise self._ended()
+        try:
+            return receive(self._pipe)
+        except (EOFError, OSError):
+            raise self._ended() from None
+
+    def _ended(self) -> CollectorError:
+        self._process.join(_SECONDS_TO_END)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+            why = ", for want of memory perhaps" if -code == signal.SIGKILL else ""
+        else:
+            how, why = f"ended with exit code {code}", ""
+        return CollectorError(
+            f"the process that collects, number {self.number} (id {self._process.pid}), {how}{why}. What it had "
+            f"collected is in the storage; new episodes begin where the run is continued"
+        )

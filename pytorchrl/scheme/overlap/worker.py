@@ -1,0 +1,273 @@
+"""What happens in a process that collects."""
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.algorithms.algorithm import Algorithm
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.scheme.collector import Collector
+from pytorchrl.scheme.overlap.link import Finished, Laid, LearnerGoneError, Link, Made, Reply
+from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
+from pytorchrl.scheme.overlap.step_slots import StepLayout, StepSlots, arrays_of, layout_of
+from pytorchrl.scheme.overlap.weight_versions import WeightVersions
+from storages.component.factory import Factory
+from storages.storage import Storage
+from storages.transition import Sample
+
+
+@dataclass(frozen=True)
+class WorkerParts:
+    """What a process that collects is made of."""
+
+    algo_factory: Factory[Algorithm]
+    actor_factory: Factory[Actor]
+    envs_factory: Factory[VecEnv]
+    """Of its own environments."""
+    weights: SharedArrays
+    steps: SharedArrays
+
+
+class Beginning(NamedTuple):
+    """What collecting begins with."""
+
+    lead: int
+    """Steps by which it may be ahead of learning."""
+    slots: int
+    """Steps that there is room for."""
+    versions: int
+    """Of weights that are kept."""
+    workers: int
+    """How many processes collect."""
+    position: int
+    """Index of the first of its environments among all."""
+    num_envs: int
+    """Of all processes."""
+    on_policy: bool
+    """Whether the storage is."""
+    info_keys: Sequence[str]
+    """Infos that the storage keeps."""
+    env_seed: np.random.SeedSequence
+    explorer_seed: np.random.SeedSequence
+    noise_seed: np.random.SeedSequence
+
+
+def serve(link: Link, parts: WorkerParts) -> None:
+    """Make environments, and collect in them until the learner says to stop or is gone."""
+    worker_signals().heed()
+    # What was inherited belongs to the learner: nothing of it is to be finalised here.
+    gc.freeze()
+    # The threads of the learner were not forked off with it, and torch would wait for them.
+    torch.set_num_threads(1)
+    try:
+        try:
+            envs = parts.envs_factory()
+        except Exception as error:  # it is raised where the learner is
+            link.send_error(error)
+            return
+        try:
+            link.send(Made(_description(envs)))
+            _Worker(link, parts, envs).run()
+        finally:
+            envs.close()
+    except LearnerGoneError:
+        return
+
+
+class _StoppedError(Exception):
+    """The learner says to stop."""
+
+
+class _Worker:
+    """Acts with weights that the learner publishes, and writes steps where it reads them."""
+
+    _beginning: Beginning
+    _weights: WeightVersions
+    _writer: "_StepWriter"
+    _algorithm: Algorithm
+    _collector: "_OneOfSeveral"
+
+    def __init__(self, link: Link, parts: WorkerParts, envs: VecEnv) -> None:
+        self._link, self._parts, self._envs = link, parts, envs
+        self._position = 0
+        """Steps made since the run began."""
+        self._version: int | None = None
+        """Of the weights that it acts with."""
+        self._restored: tuple[int | None, Mapping[str, Any] | None] | None = None
+        """The version of the weights when the run was saved, and statistics of observations that were counted since."""
+        self._has_failed = False
+
+    def run(self) -> None:
+        """Make steps and follow commands, until the learner says to stop."""
+        with suppress(_StoppedError):
+            while True:
+                if self._link.wait():
+                    self._follow_command()
+                elif not self._has_failed:
+                    self._make_step()
+
+    def begin(self, beginning: Beginning) -> None:
+        """Begin episodes in all environments."""
+        parts, envs = self._parts, self._envs
+        actor = parts.actor_factory("cpu", envs)
+        algorithm = parts.algo_factory("cpu", actor, envs)
+        algorithm.seed(beginning.noise_seed)
+        self._weights = WeightVersions(actor, beginning.lead, beginning.versions)
+        self._weights.map(parts.weights)
+        rows = slice(beginning.position, beginning.position + envs.num_envs)
+        self._writer = _StepWriter(beginning, rows, self._agree_on)
+        self._beginning, self._algorithm = beginning, algorithm
+        self._collector = _OneOfSeveral(envs, algorithm, cast("Storage", self._writer))
+        self._collector.take_its_place(beginning.position, beginning.num_envs)
+        self._collector.seed(beginning.explorer_seed)
+        self._collector.reset(beginning.env_seed)
+
+    def state(self, _: None) -> dict[str, Any]:
+        """Everything that the next steps follow from."""
+        normalization = self._algorithm.actor.normalization
+        now = (self._version, None if normalization is None else normalization.state_dict())
+        version, counted = self._restored or now
+        return {
+            "position": self._position,
+            "version": version,
+            "normalization": counted,
+            "random": self._algorithm.random_state(),
+            "collector": self._collector.state_dict(),
+        }
+
+    def load(self, state: Mapping[str, Any]) -> list[int]:
+        """Restore what :meth:`state` returned; returns the environments whose running episodes are lost."""
+        self._position = state["position"]
+        self._link.written[self._link.number] = self._position
+        self._algorithm.load_random_state(state["random"])
+        self._version, self._restored = None, (state["version"], state["normalization"])
+        return self._collector.load_state_dict(state["collector"])
+
+    def begin_anew(self, at: tuple[int, np.random.SeedSequence, np.random.SeedSequence]) -> None:
+        """Begin new episodes after so many steps, with seeds of environments and explorer, where a state is lost."""
+        self._position, env_seed, explorer_seed = at
+        self._link.written[self._link.number] = self._position
+        self._version = self._restored = None
+        self._collector.seed(explorer_seed)
+        self._collector.reset(env_seed)
+
+    def map_slots(self, layout: StepLayout) -> None:
+        """Use the memory for steps that the learner has made."""
+        self._writer.slots = self._slots_of(layout)
+
+    def _follow_command(self) -> None:
+        name, argument = self._received()
+        try:
+            self._link.send(Reply(getattr(self, name)(argument)))
+        except LearnerGoneError:
+            raise
+        except Exception as error:  # it is raised where the learner is
+            self._link.send_error(error)
+        # Until the learner says so it changes what both of them count.
+        self._received()
+
+    def _make_step(self) -> None:
+        link, collector, position = self._link, self._collector, self._position
+        self._follow_weights(position)
+        # Schedules follow the steps of all who collect.
+        collector.steps = position * self._beginning.num_envs
+        self._writer.position = position
+        try:
+            finished = collector.step()
+        except (LearnerGoneError, _StoppedError):
+            raise
+        except Exception as error:  # it is raised where the learner is
+            self._has_failed = True
+            link.send_error(error, by_step=True)
+            link.has_stepped.release()
+            return
+        collector.take_shaped_returns()
+        if finished:
+            link.send(Finished(position, [episode.state_dict() for episode in finished]))
+        self._writer.count_finished(link.number, len(finished))
+        self._position += 1
+        link.written[link.number] = self._position
+        link.has_stepped.release()
+
+    def _follow_weights(self, position: int) -> None:
+        version = self._weights.version_for(position)
+        if version == self._version:
+            return
+        progress = self._weights.load(version)
+        self._algorithm.set_progress(progress.steps, progress.target_steps)
+        self._collector.set_target(progress.target_steps)
+        if self._restored is not None:
+            version_before, counted = self._restored
+            normalization = self._algorithm.actor.normalization
+            if version_before == version and counted is not None and normalization is not None:
+                normalization.load_state_dict(counted)
+        self._version, self._restored = version, None
+
+    def _agree_on(self, layout: StepLayout) -> StepSlots:
+        """The memory for steps of the layout of the first one, which the learner makes."""
+        self._link.send(Laid(layout))
+        return self._slots_of(self._received())
+
+    def _slots_of(self, layout: StepLayout) -> StepSlots:
+        beginning = self._beginning
+        return StepSlots(
+            layout, beginning.slots, beginning.num_envs, beginning.workers, self._parts.steps, is_maker=False
+        )
+
+    def _received(self) -> Any:
+        message = self._link.receive()
+        if message is None:
+            raise _StoppedError
+        return message
+
+
+class _OneOfSeveral(Collector):
+    """A collector that explores as one of several."""
+
+    def take_its_place(self, position: int, num_envs: int) -> None:
+        """Say the index of the first environment among all."""
+        self._exploration.position, self._exploration.among = position, num_envs
+
+
+class _StepWriter:
+    """Takes the place of the storage where steps are collected.
+
+    Args:
+        beginning: what collecting begins with.
+        rows: of the environments here, among all.
+        agree_on: makes the memory for steps, of the layout of the first one.
+    """
+
+    def __init__(self, beginning: Beginning, rows: slice, agree_on: Callable[[StepLayout], StepSlots]) -> None:
+        self.on_policy = beginning.on_policy
+        self.info_keys = beginning.info_keys
+        self.position = 0
+        """Of the step that is being made."""
+        self.slots: StepSlots | None = None
+        self._rows = rows
+        self._agree_on = agree_on
+
+    def insert_transition(self, sample: Sample) -> None:
+        """Write a step (E, ...) of the environments here."""
+        arrays = arrays_of(sample)
+        if self.slots is None:
+            self.slots = self._agree_on(layout_of(arrays))
+        self.slots.write(self.position, self._rows, arrays)
+
+    def count_finished(self, worker: int, episodes: int) -> None:
+        """Say how many episodes ended with the step that was written."""
+        assert self.slots is not None
+        self.slots.finished[self.slots.slot(self.position), worker] = episodes
+
+
+def _description(envs: VecEnv) -> dict[str, Any]:
+    """What there is to know of environments that are in another process."""
+    names = ("observation_space", "action_space", "stacked_frames", "is_wrapped", "env_name", "env_spec")
+    return {name: getattr(envs, name) for name in names}

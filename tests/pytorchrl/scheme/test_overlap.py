@@ -1,0 +1,355 @@
+"""Collecting in other processes while the learner updates."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pytest
+import torch
+
+import pytorchrl as prl
+from storages.transition import DONE, DONE2, OBS, REW, VAL
+from tests.support.comparison import assert_equal
+from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
+from tests.support.data_sets import recorded
+from tests.support.processes import wait_for
+from tests.support.toys import Counter
+from tests.support.training import saved_and_loaded
+
+Make = Callable[..., prl.Scheme]
+
+
+def normalised_dqn(**changes: Any) -> prl.Scheme:
+    """Everything that counts what it sees on its way into the storage, and envs that report what is kept."""
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=24, update_every=6, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
+        prl.PERBuffer.create_factory(size=60, n_step=3, alpha=0.6),
+        prl.VecEnv.create_factory("CartPole-v1", 2, wrappers=[("TimeLimit", {"max_episode_steps": 9})]),
+        normalize_rewards="returns",
+        **changes,
+    )
+
+
+def recurrent_ppo(**changes: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), memory="gru", memory_size=8, normalize_observations=True),
+        prl.VTraceBuffer.create_factory(size=8, sequence_length=4),
+        prl.VecEnv.create_factory("CartPole-v1", 3),
+        **changes,
+    )
+
+
+def goals_in_frames(**changes: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=24, update_every=4, mini_batch_size=8, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.HERBuffer.create_factory(size=60),
+        prl.VecEnv.create_factory(prl.BitFlipping, 2, env_kwargs={"n": 4}),
+        **changes,
+    )
+
+
+TARGET = 160
+
+
+def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
+    """As a learner with a target of 160 steps, up to a step on the way."""
+    if not scheme.steps:
+        scheme.set_progress(0, TARGET)
+    while scheme.steps < until:
+        _, due = scheme.collect(until)
+        if due or scheme.steps == TARGET:
+            scheme.set_progress(scheme.steps, TARGET)
+        for _ in range(due):
+            list(scheme.update())
+    return scheme
+
+
+@pytest.mark.parametrize("make", [dqn_scheme, sac_scheme, ppo_scheme, normalised_dqn, recurrent_ppo, goals_in_frames])
+def test_without_a_lag_a_run_is_that_of_one_process(make: Make) -> None:
+    alone, other = train(make(), TARGET), train(make(collection=prl.Overlapped(0)), TARGET)
+    ours, theirs = alone.state_dict(), other.state_dict()
+    for part in ("algorithm", "storage"):
+        assert_equal(ours[part], theirs[part], part)
+    for part in ("steps", "episodes", "rewards", "shaped_returns"):
+        assert_equal(ours["collector"][part], theirs["collector"][part], part)
+    alone.close()
+    other.close()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("make", [dqn_scheme, normalised_dqn, recurrent_ppo, goals_in_frames])
+def test_a_run_that_is_saved_or_stopped_anywhere_is_the_run_that_was_not(make: Make, processes: int) -> None:
+    collection = prl.Overlapped(4, processes)
+    whole = train(make(collection=collection), TARGET)
+    saved = train(make(collection=collection), 96)
+    state = saved_and_loaded(saved.state_dict())
+    train(saved, TARGET)
+    resumed = make(collection=collection)
+    resumed.load_state_dict(state)
+    # A state that was loaded is whole before the next step, too.
+    again = make(collection=collection)
+    again.load_state_dict(saved_and_loaded(resumed.state_dict()))
+    for scheme in (resumed, again):
+        scheme.set_progress(scheme.algorithm.steps or 96, TARGET)
+        train(scheme, TARGET)
+    for scheme in (saved, resumed, again):
+        assert_equal(scheme.state_dict(), whole.state_dict())
+        scheme.close()
+    whole.close()
+
+
+@pytest.mark.parametrize("lag", [1, 3])
+def test_rollouts_are_of_weights_that_are_as_many_phases_older_as_was_said(lag: int) -> None:
+    scheme = ppo_scheme(collection=prl.Overlapped(lag))
+    weights = [scheme.algorithm.get_weights()]
+    older = ppo_scheme()
+    scheme.set_progress(0, 1_000)
+    for phase in range(6):
+        _, due = scheme.collect(1_000)
+        assert due == 1
+        rollout = scheme.storage.get_all_buffer_data()
+        older.algorithm.set_weights(weights[max(0, phase - lag)])
+        values = older.algorithm.value(older.actor.view(rollout[OBS].flatten(0, 1)))  # type: ignore[attr-defined]
+        torch.testing.assert_close(rollout[VAL].flatten(0, 1), values, rtol=1e-5, atol=1e-6)
+        metrics = list(scheme.update())
+        assert [info["train/policy_lag"] for info in metrics] == [4 * min(phase, lag)] * 4
+        weights.append(scheme.algorithm.get_weights())
+    scheme.close()
+    older.close()
+
+
+def test_processes_collect_ahead_as_far_as_the_lag_allows_and_not_beyond_the_target() -> None:
+    scheme = dqn_scheme(collection=prl.Overlapped(6, processes=2))  # an update in 4 transitions, of 2 environments
+    scheme.set_progress(0, 60)
+    # Steps that were inserted, and those that may be made: that of the insertion and 12 more.
+    for inserted, made in ((1, 13), (11, 23), (20, 30), (29, 30)):
+        while scheme.steps < 2 * inserted:
+            _, due = scheme.collect(2 * inserted)
+            for _ in range(due):
+                list(scheme.update())
+        processes = scheme._collector.envs.processes  # type: ignore[union-attr]
+        deadline = time.monotonic() + 30
+        while any(process.position < made for process in processes):
+            assert time.monotonic() < deadline
+        told = scheme.state_dict()["collector"]["ahead"]["processes"]
+        assert [state["position"] for state in told] == [made, made]
+    scheme.close()
+
+
+class Breaks(Counter):
+    """Fails in its third step, as long as it is broken."""
+
+    is_broken = True
+
+    def step(self, action: Any) -> Any:
+        if self.count == 2 and Breaks.is_broken:
+            raise ZeroDivisionError("the arm is stuck")
+        return super().step(action)
+
+
+def test_what_an_environment_raises_is_raised_after_the_steps_before_and_the_run_goes_on_once_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scheme() -> prl.Scheme:
+        envs = prl.VecEnv.create_factory(Breaks, env_kwargs={"length": 20})
+        return dqn_scheme(envs=envs, collection=prl.Overlapped(8), algorithm={"test_every": 0})
+
+    learner = prl.Learner(scheme(), 30, tmp_path / "run")
+    with pytest.raises(ZeroDivisionError, match="the arm is stuck") as caught:
+        learner.run()
+    assert learner.scheme.steps == len(learner.scheme.storage) == 2
+    notes = "\n".join(caught.value.__notes__)
+    assert "In the process that collects, number 0" in notes
+    assert 'raise ZeroDivisionError("the arm is stuck")' in notes
+    assert "as of 2 of 30 steps; continue" in notes
+    with pytest.raises(RuntimeError, match="the last step of the environments failed"):
+        learner.step()
+    learner.close()
+    monkeypatch.setattr(Breaks, "is_broken", False)
+    again = prl.Learner.resume(tmp_path / "run", scheme=scheme())
+    assert again.run()
+    rewards = again.scheme.storage.get_all_buffer_data()[REW].flatten().tolist()
+    assert rewards == [*range(1, 21), *range(1, 11)]
+    again.close()
+
+
+def test_a_process_that_is_killed_is_named_and_the_run_goes_on_with_all_that_was_stored(tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1", 3, env_kwargs={"max_episode_steps": 7})
+    learner = prl.Learner(dqn_scheme(envs=envs, collection=prl.Overlapped(6, processes=2)), 90, tmp_path / "run")
+    while learner.scheme.steps < 45:
+        learner.step()
+    os.kill(child_processes(learner.scheme)[1].pid, signal.SIGKILL)
+    with pytest.raises(
+        prl.CollectorError, match=r"number 1 \(id \d+\), was killed by SIGKILL, for want of memory"
+    ) as at:
+        learner.run()
+    assert "in the run folder" in str(at.value) or "The run is saved" in "".join(at.value.__notes__)
+    stored, steps = learner.scheme.storage.get_all_buffer_data(), learner.scheme.steps
+    learner.close()
+    again = prl.Learner.resume(tmp_path / "run")
+    assert again.scheme.steps == steps
+    assert_equal(again.scheme.storage.get_all_buffer_data(), stored)
+    assert again.run()
+    assert again.get_metrics()["train/episodes_cut_by_resume"] == 3
+    kept = again.scheme.storage.get_all_buffer_data()
+    assert kept[DONE][steps // 3].all()
+    assert not kept[DONE2][steps // 3 - 1].any()
+    again.close()
+
+
+def child_processes(scheme: prl.Scheme) -> list[Any]:
+    return [process._process for process in scheme._collector.envs.processes]  # type: ignore[union-attr]
+
+
+def test_a_transition_that_the_storage_refuses_ends_the_run_before_it() -> None:
+    class BreaksDown(Counter):
+        def _observation(self) -> Any:
+            return super()._observation() * (float("nan") if self.count == 5 else 1)
+
+    scheme = dqn_scheme(
+        envs=prl.VecEnv.create_factory(BreaksDown, env_kwargs={"length": 20}), collection=prl.Overlapped(8)
+    )
+    with pytest.raises(prl.SampleError, match="nan") as caught:
+        train(scheme, 40)
+    assert "It was collected in" in caught.value.__notes__[0]
+    assert len(scheme.storage) == scheme.steps == 4
+    scheme.state_dict()
+    scheme.close()
+
+
+def test_what_making_environments_raises_is_raised_here() -> None:
+    def missing() -> gym.Env[Any, Any]:
+        raise FileNotFoundError("no map of the maze")
+
+    with pytest.raises(FileNotFoundError, match="no map of the maze") as caught:
+        dqn_scheme(envs=prl.VecEnv.create_factory(missing), collection=prl.Overlapped(8))
+    assert "In the process that collects" in caught.value.__notes__[0]
+
+
+def test_a_run_is_continued_from_its_folder_alone_and_not_as_another(tmp_path: Path) -> None:
+    learner = prl.Learner(dqn_scheme(collection=prl.Overlapped(4, processes=2)), 60, tmp_path / "run")
+    assert learner.run()
+    assert 0 < learner.get_metrics()["train/policy_lag"] <= 4
+    learner.close()
+    with pytest.raises(prl.CheckpointError, match=r"collection.max_policy_lag: nothing here, 4 in the checkpoint"):
+        prl.Learner.resume(tmp_path / "run", scheme=dqn_scheme())
+    again = prl.Learner.resume(tmp_path / "run", target_steps=90)
+    assert again.scheme.config["collection"] == prl.Overlapped(4, processes=2).config
+    assert again.run()
+    again.close()
+
+
+def test_closing_leaves_no_process() -> None:
+    scheme = train(dqn_scheme(collection=prl.Overlapped(4, processes=2)), 60)
+    pids = [process.pid for process in child_processes(scheme)]
+    scheme.close()
+    scheme.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+import pytorchrl as prl
+from tests.support.compositions import dqn_scheme
+
+envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=sys.argv[2])
+scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(4, processes=2), algorithm={"test_every": 0})
+learner = prl.Learner(scheme, 10_000_000, sys.argv[1])
+while learner.scheme.steps < 100:
+    learner.step()
+ids = [process._process.pid for process in scheme._collector.envs.processes]
+print(*ids, flush=True)
+if sys.argv[3] == "left":
+    sys.exit()
+learner.run()
+learner.close()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("ending", ["killed", "left", "ctrl_c", "terminated"])
+def test_no_process_stays_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode, ending]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        number = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": signal.SIGTERM}.get(ending)
+        if number == signal.SIGKILL:
+            process.kill()
+        elif number is not None:
+            wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").stat().st_size > 0, process)
+            os.killpg(process.pid, number)
+        rest = process.stdout.read()
+        assert process.wait(60) == (-signal.SIGKILL if ending == "killed" else 0)
+    assert len(pids) == 2
+    deadline = time.monotonic() + 30
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    if ending in ("ctrl_c", "terminated"):
+        assert "continue with" in rest
+        again = prl.Learner.resume(tmp_path / "run")
+        steps = again.scheme.steps
+        again.step()
+        assert again.scheme.steps > steps
+        again.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # One that has ended waits for a process that asks for its exit code.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"collection": prl.Overlapped(1)}, "one step of 8 environments makes more than 1 update phases of DQN due"),
+        ({"collection": prl.Overlapped(8, processes=9)}, "9 processes cannot share 8 environments"),
+        (
+            {"storage": prl.ReplayBuffer.create_factory(size=100, rate_limit=prl.RateLimit(1.0))},
+            "leave out the rate_limit of ReplayBuffer",
+        ),
+    ],
+)
+def test_what_cannot_overlap_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1", 8)
+    with pytest.raises(prl.CompositionError, match=message):
+        dqn_scheme(envs=envs, **({"collection": prl.Overlapped(8)} | changes))
+
+
+def test_a_scheme_that_collects_nothing_has_nothing_to_overlap(tmp_path: Path) -> None:
+    data = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), recorded(tmp_path / "data.npz"))
+    with pytest.raises(prl.CompositionError, match=r"leave out Overlapped\(max_policy_lag=1"):
+        prl.Scheme(
+            prl.BehaviourCloning.create_factory(),
+            prl.OffPolicyActor.create_factory(),
+            data,
+            collection=prl.Overlapped(1),
+        )
+
+
+def test_hyper_parameters_out_of_range_are_refused() -> None:
+    with pytest.raises(ValueError, match="Overlapped: max_policy_lag"):
+        prl.Overlapped(-1)
+    with pytest.raises(ValueError, match="Overlapped: processes"):
+        prl.Overlapped(1, processes=0)
