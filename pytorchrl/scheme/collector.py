@@ -111,6 +111,7 @@ class Collector:
         self._observation: Any = None
         self._rhs: Any = None
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
+        self._none_skipped: NDArray[np.bool_] = np.zeros((envs.num_envs, 1), np.bool_)
 
     def reset(self, seed: Seed) -> None:
         """Begin new episodes in all environments."""
@@ -158,8 +159,10 @@ class Collector:
         }
         transitions, done = self.envs.num_envs, ended
         if self.envs.skips_steps:
-            skipped = np.zeros_like(ended) if step.made is None else ~step.made
-            # To its neighbours, it is an episode of one step.
+            sample[SKIPPED] = self._none_skipped
+        if step.made is not None:
+            # To its neighbours, a step that is skipped is an episode of one step.
+            skipped = ~step.made
             done = ended | skipped
             transitions -= int(np.count_nonzero(skipped))
             sample |= {TRUNC2: step.truncated | skipped, SKIPPED: skipped}
@@ -174,7 +177,8 @@ class Collector:
         self.steps += transitions
         self.episodes += int(np.count_nonzero(ended))
         self._choice, self._is_stepping, self._envs_are_ahead = None, False, False
-        return [Episode(one.episode_return, one.length, one.reported) for one in self.envs.finished_episodes]
+        finished = self.envs.finished_episodes
+        return [Episode(one.episode_return, one.length, one.reported) for one in finished] if finished else []
 
     def take_shaped_returns(self) -> list[float]:
         """Returns, since the last call, of episodes as the storage got them; none where rewards are not changed."""
@@ -185,14 +189,16 @@ class Collector:
         algorithm, exploration = self.algorithm, self._exploration
         device = algorithm.device
         self._count(obs)
-        begins = torch.from_numpy(done.astype(np.float32)).to(device)
+        begins = to_device(done.astype(np.float32), device)
         exploration.steps, exploration.starts = self.steps + self.steps_elsewhere, begins
         acting = algorithm.acting_step(to_device(obs, device), rhs, begins, exploration)
-        action = acting.action.cpu().numpy()
-        env_action = acting.env_action if self.envs.takes_tensors else acting.env_action.cpu().numpy()
-        fields = dict(acting.fields)
+        action = _array(acting.action)
+        env_action: Any = acting.env_action
+        if not self.envs.takes_tensors:
+            env_action = action if env_action is acting.action else _array(env_action)
+        fields = {name: _array(field) for name, field in acting.fields.items()}
         if rhs is not None:
-            fields |= {RHS: rhs, RHS2: acting.rhs}
+            fields |= {RHS: _array(rhs), RHS2: _array(acting.rhs)}
         return _Choice(action, env_action, fields, acting.rhs)
 
     def _count(self, obs: Any) -> None:
@@ -268,13 +274,14 @@ class Collector:
         action, env_action, fields, rhs = self._choice
         if not isinstance(env_action, torch.Tensor):
             env_action = as_tensors(env_action)
-        return {"action": as_tensors(action), "env_action": env_action, "fields": dict(fields), "rhs": rhs}
+        kept = {name: one if isinstance(one, torch.Tensor) else as_tensors(one) for name, one in fields.items()}
+        return {"action": as_tensors(action), "env_action": env_action, "fields": kept, "rhs": rhs}
 
     def _load_choice(self, choice: Mapping[str, Any] | None) -> None:
         if choice is None:
             self._choice = None
             return
-        fields = {name: self._on_device(field) for name, field in choice["fields"].items()}
+        fields = {name: _array(field) for name, field in choice["fields"].items()}
         action, env_action = choice["action"].numpy(), self._on_device(choice["env_action"])
         if not self.envs.takes_tensors:
             env_action = choice["env_action"].numpy()
@@ -289,7 +296,14 @@ def to_device(observation: Any, device: torch.device) -> Any:
     if isinstance(observation, dict):
         return {name: to_device(part, device) for name, part in observation.items()}
     tensor = observation if isinstance(observation, torch.Tensor) else torch.from_numpy(observation)
-    return tensor.to(device)
+    # Every step pays for a conversion that has nothing to do.
+    return tensor if tensor.device == device else tensor.to(device)
+
+
+def _array(field: torch.Tensor) -> Any:
+    """A field as an array, which storages take quicker than tensors."""
+    # Arrays have no bfloat16; storages say what is wrong with it, or take it.
+    return field if field.dtype == torch.bfloat16 else field.cpu().numpy()
 
 
 def _rows(observation: Any, rows: NDArray[np.int64]) -> Any:

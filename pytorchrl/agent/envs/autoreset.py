@@ -68,7 +68,7 @@ class SameStep(Autoreset):
         reward, terminated, truncated = on_host(reward), on_host(terminated), on_host(truncated)
         ended = terminated | truncated
         next_observation = observation
-        if ended.any():
+        if np.count_nonzero(ended):
             if "final_obs" not in infos:
                 raise InvalidEnvironmentError(
                     f"VecEnv: {self._envs} began a new episode in the step that ended one, and infos have no "
@@ -107,7 +107,7 @@ class NextStep(Autoreset):
             made = ~self.skips_next
             reward, terminated, truncated = np.where(made, reward, 0), terminated & made, truncated & made
         ended = terminated | truncated
-        self.skips_next = ended if ended.any() else None
+        self.skips_next = ended if np.count_nonzero(ended) else None
         return Outcome(observation, observation, reward, terminated, truncated, infos, made)
 
 
@@ -133,7 +133,7 @@ class Disabled(Autoreset):
         reward, terminated, truncated = on_host(reward), on_host(terminated), on_host(truncated)
         ended = terminated | truncated
         next_observation = observation
-        if ended.any():
+        if np.count_nonzero(ended):
             # Environments may write into the arrays that they have returned.
             next_observation = copied(observation)
             observation, _ = self._envs.reset(options={"reset_mask": ended})

@@ -213,7 +213,7 @@ def _shares(observation: Any, last: Any) -> bool:
 def _needs_conversion(observation: Any, space: Any) -> bool:
     pairs = [(observation[name], space[name]) for name in observation] if isinstance(observation, Mapping) else None
     for leaf, part in pairs or [(observation, space)]:
-        is_array = type(leaf) is np.ndarray and leaf.flags.writeable and leaf.dtype == part.dtype
+        is_array = type(leaf) is np.ndarray and leaf.flags.carray and leaf.dtype == part.dtype
         if not is_array and not isinstance(leaf, torch.Tensor):
             return True
     return False
@@ -221,9 +221,14 @@ def _needs_conversion(observation: Any, space: Any) -> bool:
 
 def _converted(observation: Any, space: Any) -> Any:
     """A copy of a batch, arrays in the dtype of the space."""
+    if type(observation) is np.ndarray:
+        # Storages take arrays whose rows follow each other at once, others by a copy for each use.
+        return np.array(observation, space.dtype, order="C")
     if isinstance(observation, Mapping):
         return {name: _converted(part, space[name]) for name, part in observation.items()}
-    return observation.clone() if isinstance(observation, torch.Tensor) else np.array(observation, space.dtype)
+    if isinstance(observation, torch.Tensor):
+        return observation.clone()
+    return np.array(observation, space.dtype, order="C")
 
 
 def _moved(saved: Any, like: Any) -> Any:

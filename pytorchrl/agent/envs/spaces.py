@@ -144,6 +144,7 @@ class EnvActions:
 
     def __init__(self, space: gym.Space[Any]) -> None:
         self._start: Any = space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else None
+        self._counts_from_elsewhere = self._start is not None and bool(np.any(self._start))
         self._is_number = not space.shape
         self._dtype = np.dtype(space.dtype)
 
@@ -151,7 +152,7 @@ class EnvActions:
         """(E, *action) of the space's dtype, of (E, 1) or (E, *action) integers from 0, or numbers within a Box."""
         if self._is_number:
             actions = actions[:, 0]
-        if self._start is not None:
+        if self._counts_from_elsewhere:
             actions = actions + self._start
         # Of one dtype, so that they repeat exactly.
         return actions if actions.dtype is self._dtype else actions.astype(self._dtype)
@@ -159,7 +160,7 @@ class EnvActions:
     def of_tensors(self, actions: torch.Tensor) -> torch.Tensor:
         """The same of tensors, where they are."""
         actions = actions[:, 0] if self._is_number else actions
-        if self._start is not None:
+        if self._counts_from_elsewhere:
             actions = actions + torch.as_tensor(self._start, device=actions.device)
         return actions.to(torch.from_numpy(np.empty(0, self._dtype)).dtype)
 

@@ -1,0 +1,31 @@
+"""The benchmark of vector environments measures every library, and says whether the targets are met."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "throughput" / "vector_envs.py"
+
+
+@pytest.mark.long
+def test_every_library_has_a_time_for_a_step(tmp_path: Path) -> None:
+    for package in ("envpool", "rlox", "stable_baselines3"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"the package {package} is not installed")
+    options = ["--repetitions", "1", "--rollouts", "1", "--atari-rollouts", "1"]
+    command = [sys.executable, str(SCRIPT), *options, "--json", str(tmp_path / "figures.json")]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert finished.returncode == 0, finished.stderr
+    about, cartpole, breakout = json.loads((tmp_path / "figures.json").read_text()).values()
+    assert about["torch threads"] == "1"
+    ours = {"pytorchrl", "pytorchrl, its update alone"}
+    assert set(cartpole["rows"]) == ours | {"stable-baselines3", "rlox"}
+    assert set(breakout["rows"]) == ours | {"CleanRL's loop"}
+    for rows in (cartpole["rows"], breakout["rows"]):
+        assert all(len(times) == 1 and times[0] > 0 for times in rows.values())
+        assert rows["pytorchrl, its update alone"] < rows["pytorchrl"]
+    assert finished.stdout.count("target:") == 4
