@@ -17,7 +17,7 @@ from pytorchrl.scheme import Scheme, from_dataset
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.declared import hyper_parameters_of
 from storages.component.factory import Factory, make_factory
-from storages.datasets import SelectedDataset, SelectEpisodes, open_dataset
+from storages.datasets import SelectedDataset, SelectEpisodes, open_dataset, references_of
 from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
 
@@ -39,6 +39,11 @@ class Data:
     """Of each batch, that comes from the data, where the environments' steps are learnt from."""
     has_size: bool
     """Whether the size of the storage was chosen; else it is that of the data."""
+
+    @property
+    def references(self) -> tuple[float, float] | None:
+        """The returns whose normalised scores are 0 and 1; None where the data set does not say them."""
+        return references_of(open_dataset(self.path).about)
 
     def scheme(self, parts: Composed, seed: int, device: str) -> Scheme:
         """A scheme that learns from the data alone, or from batches that are mixed of both."""

@@ -11,7 +11,8 @@ import tyro
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.shared import Imports, Run
-from pytorchrl.experiments import load_policy
+from pytorchrl.comparison.references import known_reference
+from pytorchrl.experiments import NormalizedScore, load_policy
 from pytorchrl.experiments.composition import envs_of, load_agent
 from pytorchrl.experiments.filming import Played, film, play, stage_of
 from pytorchrl.experiments.own_modules import import_modules
@@ -20,6 +21,7 @@ from pytorchrl.experiments.video import refuse_missing_encoder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.evaluation import evaluate as evaluation_of
 from storages.component.factory import Factory
+from storages.datasets import normalised
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 """Variables of which one is set where windows can be opened on Linux."""
@@ -48,6 +50,9 @@ def evaluate(run: Run, episodes: int = 20, seed: int = 0, explore: bool = False,
         f"{np.median(returns):.2f}, from {min(returns):.2f} to {max(returns):.2f}; mean length "
         f"{np.mean(result.lengths):.1f}"
     )
+    if (references := _references(run)) is not None:
+        score = normalised([result.mean_return], references)[0]
+        print(f"Normalised score: {score:.3f}, where {references[0]:g} is 0 and {references[1]:g} is 1")
 
 
 def watch(
@@ -122,6 +127,16 @@ def export(
     """
     import_modules(imports)
     print(load_policy(run).export(output))
+
+
+def _references(run: Path) -> tuple[float, float] | None:
+    """The returns whose scores are 0 and 1: those of the data that a run learnt from, else known ones."""
+    config = RunFolder(run).read_config()
+    for callback in config.get("callbacks", ()):
+        if callback.get("name") == NormalizedScore.__name__:
+            return callback["hyper_parameters"]["low"], callback["hyper_parameters"]["high"]
+    known = known_reference(str(envs_of(config, run).hyper_parameters["env"]))
+    return None if known is None else (known.low, known.high)
 
 
 def _policy_of(run: Path, imports: Imports) -> tuple[Algorithm, Factory[VecEnv]]:

@@ -20,7 +20,7 @@ from pytorchrl.commands.parts import actor_for, names_of, part_named
 from pytorchrl.commands.values import value_of
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
-from pytorchrl.experiments.callbacks import Callback
+from pytorchrl.experiments.callbacks import Callback, NormalizedScore
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.starting_point import start_from
@@ -248,6 +248,9 @@ def _learner(described: DescribedRun, seed: int, folder: Path) -> Learner:
     """A learner that begins in a folder, or goes on there."""
     settings, steps = described.settings, described.parts.steps
     log_to, callbacks = settings.get("log_to"), _callbacks(settings)
+    references = None if described.data is None else described.data.references
+    if references is not None:
+        callbacks.append(NormalizedScore(*references))
     scheme = described.scheme(seed)
     try:
         if RunFolder(folder).checkpoint_file.exists():

@@ -1,6 +1,7 @@
 """From offline to online: a run begins with what another has learnt, and mixes its data with new experience."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.commands.policies import evaluate
 from pytorchrl.commands.train import train as train_command
 from pytorchrl.experiments import RunFolder, checkpoint, collect_demonstrations
 from storages.transition import OBS, REW, SOURCE_SIZES
@@ -174,6 +176,27 @@ def test_hindsight_relabels_the_goals_of_data(tmp_path: Path) -> None:
     assert torch.equal(batch[REW], reached.float() - 1)
     assert 0.2 < float(reached.float().mean()) < 0.9, "random flips hardly ever reach the goals that were meant"
     list(scheme.update())
+
+
+def test_evaluations_have_the_normalised_score_of_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    prl.make_dataset("Pendulum-v1", "random", Path("random.npz"), transitions=200)
+    train(*OFFLINE, "--data", "random.npz", "--steps", "100", "--algorithm.num-test-episodes", "1")
+    (record,) = [one for one in prl.read_metrics(Path("runs/offline/seed-1/metrics.jsonl")) if "test/return" in one]
+    (score,) = [
+        one["test/normalized_score"]
+        for one in prl.read_metrics(Path("runs/offline/seed-1/metrics.jsonl"))
+        if "test/normalized_score" in one
+    ]
+    assert score == pytest.approx((record["test/return"] + 1230.7) / 1230.7)
+    capsys.readouterr()
+    evaluate(Path("runs/offline/seed-1"), episodes=1)
+    printed = capsys.readouterr().out
+    assert re.search(r"Normalised score: -?\d\.\d{3}, where -1230.7 is 0 and 0 is 1", printed)
+    with pytest.raises(ValueError, match="NormalizedScore: high must be above low, got low=1 and high=1"):
+        prl.NormalizedScore(1.0, 1.0)
 
 
 COMMON = ["--seeds", "1", "--actor.hidden-sizes", "16", "--algorithm.mini-batch-size", "16", "--algorithm.test-every"]

@@ -1,7 +1,7 @@
 """What a run calls at its moments: :class:`Callback`, and those that come with the toolkit."""
 
 from pytorchrl.experiments.callbacks.callback import Callback, Callbacks
-from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, RecordVideos
+from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, NormalizedScore, RecordVideos
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
 from pytorchrl.experiments.callbacks.offline import ActionDifference, FittedQEvaluation, InitialValue, TDError
 from pytorchrl.experiments.callbacks.stopping import PruneTrial, StopAfter, StopAtReturn, StopAtSuccess
@@ -14,6 +14,7 @@ __all__ = [
     "FittedQEvaluation",
     "InitialValue",
     "LogWeights",
+    "NormalizedScore",
     "PruneTrial",
     "RecordVideos",
     "SavePolicies",

@@ -15,6 +15,7 @@ from pytorchrl.experiments.video import refuse_missing_encoder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count
+from storages.datasets import normalised
 
 if TYPE_CHECKING:
     from pytorchrl.learner import Learner
@@ -103,6 +104,35 @@ class EvaluateIn(Callback):
             )
         finally:
             envs.close()
+
+
+@dataclass(eq=False)
+class NormalizedScore(Callback):
+    """Logs "test/normalized_score" with each evaluation: 0 for the return of random actions, 1 for an expert's.
+
+    Fu et al., "D4RL: Datasets for Deep Data-Driven Reinforcement Learning" (arXiv 2004.07219), section 5, without the
+    factor of 100. A run of `train --data` has it where the data set says both returns.
+
+    Args:
+        low: return that is 0.
+        high: return that is 1.
+
+    Raises:
+        ValueError: ``high`` is not above ``low``.
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high:
+            raise ValueError(f"NormalizedScore: high must be above low, got low={self.low:g} and high={self.high:g}")
+
+    def on_evaluation(self, learner: "Learner", evaluation: Evaluation) -> None:
+        """Log the score."""
+        score = normalised([evaluation.mean_return], (self.low, self.high))[0]
+        learner.log({"test/normalized_score": float(score)})
 
 
 @dataclass(eq=False)
