@@ -256,7 +256,7 @@ def _storages(cls: Class, source: str, memory: MemoryKind | None = None) -> list
 def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> bool:
     usual = {"rollout": prl.GAEBuffer, "replay": prl.ReplayBuffer, "any": prl.ReplayBuffer}
     classes = {name: storage if name == source else usual[needs.kind] for name, needs in cls.sources.items()}
-    sources = {
+    sources: dict[str, Any] = {
         name: _storage_factory(
             each,
             in_sequences=memory is not None or cls.sources[name].segments,
@@ -265,6 +265,9 @@ def _fits(cls: Class, source: str, storage: Any, memory: MemoryKind | None) -> b
         )
         for name, each in classes.items()
     }
+    for name, needs in cls.sources.items():
+        if needs.returns_to_go:
+            sources[name] = prl.from_dataset(sources[name], "data.npz", returns_to_go=0.99)
     actor = prl.OffPolicyActor.create_factory(memory=memory)
     try:
         check_composition(_factory(cls), actor, sources, collects=cls.sources["main"].collected)

@@ -8,6 +8,7 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.scheme.dataset_factory import DatasetFactory
 from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
 from storages.storage import Storage
@@ -138,6 +139,11 @@ def _mismatch(needs: Needs, algorithm: str, actor: Factory[Any], storage: Factor
         )
     if needs.single_steps and (n_step := storage.hyper_parameters.get("n_step", 1)) != 1:
         return f"{algorithm} learns from single steps, but {storage.name} sums {n_step} of them; give it n_step=1"
+    if needs.returns_to_go and (not isinstance(storage, DatasetFactory) or storage.returns_to_go is None):
+        return (
+            f"{algorithm} learns from returns to the end of each episode, which {storage.name} does not have; make it "
+            f"from_dataset(..., returns_to_go=gamma)"
+        )
     if needs.segments and (reason := _mismatch_of_segments(algorithm, storage, sequences)):
         return reason
     if needs.whole_episodes and (reason := _mismatch_of_whole_episodes(algorithm, storage, sequences)):

@@ -86,6 +86,7 @@ OFF_POLICY: dict[str, Any] = {
     "TD3BC": (prl.TD3BC, {}, ["bounded"]),
     "CQL": (prl.CQL, {"num_samples": 3}, ["bounded"]),
     "CQL, by a multiplier": (prl.CQL, {"num_samples": 2, "lagrange_threshold": 5.0}, ["bounded"]),
+    "CalQL": (prl.CalQL, {"num_samples": 2}, ["bounded"]),
     "DiscreteCQL": (prl.DiscreteCQL, {}, ["discrete"]),
     "IQL": (prl.IQL, {}, ["bounded"]),
     "AWAC": (prl.AWAC, {"num_samples": 2}, ["bounded"]),
@@ -246,7 +247,8 @@ def scheme_of(composition: Composition, folder: Path) -> prl.Scheme:
             windows |= {"n_step": 1}
         storage = storage_class.create_factory(size=40, **(given_ | windows))
         if not cls.sources["main"].collected:
-            data = prl.from_dataset(storage, expert_data(folder, kind, space))
+            discount = algorithm.hyper_parameters["gamma"] if cls.sources["main"].returns_to_go else None
+            data = prl.from_dataset(storage, expert_data(folder, kind, space), returns_to_go=discount)
             return prl.Scheme(algorithm, actor, data, test_envs_factory=envs, seed=3)
         if one.learns == "with demonstrations" and not in_segments:
             sources = {"demonstrations": prl.from_dataset(storage, expert_data(folder, kind, space))}

@@ -29,6 +29,7 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.offline.awac import AWAC
 from pytorchrl.agent.algorithms.offline.bcq import BCQ
 from pytorchrl.agent.algorithms.offline.bear import BEAR
+from pytorchrl.agent.algorithms.offline.cal_ql import CalQL
 from pytorchrl.agent.algorithms.offline.cql import CQL
 from pytorchrl.agent.algorithms.offline.crr import CRR
 from pytorchrl.agent.algorithms.offline.decision_transformer import DecisionTransformer
@@ -106,6 +107,7 @@ __all__ = [
     "AdversarialReward",
     "Algorithm",
     "BehaviourCloning",
+    "CalQL",
     "CategoricalDQN",
     "CrossQ",
     "DAgger",

@@ -25,6 +25,7 @@ class Needs:
         intrinsic: whether it gives rollouts intrinsic rewards, of which the storage must make returns.
         segments: whether it learns from the newest steps of all environments, and from replayed sequences or episodes,
             of single steps each; with or without a memory.
+        returns_to_go: whether its batches must hold what the data earned from each step to the end of its episode.
         single_steps: whether what followed must have followed one step later.
         whole_episodes: whether its batches must be of whole episodes, padded, of single steps each.
     """
@@ -41,5 +42,6 @@ class Needs:
     older_policies: bool = False
     intrinsic: bool = False
     segments: bool = False
+    returns_to_go: bool = False
     single_steps: bool = False
     whole_episodes: bool = False

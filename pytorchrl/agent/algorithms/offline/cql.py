@@ -68,8 +68,8 @@ class CQL(SAC):
 
     def gaps(self, judged: Sequence[Value], rows: Rows) -> Tensor:
         """(critics,): by how much each values all actions more than the data's."""
-        proposals = self.proposals(rows)
-        soft_maxima = [weighted_soft_maximum(critic, rows.now, *proposals, rows.weight) for critic in self.critics]
+        given = *self.proposals(rows), rows.weight, self.least_values(rows)
+        soft_maxima = [weighted_soft_maximum(critic, rows.now, *given) for critic in self.critics]
         return torch.stack(soft_maxima) - torch.stack([rows.weighted_mean(value.mean) for value in judged])
 
     @torch.no_grad()
@@ -83,6 +83,10 @@ class CQL(SAC):
             actions.append(action.view(-1, number, size))
             log_densities.append(log_density.view(-1, number))
         return torch.cat(actions, dim=1), torch.cat(log_densities, dim=1)
+
+    def least_values(self, rows: Rows) -> Tensor | None:
+        """(N, M): what the values of proposals count as where they are less; None for no such bound."""
+        return None
 
     def backed_up(self, rows: Rows, after: Expected, alpha: Tensor) -> Value:
         """Rewards and discounted values of what follows, with the entropy's where that is wanted."""

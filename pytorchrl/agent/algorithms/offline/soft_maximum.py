@@ -7,6 +7,7 @@ on another device, autograd does it.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -21,7 +22,14 @@ _ROWS_OF_A_BLOCK = 240
 """A quarter of a megabyte for each layer of 256 units."""
 
 
-def weighted_soft_maximum(critic: Network, view: View, action: Tensor, log_density: Tensor, weight: Tensor) -> Tensor:
+def weighted_soft_maximum(
+    critic: Network,
+    view: View,
+    action: Tensor,
+    log_density: Tensor,
+    weight: Tensor,
+    at_least: Tensor | None = None,
+) -> Tensor:
     """(): the weighted sum over rows of ``log(sum(exp(Q(s, a) - log p(a))))``, a sum over drawn actions.
 
     Args:
@@ -30,16 +38,20 @@ def weighted_soft_maximum(critic: Network, view: View, action: Tensor, log_densi
         action: (N, M, A).
         log_density: (N, M), by which each action was drawn.
         weight: (N, 1), of the rows.
+        at_least: (N, M), which values count as where they are less; None for no such bound.
     """
     number = action.shape[1]
     layers = _relu_layers(critic)
     if layers is None or not torch.is_grad_enabled():
         values: Tensor = critic(Repeated(view, number), action.flatten(0, 1)).mean.view(-1, number)
+        values = values if at_least is None else torch.maximum(values, at_least)
         return (weight * (values - log_density).logsumexp(1, keepdim=True)).sum()
     features = view.features(critic.body)[:, None].expand(-1, number, -1)
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
     inputs = torch.cat([features, action], dim=2)
-    total: Tensor = _Blockwise.apply(inputs, log_density, weight, *parameters)  # type: ignore[no-untyped-call]
+    total: Tensor = _Blockwise.apply(  # type: ignore[no-untyped-call]
+        inputs, log_density, weight, at_least, *parameters
+    )
     return total
 
 
@@ -55,7 +67,9 @@ def _relu_layers(critic: Network) -> Sequence[nn.Linear] | None:
 
 class _Blockwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, inputs: Tensor, log_density: Tensor, weight: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, inputs: Tensor, log_density: Tensor, weight: Tensor, at_least: Tensor | None, *parameters: Tensor
+    ) -> Tensor:
         weights, biases = parameters[::2], parameters[1::2]
         gradients = [torch.zeros_like(parameter) for parameter in parameters]
         number = inputs.shape[1]
@@ -64,13 +78,16 @@ class _Blockwise(torch.autograd.Function):
         units, slopes = ([inputs.new_empty(states * number, len(each)) for each in weights[:-1]] for _ in range(2))
         all_values = []
         parts = (torch.split(tensor, states) for tensor in (inputs, log_density, weight))
-        for block, density, share in zip(*parts, strict=True):
+        bounds = repeat(None) if at_least is None else torch.split(at_least, states)
+        for block, density, share, bound in zip(*parts, bounds, strict=False):
             rows, outputs = len(block) * number, [block.flatten(0, 1)]
             for matrix, bias, to in zip(weights, biases, units, strict=False):
                 outputs.append(torch.mm(outputs[-1], matrix.T, out=to[:rows]).add_(bias).relu_())
-            values = torch.addmm(biases[-1], outputs[-1], weights[-1].T).view(-1, number) - density
-            all_values.append(values)
-            slope = (share * values.softmax(1)).view(-1, 1)
+            values = torch.addmm(biases[-1], outputs[-1], weights[-1].T).view(-1, number)
+            counted = (values if bound is None else torch.maximum(values, bound)) - density
+            all_values.append(counted)
+            slope = share * counted.softmax(1)
+            slope = (slope if bound is None else slope * (values > bound)).view(-1, 1)
             for layer in reversed(range(len(weights))):
                 below = outputs[layer]
                 gradients[2 * layer].addmm_(slope.T, below)
@@ -84,4 +101,4 @@ class _Blockwise(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *(gradient * each for each in ctx.saved_tensors)
+        return None, None, None, None, *(gradient * each for each in ctx.saved_tensors)

@@ -1,5 +1,6 @@
 """CQL's losses and gradients equal those of slow numpy loops over rows and drawn actions."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +10,11 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from storages.transition import ACT, DISCOUNT, DONE, OBS, OBS2, REW, WEIGHTS
+from storages.transition import ACT, DISCOUNT, DONE, OBS, OBS2, REW, RTG, WEIGHTS
 from tests.support.by_hand import layer_of, numpy
+from tests.support.data_sets import recorded
 from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
+from tests.support.training import train
 
 ROWS, SIZE = 5, 2
 
@@ -56,6 +59,10 @@ class NumpyCQL(ByHand):
         value = self.of_target(self.values(self.target_critics, self.batch[OBS2], action))
         return self.batch[REW] + self.batch[DISCOUNT] * value
 
+    def counted(self, value: float, number: int, row: int) -> float:
+        """What the value of a proposal counts as."""
+        return value
+
     def gaps(self) -> list[float]:
         gaps = []
         for critic in self.critics:
@@ -63,8 +70,9 @@ class NumpyCQL(ByHand):
             for row in range(ROWS):
                 obs = self.batch[OBS][None, row]
                 powers = 0.0
-                for action, log_density in self.proposals[row]:
-                    powers += np.exp(self.values([critic], obs, action[None])[0][0, 0] - log_density)
+                for number, (action, log_density) in enumerate(self.proposals[row]):
+                    value = self.values([critic], obs, action[None])[0][0, 0]
+                    powers += np.exp(self.counted(value, number, row) - log_density)
                 of_data = self.values([critic], obs, self.taken[None, row])[0][0, 0]
                 total += self.batch[WEIGHTS][row, 0] * (np.log(powers) - of_data)
             gaps.append(total / ROWS)
@@ -105,6 +113,36 @@ def test_losses_errors_and_gradients_equal_those_of_numpy_loops(settings: dict[s
         # The multiplier rises where gaps are above the threshold.
         rise = 1.7 * algorithm.conservative_weight * (np.mean(gaps) - 2.0)
         np.testing.assert_allclose(gradients["log_multiplier.value"], [-rise], rtol=1e-3)
+
+
+class NumpyCalQL(NumpyCQL):
+    """Of which actions of the policy are worth no less than what the data earned."""
+
+    def counted(self, value: float, number: int, row: int) -> float:
+        if number < self.algorithm.num_samples:
+            return value
+        return max(value, self.batch[RTG][row, 0])
+
+
+def test_a_calibrated_gap_and_its_gradients_equal_those_of_numpy_loops() -> None:
+    algorithm = made(prl.CalQL, initial_alpha=0.3, num_samples=4)
+    # Above some values of proposals, and below others.
+    batch = n_step_batch() | {RTG: torch.tensor([[-5.0], [5.0], [0.1], [-0.2], [0.6]])}
+    by_hand = NumpyCalQL(algorithm, batch)
+    assert not np.allclose(by_hand.gaps(), NumpyCQL(algorithm, batch).gaps())
+    assert_gradients(algorithm, batch, by_hand)
+
+
+def test_returns_of_the_data_are_asked_for_when_the_scheme_is_made(tmp_path: Path) -> None:
+    data, storage = recorded(tmp_path / "data.npz", "Pendulum-v1"), prl.ReplayBuffer.create_factory(size=100)
+    algorithm = prl.CalQL.create_factory(mini_batch_size=8, num_samples=2, test_every=0)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,))
+    envs = prl.VecEnv.create_factory("Pendulum-v1")
+    with pytest.raises(prl.CompositionError, match=r"CalQL learns from returns .* from_dataset\(..., returns_to_go="):
+        prl.Scheme(algorithm, actor, prl.from_dataset(storage, data), test_envs_factory=envs)
+    factory = prl.from_dataset(storage, data, returns_to_go=0.99)
+    scheme = train(prl.Scheme(algorithm, actor, factory, test_envs_factory=envs, seed=1), 3)
+    assert scheme.algorithm.updates == 3
 
 
 def test_a_multiplier_rises_while_gaps_are_above_the_threshold_and_falls_below_it() -> None:

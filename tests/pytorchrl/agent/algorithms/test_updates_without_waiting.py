@@ -29,6 +29,7 @@ from storages.transition import (
     RET,
     REW,
     RHS,
+    RTG,
     SORTED_INDICES,
     TAKEN2,
     VAL,
@@ -76,6 +77,7 @@ ALGORITHMS: dict[str, tuple[Any, Any]] = {
     ),
     "TD3BC": (prl.TD3BC.create_factory(policy_delay=1), BOX),
     "CQL": (prl.CQL.create_factory(lagrange_threshold=5.0), BOX),
+    "CalQL": (prl.CalQL.create_factory(), BOX),
     "DiscreteCQL": (prl.DiscreteCQL.create_factory(), DISCRETE),
     "IQL": (prl.IQL.create_factory(), BOX),
     "AWAC": (prl.AWAC.create_factory(), BOX),
@@ -112,7 +114,7 @@ def batch_of(algorithm: prl.Algorithm, *shape: int) -> dict[str, Any]:
         return torch.empty((*shape, *size), dtype=dtype, device="meta")
 
     action = empty(1, dtype=torch.int64) if algorithm.action_space is DISCRETE else empty(2)
-    scalars = (DONE, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
+    scalars = (RTG, DONE, REW, DISCOUNT, WEIGHTS, ADV, RET, VAL, LOGP, TAKEN2)
     acted = empty(3 if algorithm.action_space is DISCRETE else 4)
     others = {name: empty(1) for name in scalars}
     return {OBS: empty(3), OBS2: empty(3), ACT: action, ACT2: action, ACTPROBS: acted} | others
