@@ -35,6 +35,10 @@ PACKAGES = {
 """Words of blocks that need packages of an extra, without which they are skipped."""
 
 
+OF_OTHER_TESTS = ("journeys.md", "logs-to-policy.md")
+"""Pages whose blocks follow on each other."""
+
+
 def blocks() -> Iterator[Any]:
     """Language and code of all blocks, and the modules of the page that the code imports.
 
@@ -42,7 +46,7 @@ def blocks() -> Iterator[Any]:
     takes far less time. Journeys have tests of their own.
     """
     for page in PAGES:
-        if page.parent.name in ("algorithms", "storages", "explorers") or page.name == "journeys.md":
+        if page.parent.name in ("algorithms", "storages", "explorers") or page.name in OF_OTHER_TESTS:
             continue
         found = BLOCK.findall(page.read_text(encoding="utf-8"))
         modules = {name[1]: code for _, code in found if (name := FILE.match(code))}

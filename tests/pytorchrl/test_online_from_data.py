@@ -151,6 +151,21 @@ def test_a_run_stopped_in_either_half_resumes_exactly(
     assert_equal(parts[1], whole[1])
 
 
+@pytest.mark.parametrize("name", ["IQL", "CQL", "AWAC", "TD3"])
+def test_algorithms_that_learn_from_data_go_on_with_what_they_collect(name: str, data: Path, tmp_path: Path) -> None:
+    algorithm = getattr(prl, name).create_factory(mini_batch_size=16, start_steps=0, test_every=0)
+    learner = prl.Learner(offline(data, algorithm), 5, tmp_path / "offline")
+    assert learner.run()
+    learner.close()
+    scheme = online(data, algorithm)
+    assert "critics" in prl.start_from(scheme, tmp_path / "offline")
+    assert scheme.algorithm.updates == 5
+    learner = prl.Learner(scheme, 10, tmp_path / "online")
+    assert learner.run()
+    learner.close()
+    assert len(scheme.storage) == 10
+
+
 def test_half_of_each_batch_is_of_the_data(data: Path, learnt: Path) -> None:
     scheme = online(data)
     prl.start_from(scheme, learnt)

@@ -1,0 +1,47 @@
+"""The guide from a folder of logs to a policy, typed block by block as `docs/guides/logs-to-policy.md` has it."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytorchrl as prl
+
+pytestmark = pytest.mark.long
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "guides" / "logs-to-policy.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def typed(language: str, code: str, folder: Path) -> str:
+    if language == "python":
+        commands = [[sys.executable, "-W", "error", "-c", code]]
+    else:
+        lines = [shlex.split(line) for line in code.splitlines()]
+        assert all(line[0] == "python" for line in lines)
+        commands = [[sys.executable, "-W", "error", *line[1:]] for line in lines]
+    said = ""
+    for command in commands:
+        finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        said += finished.stdout
+    return said
+
+
+def test_a_folder_of_logs_becomes_a_policy_by_the_commands_of_the_guide(tmp_path: Path) -> None:
+    said = [typed(language, code, tmp_path) for language, code in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
+    assert "episodes=12, steps=2400" in said[1]
+    assert "12 episodes" in (tmp_path / "logged.html").read_text(encoding="utf-8")
+    records = prl.read_metrics(tmp_path / "runs" / "logged" / "seed-1" / "metrics.jsonl")
+    differences = [one["offline/action_difference"] for one in records if "offline/action_difference" in one]
+    assert len(differences) == 4
+    assert differences[-1] < 2 / 3, "two uniform actions differ by two thirds on average"
+    assert any("test/normalized_score" in one for one in records)
+    assert "Normalised score" in said[4]
+    assert (tmp_path / "policy.pt2").is_file()
+    assert re.search(r"return -\d", said[5])
+    assert "From runs/logged/seed-1" in said[6]
+    assert prl.read_metrics(tmp_path / "runs" / "logged-online" / "seed-1" / "metrics.jsonl")[-1]["steps"] == 300
