@@ -1,7 +1,7 @@
 """``python -m pytorchrl env``: what an environment is like, and what is wrong with it."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import gymnasium as gym
 import numpy as np
@@ -20,11 +20,15 @@ from pytorchrl.agent.envs.description import (
     told_space,
 )
 from pytorchrl.agent.envs.making import bare_env, check_id, make_env
+from pytorchrl.agent.envs.native_making import Backend, is_native
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
+from pytorchrl.agent.envs.vec_env import VecEnv
+from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random
 from pytorchrl.commands.parts import names_of, part_named
 from pytorchrl.commands.shared import Imports
 from pytorchrl.commands.values import value_of
 from pytorchrl.experiments.own_modules import import_modules, maker_named
+from storages.component.factory import Factory
 
 
 def env(
@@ -34,6 +38,9 @@ def env(
     longest: int = 10_000,
     seed: int = 0,
     imports: Imports = (),
+    vectorization_mode: Literal["vector_entry_point"] | None = None,
+    backend: Backend = "gymnasium",
+    num_envs: int = 16,
 ) -> None:
     """Describe an environment: its spaces, what random actions lead to, its speed, and what is wrong with it.
 
@@ -44,15 +51,23 @@ def env(
         longest: steps of an episode at most.
         seed: of the first episode and of the actions.
         imports: modules of yours.
+        vectorization_mode: "vector_entry_point" describes gymnasium's vector environment of the id.
+        backend: whose vector environment the id is of: "envpool" or "ale".
+        num_envs: environments of a vector environment, which a class that takes num_envs is too.
     """
     import_modules(imports)
     arguments = _arguments(env_kwargs)
     if episodes < 1 or longest < 1:
         raise ValueError(f"env: episodes and longest must be numbers from 1, got {episodes} and {longest}")
     made_by = maker_named(env_id)
+    made_of = made_by or env_id
+    if is_native(made_of, vectorization_mode, backend):
+        settings: dict[str, Any] = {"vectorization_mode": vectorization_mode, "backend": backend}
+        factory = VecEnv.create_factory(made_of, num_envs, env_kwargs=arguments, **settings)
+        _describe_vector(env_id, factory, seed, episodes)
+        return
     if made_by is None:
         check_id(env_id, "env")
-    made_of = made_by or env_id
 
     def make() -> gym.Env[Any, Any]:
         return make_env(made_of, dict(arguments), ())[0]
@@ -68,6 +83,43 @@ def env(
     print("gymnasium's checker has no complaint." if not complaints else "gymnasium's checker says:")
     for complaint in complaints:
         print(f"- {complaint}")
+
+
+def _describe_vector(env_id: str, factory: Factory[VecEnv], seed: int, episodes: int) -> None:
+    """Describe a vector environment, of which no single copy can be played."""
+    envs = factory()
+    try:
+        begins = (
+            "in the step after an end, which makes no transition" if envs.skips_steps else "in the step that ended it"
+        )
+        facts = {
+            "observations": told_space(envs.observation_space),
+            "actions": told_space(envs.action_space),
+            "environments": str(envs.num_envs),
+            "next episode begins": begins,
+            "stacked frames": str(envs.stacked_frames or "none"),
+        }
+        _show(env_id, facts)
+        _show("Random actions", _played_vector(play_vector_at_random(envs, episodes, seed)))
+        _show("Algorithms", _algorithms(envs.action_space))
+    finally:
+        envs.close()
+
+
+def _played_vector(play: VectorPlay) -> dict[str, str]:
+    returns, lengths = np.array(play.returns), np.array(play.lengths)
+    speed = play.steps_per_second
+    played = {
+        "speed": f"{speed:,.0f} steps/s; a million take {1e6 / speed:,.1f} s",
+        "reward": f"from {play.rewards[0]:g} to {play.rewards[1]:g}",
+    }
+    if not len(returns):
+        return {"episodes": "none ended"} | played
+    return {
+        "episodes": str(len(returns)),
+        "return": f"{returns.mean():.2f} on average, from {returns.min():.2f} to {returns.max():.2f}",
+        "length": f"{lengths.mean():.1f} on average, from {lengths.min():,} to {lengths.max():,}",
+    } | played
 
 
 def _arguments(text: str) -> dict[str, Any]:

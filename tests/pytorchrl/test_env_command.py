@@ -119,3 +119,26 @@ def test_parts_of_nested_spaces_have_a_line_each() -> None:
         "camera: Box (8, 8, 3) of uint8, from 0 to 255",
         "arm: Box (7,) of float32, from -9 ... -3 to 1",
     ]
+
+
+def test_a_vector_environment_is_described(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said = told(monkeypatch, capsys, "CartPole-v1", "--vectorization-mode", "vector_entry_point", "--num-envs", "3")
+    for expected in (
+        "Box (4,) of float32, from [-4.8, -inf, -0.418879, -inf] to [4.8, inf, 0.418879, inf]",
+        "actions Discrete(2)",
+        "environments 3",
+        "next episode begins in the step after an end, which makes no transition",
+        "episodes 10",
+        "reward from 1 to 1",
+        "steps/s; a million take ",
+        "can act in it A2C, ACER, ",
+    ):
+        assert expected in said, expected
+
+
+def test_a_vector_environment_that_ends_no_episode_is_described(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pytorchrl.agent.envs.vector_play._MOST_SECONDS", 1e-9)
+    said = told(monkeypatch, capsys, "CartPole-v1", "--vectorization-mode", "vector_entry_point")
+    assert "episodes none ended" in said

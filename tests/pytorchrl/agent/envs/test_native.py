@@ -12,6 +12,9 @@ from gymnasium.vector import AutoresetMode
 
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import one_copy
+from pytorchrl.experiments import collect_demonstrations
+from pytorchrl.experiments.filming import stage_of
+from storages.datasets import open_dataset
 from storages.transition import DONE, DONE2, OBS, OBS2, REW, SKIPPED, TRUNC2
 from tests.support.clocks import Clocks, RememberedClocks
 
@@ -316,3 +319,34 @@ def test_environments_that_do_not_begin_new_episodes_and_that_is_said_once(
     assert capsys.readouterr().out.count("new ones begin") == 1
     trained(resumed)
     assert resumed.scheme.steps >= 400
+
+
+def test_a_run_of_ids_alone_is_resumed_from_its_folder(tmp_path: Path) -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1", 4, vectorization_mode="vector_entry_point")
+    halted = prl.Learner(scheme_of(envs), 300, log_dir=tmp_path / "run")
+    halted.step()
+    halted.save_checkpoint()
+    halted.close()
+    resumed = prl.Learner.resume(tmp_path / "run")
+    assert resumed.scheme.envs is not None
+    assert resumed.scheme.envs.is_native
+    trained(resumed)
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+@pytest.mark.parametrize("mode", MODES)
+def test_recorded_episodes_are_whole_in_every_mode(tmp_path: Path, mode: AutoresetMode, kind: str) -> None:
+    envs = prl.VecEnv.create_factory(Clocks, 3, env_kwargs={"mode": mode, "kind": kind})
+    collect_demonstrations(lambda seen: np.ones((3, 1), np.int64), envs, path=tmp_path / "data.npz", episodes=7)
+    lengths = []
+    for episode in open_dataset(tmp_path / "data.npz"):
+        assert episode.terminated
+        assert episode.observations[:, 1].tolist() == list(range(len(episode) + 1))
+        lengths.append(len(episode))
+    assert sorted(lengths) == [2, 2, 3, 3, 4, 4, 4]
+
+
+def test_a_film_needs_a_single_environment() -> None:
+    stage = stage_of(prl.VecEnv.create_factory(Clocks, 3), "rgb_array")
+    with pytest.raises(ValueError, match=r"steps many environments at once.*test_envs_factory"), stage:
+        pass
