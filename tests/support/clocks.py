@@ -21,6 +21,7 @@ class Clocks(VectorEnv[Any, Any, Any]):
         kind: "array", "tensor" for tensors, "same array" for one that is written over, "double" for another dtype than
             the space's, "dict" for a dict of arrays.
         says_final: whether SAME_STEP reports last observations.
+        device: of tensors.
     """
 
     def __init__(
@@ -30,7 +31,9 @@ class Clocks(VectorEnv[Any, Any, Any]):
         end: str = "terminated",
         kind: str = "array",
         says_final: bool = True,
+        device: str = "cpu",
     ) -> None:
+        self._device = device
         self.num_envs, self._mode, self._end, self._kind, self._says_final = num_envs, mode, end, kind, says_final
         self.metadata = {"autoreset_mode": mode}
         numbers = spaces.Box(0, np.inf, (2,), np.float32)
@@ -57,7 +60,8 @@ class Clocks(VectorEnv[Any, Any, Any]):
         begins = self._over.copy() if self._mode is AutoresetMode.NEXT_STEP else np.zeros(self.num_envs, bool)
         self._begin(begins)
         self._time[~begins] += 1
-        reward = np.where(begins, 0.0, self._time + np.asarray(actions) / 100)
+        given = actions.cpu().numpy() if isinstance(actions, torch.Tensor) else actions
+        reward = np.where(begins, 0.0, self._time + given / 100)
         self._over = (self._time == self._lengths) & ~begins
         over, infos = self._over.copy(), {"is_success": self._time % 2 == 0}
         if self._mode is AutoresetMode.SAME_STEP and over.any():
@@ -65,7 +69,7 @@ class Clocks(VectorEnv[Any, Any, Any]):
             self._begin(over)
         ends = [over, np.zeros_like(over)] if self._end == "terminated" else [np.zeros_like(over), over]
         if self._kind == "tensor":
-            return self._observation(), torch.from_numpy(reward), *map(torch.from_numpy, ends), infos
+            return self._observation(), *(torch.from_numpy(part).to(self._device) for part in (reward, *ends)), infos
         return self._observation(), reward, *ends, infos
 
     def _begin(self, where: Any) -> None:
@@ -77,7 +81,7 @@ class Clocks(VectorEnv[Any, Any, Any]):
         numbers = np.stack([self._episode, self._time], axis=1).astype(np.float32)
         match self._kind:
             case "tensor":
-                return torch.from_numpy(numbers)
+                return torch.from_numpy(numbers).to(self._device)
             case "same array":
                 self._shown[:] = numbers
                 return self._shown

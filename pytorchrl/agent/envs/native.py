@@ -57,6 +57,8 @@ class Native(Vector):
         self.action_space = self._envs.single_action_space
         self.stacked_frames = stacked_frames if _is_stack(self.observation_space, stacked_frames) else 0
         self.takes_tensors = False
+        self._device: torch.device | None = None
+        """Where observations are that are tensors."""
         self.spec, self.name = self._envs.spec, str(self._envs)
         self.finished_episodes: list[EpisodeRecord] = []
         self._autoreset = autoreset_of(self._envs)
@@ -81,8 +83,11 @@ class Native(Vector):
         Raises:
             InvalidEnvironmentError: what the environment returned in one of its first steps does not fit its spaces.
         """
-        env_actions = self._env_actions.of_tensors if self.takes_tensors else self._env_actions
-        outcome = self._autoreset.step(env_actions(actions))
+        if self._device is None:
+            actions = self._env_actions(actions)
+        else:
+            actions = self._env_actions.of_tensors(actions).to(self._device)
+        outcome = self._autoreset.step(actions)
         observation, following, reward, terminated, truncated, infos, made = outcome
         self.finished_episodes = self._sums.take_finished()
         if self._unchecked:
@@ -173,7 +178,9 @@ class Native(Vector):
         check_observation(observation, self.observation_space, self._num_envs, f"reset() of {self.name}")
         self._autoreset.begin()
         self.finished_episodes = []
-        self.takes_tensors = any(isinstance(leaf, torch.Tensor) for leaf in _leaves(observation))
+        devices = [leaf.device for leaf in _leaves(observation) if isinstance(leaf, torch.Tensor)]
+        self._device = devices[0] if devices else None
+        self.takes_tensors = bool(devices)
         self._last = observation
         observation = _converted(observation, self.observation_space)
         if self._has_axis:

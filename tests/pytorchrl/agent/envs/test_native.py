@@ -350,3 +350,27 @@ def test_a_film_needs_a_single_environment() -> None:
     stage = stage_of(prl.VecEnv.create_factory(Clocks, 3), "rgb_array")
     with pytest.raises(ValueError, match=r"steps many environments at once.*test_envs_factory"), stage:
         pass
+
+
+@pytest.mark.parametrize("networks", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_learns_from_environments_on_any_device(mode: AutoresetMode, device: str, networks: str) -> None:
+    envs = prl.VecEnv.create_factory(Clocks, 3, env_kwargs={"mode": mode, "kind": "tensor", "device": device})
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(num_epochs=1, num_mini_batch=2, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
+        prl.GAEBuffer.create_factory(size=16),
+        envs,
+        device=networks,
+    )
+    for _ in range(2):
+        scheme.collect(10**9)
+        assert all(torch.isfinite(info["value_loss"]).all() for info in scheme.update())
+    assert scheme.evaluate(2).lengths == (2, 2)
+    made: Any = scheme.envs._vector._made  # type: ignore[union-attr, attr-defined]
+    assert {given.device.type for given in made.given} == {device}
+    state = scheme.state_dict()
+    scheme.load_state_dict(state)
+    scheme.collect(10**9)
+    scheme.close()

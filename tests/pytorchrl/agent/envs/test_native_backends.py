@@ -157,3 +157,24 @@ def test_without_a_backend_s_package_the_extra_that_brings_it_is_named(monkeypat
     monkeypatch.setitem(__import__("sys").modules, "envpool", None)
     with pytest.raises(Exception, match=r'extra "envpool" brings it: pip install "\.\[envpool\]"'):
         prl.VecEnv.create_factory("CartPole-v1", 4, backend="envpool")
+
+
+@pytest.mark.long
+def test_ppo_balances_the_pole_by_64_environments_of_gymnasium_s_own() -> None:
+    target = 500_000
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(
+            lr=prl.LinearSchedule(3e-3, 0.0), num_epochs=4, num_mini_batch=4, entropy_coef=0.01, test_every=0
+        ),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(64, 64)),
+        prl.GAEBuffer.create_factory(size=128, gae_lambda=0.9),
+        prl.VecEnv.create_factory("CartPole-v1", 64, **ENTRY_POINT),
+        seed=1,
+    )
+    while scheme.steps < target:
+        _, due = scheme.collect(target)
+        scheme.set_progress(scheme.steps, target)
+        for _ in range(due):
+            list(scheme.update())
+    assert scheme.evaluate(20).mean_return >= 475
+    scheme.close()
