@@ -40,15 +40,17 @@ class KnownShards:
         self._transitions = [0] * count
         """How many each held when it answered last."""
 
-    def learn(self, shard: int, summary: Summary) -> None:
-        """Note an answer; a shard that took the place of another one is told of in a warning."""
+    def learn(self, shard: int, summary: Summary) -> bool:
+        """Note an answer; returns whether the shard has taken the place of another, of which a warning tells."""
         current = self._current[shard]
-        if current is None or self._identities[current].identity != summary.identity:
+        is_new = current is None or self._identities[current].identity != summary.identity
+        if is_new:
             if current is not None:
                 self._warn_of_replacement(shard, summary)
             self._current[shard] = len(self._identities)
             self._identities.append(_Identity(shard, summary.identity))
         self.summaries[shard], self._transitions[shard] = summary, summary.transitions
+        return is_new and current is not None
 
     def lose(self, shard: int) -> None:
         """Draw nothing of a shard until it answers again."""

@@ -48,6 +48,7 @@ class Pipeline:
         rounds_ahead: rounds that are on their way while the learner uses one.
         patience_seconds: how long an answer is waited for before the learner goes on with other shards.
         give_up_seconds: how long it waits where none answers.
+        replaced: called with the position of a shard that has taken the place of one that died.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Pipeline:
         rounds_ahead: int,
         patience_seconds: float,
         give_up_seconds: float,
+        replaced: Callable[[int], None],
     ) -> None:
-        self._group, self._known = group, known
+        self._group, self._known, self._replaced = group, known, replaced
         self._batches_at_once, self._rounds_ahead = batches_at_once, rounds_ahead
         self._patience_seconds, self._give_up_seconds = patience_seconds, give_up_seconds
         self._queue: deque[_Request] = deque()
@@ -160,7 +162,8 @@ class Pipeline:
             # It is answered when the shard is replaced.
             self._awaited[shard] = self._group.summary(shard)
             return None
-        self._known.learn(shard, answer.summary if isinstance(answer, Reply) else answer)
+        if self._known.learn(shard, answer.summary if isinstance(answer, Reply) else answer):
+            self._replaced(shard)
         if self._awaited.get(shard) is pending:
             del self._awaited[shard]
         return answer

@@ -17,7 +17,7 @@ from storages.sharded.groups import ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.pipeline import Pipeline, Told
 from storages.sharded.replay_shard import Update
-from storages.storage import EmptyStorageError
+from storages.storage import EmptyStorageError, Storage
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 
 _OWNER = "ShardedReplay"
@@ -83,7 +83,19 @@ class ShardedReplay:
         self.device = torch.device(device)
         self._transfer = Transfer(self.device)
         self._known = KnownShards(len(group))
-        self._pipeline = Pipeline(group, self._known, batches_at_once, rounds_ahead, patience_seconds, give_up_seconds)
+        self._pipeline = Pipeline(
+            group,
+            self._known,
+            batches_at_once,
+            rounds_ahead,
+            patience_seconds,
+            give_up_seconds,
+            self._take_up_replacement,
+        )
+        self.states_kept = Storage.states_kept
+        """As of storages, of each shard."""
+        self._positions: dict[int, Any] = {}
+        """The commit of each shard with a directory that the latest state refers to."""
         self._generator = np.random.default_rng()
         self._writer = SliceWriter(group)
         self._batch_size = 0
@@ -211,8 +223,11 @@ class ShardedReplay:
         that a run that goes on draws the same ones as a run that is resumed.
         """
         self._settle()
+        self._call_all("__setattr__", "states_kept", self.states_kept)
+        shards = self._call_all("state_dict")
+        self._positions = _positions_in(shards)
         return {
-            "shards": self._call_all("state_dict"),
+            "shards": shards,
             "generator": self._generator.bit_generator.state,
             "drawn": self._drawn,
         }
@@ -231,6 +246,7 @@ class ShardedReplay:
         self._updates.clear()
         for shard, of_shard in enumerate(state["shards"]):
             self._result_of(shard, "load_state_dict", of_shard)
+        self._positions = _positions_in(state["shards"])
         self._generator.bit_generator.state, self._drawn = state["generator"], state["drawn"]
         self._pipeline.refresh()
 
@@ -311,6 +327,12 @@ class ShardedReplay:
                 self._known.lose(shard)
         self._pipeline.refresh()
 
+    def _take_up_replacement(self, shard: int) -> None:
+        """Let a shard that came back keep the commit that the latest state refers to."""
+        self.group.call(shard, "__setattr__", "states_kept", self.states_kept)
+        if shard in self._positions:
+            self.group.call(shard, "pin", self._positions[shard])
+
     def _call_all(self, method: str, *arguments: Any) -> list[Any]:
         """What a method of each shard's storage returns; shards work at the same time."""
         answers = [self.group.call(shard, method, *arguments) for shard in range(len(self.group))]
@@ -331,3 +353,7 @@ class ShardedReplay:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
+
+
+def _positions_in(states: Sequence[Mapping[str, Any]]) -> dict[int, Any]:
+    return {shard: state["position"] for shard, state in enumerate(states) if "position" in state}

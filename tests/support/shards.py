@@ -112,7 +112,11 @@ class FragileShards(LocalShards):
         return _Answer(self, shard, lambda: self.shards[shard].insert_data_slice(data))
 
     def call(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        return _Answer(self, shard, lambda: self.shards[shard].call(method, *arguments))
+        answer = _Answer(self, shard, lambda: self.shards[shard].call(method, *arguments))
+        if method in ("__setattr__", "pin"):
+            # Nothing waits for these.
+            answer.result()
+        return answer
 
     def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
         return next((one for one in pending if one.come()), None)  # type: ignore[attr-defined]

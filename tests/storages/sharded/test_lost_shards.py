@@ -67,6 +67,24 @@ def test_a_shard_on_disk_comes_back_with_what_it_had_committed(tmp_path: Path) -
     replay.close()
 
 
+def test_a_checkpoint_can_be_gone_back_to_after_a_shard_has_come_back(tmp_path: Path) -> None:
+    group, replay = fragile(2, tmp_path)
+    replay.states_kept = 3
+    drawn_of(replay, 4)
+    state = replay.state_dict()
+    expected = [len(shard.storage) for shard in group.shards]
+    group.kill(0)
+    with pytest.warns(RuntimeWarning, match="shard 0 died"):
+        replay.flush()
+    for _ in range(12):
+        # All that the checkpoint had is overwritten.
+        group.insert_data_slice(0, slice_of(np.random.default_rng(1), 30)).result()
+    assert group.shards[0].storage.states_kept == 3
+    replay.load_state_dict(state)
+    assert [len(shard.storage) for shard in group.shards] == expected
+    replay.close()
+
+
 @pytest.mark.parametrize("has_heard", [True, False])
 def test_errors_of_a_shard_that_died_are_left_out(has_heard: bool) -> None:
     group, replay = fragile(2, batches_at_once=1, rounds_ahead=0)
