@@ -139,8 +139,7 @@ class Scheme:
                 self.actor = actor_factory(self.device, spaces)
                 self.algorithm = algo_factory(self.device, self.actor, spaces)
             self.storages: dict[str, Storage] = {
-                name: factory(self.device, self.actor, self.algorithm, self._envs_of(name, spaces))
-                for name, factory in sources.items()
+                name: self.make_storage(name, factory, self._envs_of(name, spaces)) for name, factory in sources.items()
             }
             """All storages, by the names of sources."""
             self._mixed = mixed
@@ -181,6 +180,16 @@ class Scheme:
             return factory()
         algo_factory, actor_factory, *_ = self.factories
         return self._collection.make_envs(algo_factory, actor_factory, factory)
+
+    def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
+        """Make a source's storage; environments, actor and algorithm are made.
+
+        Args:
+            name: of the source.
+            factory: of the storage.
+            envs: what the storage reads of the environments.
+        """
+        return factory(self.device, self.actor, self.algorithm, envs)
 
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
         """Make what acts in the environments and fills the main storage; everything else is made."""

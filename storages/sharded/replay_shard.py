@@ -71,9 +71,11 @@ class ReplayShard:
     """
 
     def __init__(self, make: Callable[[], ReplayBuffer]) -> None:
-        self.storage = make()
+        self.storage = storage = make()
         """What it owns."""
-        refuse_what_no_shard_can_be(self.storage)
+        recency = getattr(storage, "recency", None)
+        draws_the_newest = recency is not None and (recency.eta < 1 or recency.adapts)
+        refuse_what_no_shard_can_be(type(storage), getattr(storage, "rate_limit", None), draws_the_newest)
         self._identity = uuid.uuid4().hex
 
     def exchange(
@@ -147,9 +149,9 @@ def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any
     """
     if not 0 <= number < of:
         raise ValueError(f"factory_of_shard: number must lie in [0, {of}), got {number}")
-    if not issubclass(factory.cls, ReplayBuffer):
-        raise ValueError(f"{factory.name}: only replay storages, such as PERBuffer, can be sharded")
     given = factory.hyper_parameters
+    draws_the_newest = given.get("eta", 1.0) < 1 or given.get("adapt_eta", False)
+    refuse_what_no_shard_can_be(factory.cls, given.get("rate_limit"), draws_the_newest)
     parts: dict[str, Any] = {
         name: -(-given[name] // of) for name in ("size", "max_bytes") if given.get(name) is not None
     }
@@ -159,27 +161,31 @@ def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any
     return Factory(factory.cls, {**given, **parts})
 
 
-def refuse_what_no_shard_can_be(storage: Any) -> None:
+def refuse_what_no_shard_can_be(cls: type[Any], rate_limit: Any, draws_the_newest: bool) -> None:
     """Refuse a storage whose batches are no part of those of a larger one.
+
+    Args:
+        cls: of the storage.
+        rate_limit: its hyper-parameter.
+        draws_the_newest: whether it draws from its newest transitions alone.
 
     Raises:
         ValueError: the message names what stands against it.
     """
-    name = type(storage).__name__
-    if not isinstance(storage, ReplayBuffer):
+    name = cls.__name__
+    if not issubclass(cls, ReplayBuffer):
         raise ValueError(f"{name}: only replay storages, such as PERBuffer, can be shards")
-    if storage.rate_limit is not None:
+    if rate_limit is not None:
         raise ValueError(
-            f"{name}: rate_limit={storage.rate_limit} would be one of each shard; leave it out, and let what runs "
-            f"collectors and learner say how fast they go"
+            f"{name}: rate_limit={rate_limit} would be one of each shard; leave it out, and let what runs collectors "
+            f"and learner say how fast they go"
         )
-    if isinstance(storage, PersistentEpisodicBuffer):
+    if issubclass(cls, PersistentEpisodicBuffer):
         raise ValueError(
             f"{name}: what it draws from changes with the segments that are in memory, not with all that it holds; use "
             f"PERBuffer with directory="
         )
-    recency = storage.recency
-    if recency is not None and (recency.eta < 1 or recency.adapts):
+    if draws_the_newest:
         raise ValueError(
             f"{name}: the newest transitions of each shard are not the newest of all; give it eta=1, or use PERBuffer"
         )

@@ -266,6 +266,12 @@ class ShardedReplay:
         return sum(summary.capacity for summary in self._known.summaries if summary is not None)
 
     @property
+    def num_envs(self) -> int:
+        """Transitions in a step of each shard; 0 before it is known."""
+        self._pipeline.refresh()
+        return max((summary.num_envs for summary in self._known.summaries if summary is not None), default=0)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory of all shards."""
         self._pipeline.refresh()

@@ -11,6 +11,9 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Explorer
 from storages.component.factory import Factory, make_factory
+from storages.off_policy.nstep_buffer import NStepReplayBuffer
+from storages.on_policy import VanillaOnPolicyBuffer
+from storages.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,17 @@ class Blueprint:
     """Whether slices may hold NaN and infinity."""
     info_keys: Sequence[str]
     """The environments' infos that are stored."""
+    priorities_of: Factory[Storage] | None = None
+    """The main storage, where slices have errors as priorities for it; None where they have none."""
+
+    def recorder(self) -> Factory[Storage]:
+        """The factory of the storage that holds a collector's slice; of windows whose errors are computed there."""
+        steps, nonfinite = self.slice_steps, self.allow_nonfinite
+        if self.priorities_of is None:
+            # Nothing is computed of what it holds, so that no values are needed.
+            return VanillaOnPolicyBuffer.create_factory(steps, cut_episodes="drop", allow_nonfinite=nonfinite)
+        n_step = self.priorities_of.hyper_parameters.get("n_step", 1)
+        return NStepReplayBuffer.create_factory(steps, n_step, allow_nonfinite=nonfinite)
 
     def make_algorithm(self, worker: int, envs: VecEnv) -> Algorithm:
         """Make a worker's algorithm, whose weights are to be replaced by the learner's."""

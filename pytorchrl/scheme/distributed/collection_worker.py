@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from pytorchrl.scheme.collector import Collector, Episode
 from pytorchrl.scheme.distributed.blueprint import Blueprint
+from pytorchrl.scheme.distributed.initial_errors import initial_errors
 from pytorchrl.scheme.distributed.slices import Slice, arrays_of
 from pytorchrl.scheme.reward_normalization import RewardNormalization
 from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_of
-from storages.on_policy import VanillaOnPolicyBuffer
+from storages.transition import ERRORS
 
 
 class Order(NamedTuple):
@@ -42,14 +43,9 @@ class CollectionWorker:
         # Of the first collector environments and explorer draw the numbers of a run in one process.
         stream = () if worker == generation == 0 else (worker, generation)
         algorithm.seed(seed_of(blueprint.run_seed, ALGORITHM, 1, worker, generation))
-        recorder = VanillaOnPolicyBuffer.create_factory(
-            # Nothing is computed of what it holds, so that no values are needed.
-            blueprint.slice_steps,
-            cut_episodes="drop",
-            allow_nonfinite=blueprint.allow_nonfinite,
-        )
-        self.storage = recorder(torch.device("cpu"), algorithm.actor, algorithm, envs)
+        self.storage = blueprint.recorder()(torch.device("cpu"), algorithm.actor, algorithm, envs)
         """Of the steps of a slice."""
+        self._with_errors = blueprint.priorities_of is not None
         kind, gamma = blueprint.normalize_rewards, algorithm.gamma
         rewards = None if kind is None else RewardNormalization(kind, gamma, envs.num_envs)
         self._collector = _CollectorAmongOthers(envs, algorithm, self.storage, rewards)
@@ -74,8 +70,11 @@ class CollectionWorker:
         episodes: list[Episode] = []
         for _ in range(self._slice_steps):
             episodes += collector.step()
+        data = arrays_of(self.storage, self._slice_steps)
+        if self._with_errors:
+            data = {**data, ERRORS: initial_errors(algorithm, self.storage, self._slice_steps)}
         return Slice(
-            arrays_of(self.storage, self._slice_steps),
+            data,
             self._worker,
             order.version,
             collector.steps - before,

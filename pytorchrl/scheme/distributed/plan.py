@@ -10,6 +10,7 @@ from pytorchrl.agent.explorers import Explorer
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.factory import Factory
 from storages.component.setting import plain
+from storages.sharded import factory_of_shard
 from storages.storage import Storage
 
 Communication: TypeAlias = Literal["synchronous", "asynchronous"]
@@ -32,6 +33,8 @@ class WorkPlan:
     preemption: float
     explorers: tuple[Explorer, ...] | None
     worker_device: str
+    num_replay_shards: int
+    initial_priorities: bool
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -53,6 +56,11 @@ class WorkPlan:
             raise CompositionError(
                 "RayScheme: synchronous gradient workers are called off by preemption, and there are none; give it "
                 "num_gradient_workers, or leave out preemption"
+            )
+        if self.num_gradient_workers and (self.num_replay_shards or self.initial_priorities):
+            raise CompositionError(
+                "RayScheme: gradient workers have storages of their own; leave out num_replay_shards and "
+                "initial_priorities, or take collectors"
             )
         if self.explorers is not None and len(self.explorers) != self.num_workers:
             raise CompositionError(
@@ -102,11 +110,24 @@ class WorkPlan:
             )
         if self.num_gradient_workers:
             _check_gradients(algorithm, actor, storage)
-        else:
-            _check_slices(storage, self.is_synchronous)
+            return
+        _check_slices(storage, self.is_synchronous)
+        if self.num_replay_shards:
+            _check_shards(algorithm, storage, self.num_replay_shards)
+        if self.initial_priorities and storage.hyper_parameters.get("alpha", 0) == 0:
+            raise CompositionError(
+                f"RayScheme: {storage.name} draws by no priorities, which initial_priorities gives it; take PERBuffer "
+                f"with alpha above 0, or leave it out"
+            )
 
 
-_LEAST = {"num_collectors": 1, "num_gradient_workers": 0, "slice_steps": 1, "slices_at_once": 1}
+_LEAST = {
+    "num_collectors": 1,
+    "num_gradient_workers": 0,
+    "slice_steps": 1,
+    "slices_at_once": 1,
+    "num_replay_shards": 0,
+}
 
 
 def checked_resources(given: Mapping[str, Mapping[str, float]] | None) -> dict[str, dict[str, float]]:
@@ -115,10 +136,10 @@ def checked_resources(given: Mapping[str, Mapping[str, float]] | None) -> dict[s
     Raises:
         ValueError: there is no such kind.
     """
-    resources = {"collector": {"num_cpus": 1.0}, "gradient_worker": {"num_cpus": 1.0}}
+    resources = {kind: {"num_cpus": 1.0} for kind in ("collector", "gradient_worker", "replay_shard")}
     for kind, amounts in (given or {}).items():
         if kind not in resources:
-            raise ValueError(f'RayScheme: resources are of "collector" and "gradient_worker", got {kind!r}')
+            raise ValueError(f"RayScheme: resources are of {', '.join(map(repr, resources))}, got {kind!r}")
         resources[kind] = {name: float(amount) for name, amount in amounts.items()}
     return resources
 
@@ -134,6 +155,18 @@ def _check_slices(storage: Factory[Storage], is_synchronous: bool) -> None:
             f"RayScheme: asynchronous collectors deliver what older policies did, for which {storage.name} does not "
             f'correct; VTraceBuffer does, or communication="synchronous"'
         )
+
+
+def _check_shards(algorithm: Factory[Algorithm], storage: Factory[Storage], number: int) -> None:
+    if any(needs.segments for needs in algorithm.cls.sources.values()):
+        raise CompositionError(
+            f"RayScheme: {algorithm.name} learns from the newest steps, which no replay shard has; leave out "
+            f"num_replay_shards"
+        )
+    try:
+        factory_of_shard(storage, 0, number)
+    except ValueError as error:
+        raise CompositionError(f"RayScheme: num_replay_shards={number}: {error}") from error
 
 
 def _check_gradients(algorithm: Factory[Algorithm], actor: Factory[Any], storage: Factory[Storage]) -> None:

@@ -1,5 +1,6 @@
 """A scheme whose work is done by several processes, on one machine or many, with Ray."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
@@ -22,6 +23,7 @@ from pytorchrl.scheme.fitting import CompositionError, check_roles
 from pytorchrl.scheme.scheme import Scheme
 from storages.component.factory import Factory
 from storages.off_policy.mixed_storage import MixedSource
+from storages.sharded import ShardedReplay
 from storages.storage import Storage
 
 T = TypeVar("T")
@@ -73,11 +75,16 @@ class RayScheme(Scheme):
         slices_at_once: slices of asynchronous collectors that lie side by side in the storage: a rollout is made of so
             many, of whichever collectors come first.
         explorers: one for each collector or gradient worker; None leaves all that of the algorithm.
-        resources: what each "collector" and "gradient_worker" takes of the cluster: "num_cpus", "num_gpus", "memory"
-            in bytes, or the cluster's own resources by name.
+        resources: what each "collector", "gradient_worker" and "replay_shard" takes of the cluster: "num_cpus",
+            "num_gpus", "memory" in bytes, or the cluster's own resources by name.
         address: of the cluster, "auto" for the one that this machine is part of. None takes the environment's
             ``RAY_ADDRESS``, else starts Ray on this machine alone. A connection that is there already is used.
         worker_device: where the networks of collectors and gradient workers live.
+        num_replay_shards: processes that the main storage is divided among, and that make batches for the learner
+            (:class:`ShardedReplay`); 0 keeps it in the learner's process. With shards, updates depend on how fast they
+            answer, so that runs are not equal.
+        initial_priorities: collectors give a prioritised storage the errors of what they collect, by their own networks
+            (Horgan et al., "Ape-X", arXiv 1803.00933, section 3), instead of its ``default_error``.
         **settings: as of :class:`Scheme`.
 
     Raises:
@@ -105,6 +112,8 @@ class RayScheme(Scheme):
         resources: Mapping[str, Mapping[str, float]] | None = None,
         address: str | None = None,
         worker_device: str = "cpu",
+        num_replay_shards: int = 0,
+        initial_priorities: bool = False,
         **settings: Unpack[SchemeSettings],
     ) -> None:
         plan = WorkPlan(
@@ -116,6 +125,8 @@ class RayScheme(Scheme):
             preemption,
             None if explorers is None else tuple(explorers),
             worker_device,
+            num_replay_shards,
+            initial_priorities,
         )
         self._resources = checked_resources(resources)
         if find_spec("ray") is None:
@@ -125,7 +136,7 @@ class RayScheme(Scheme):
         self._given_sources = dict(settings.get("sources") or {})
         self._phases = 0
         """Update phases made."""
-        self._was_connected_here = False
+        self._is_connected = self._was_connected_here = False
         self._remote: RemoteCollectors | RemoteGradients | None = None
         check_roles(algo_factory, actor_factory, {"main": storage_factory}, train_envs_factory, test_envs_factory)
         plan.check_parts(algo_factory, actor_factory, storage_factory)
@@ -146,15 +157,25 @@ class RayScheme(Scheme):
         of_worker = int(factory.hyper_parameters.get("num_envs", one.num_envs))
         return cast("VecEnv", EnvsOfCollectors(one, of_worker * self._plan.num_side_by_side))
 
+    def make_storage(self, name: str, factory: Factory[Storage], envs: Any) -> Storage:
+        """Make a source's storage, or the shards of the main one."""
+        plan = self._plan
+        if name != "main" or not plan.num_replay_shards:
+            return super().make_storage(name, factory, envs)
+        from pytorchrl.scheme.distributed.ray_shards import RayShards, StorageMaker
+
+        self._connect()
+        maker = StorageMaker(factory, self.algorithm.gamma, envs.num_envs, envs.stacked_frames)
+        shards = RayShards(maker, plan.num_replay_shards, self._resources["replay_shard"])
+        # Of a source of replayed transitions an algorithm asks what shards have.
+        return cast("Storage", ShardedReplay(shards, self.device))
+
     def make_collector(self, envs: VecEnv, normalize_rewards: Literal["returns", "rewards"] | None) -> Collecting:
         """Start the workers."""
-        from pytorchrl.scheme.distributed.workers import connect
-
         plan, of_worker = self._plan, self._resources[self._plan.kind]
         slice_steps = plan.slice_steps or self._default_slice_steps(envs.num_envs)
         self._check_slices(slice_steps)
-        needed = {name: amount * plan.num_workers for name, amount in of_worker.items()}
-        self._was_connected_here = connect(self._address, needed)
+        self._connect()
         algo_factory, actor_factory, storage_factory, envs_factory = self._given
         if plan.num_gradient_workers:
             self._remote = RemoteGradients(
@@ -191,8 +212,9 @@ class RayScheme(Scheme):
                     self.run_seed,
                     plan.num_workers,
                     slice_steps,
-                    self.storage.allow_nonfinite,
+                    storage_factory.hyper_parameters.get("allow_nonfinite", False),
                     getattr(self.storage, "info_keys", ()),
+                    storage_factory if plan.initial_priorities else None,
                 ),
                 of_worker,
             ),
@@ -243,8 +265,11 @@ class RayScheme(Scheme):
 
     def close(self) -> None:
         """End the workers, and Ray where it was started here; close environments and storages."""
-        self._leave()
-        super().close()
+        try:
+            # Shards are ended while there is a cluster.
+            super().close()
+        finally:
+            self._leave()
 
     def phases_due(self, before: int, episodes_before: int) -> int:
         """How many update phases are due by the algorithm's plan, or one because there are gradients."""
@@ -265,6 +290,18 @@ class RayScheme(Scheme):
                 f"slice_steps that divides it"
             )
 
+    def _connect(self) -> None:
+        """Connect to the cluster, or start one, if that was not done."""
+        from pytorchrl.scheme.distributed.workers import connect
+
+        if not self._is_connected:
+            plan = self._plan
+            needed: Counter[str] = Counter()
+            for kind, number in ((plan.kind, plan.num_workers), ("replay_shard", plan.num_replay_shards)):
+                needed.update({name: amount * number for name, amount in self._resources[kind].items()})
+            self._was_connected_here = connect(self._address, needed)
+            self._is_connected = True
+
     def _leave(self) -> None:
         if self._remote is not None:
             self._remote.workers.close()
@@ -273,4 +310,4 @@ class RayScheme(Scheme):
             from pytorchrl.scheme.distributed.workers import disconnect
 
             disconnect()
-            self._was_connected_here = False
+        self._is_connected = self._was_connected_here = False

@@ -31,7 +31,7 @@ class StorageMaker:
         stacked_frames: of the environments, as storages read it.
     """
 
-    factory: Factory[ReplayBuffer]
+    factory: Factory[Any]
     gamma: float
     num_envs: int | None = None
     stacked_frames: Any = 0
@@ -39,7 +39,8 @@ class StorageMaker:
     def __call__(self) -> ReplayBuffer:
         """Make it; with a directory it is the one that was kept there."""
         envs = SimpleNamespace(num_envs=self.num_envs, stacked_frames=self.stacked_frames)
-        return self.factory("cpu", None, SimpleNamespace(gamma=self.gamma), envs)
+        storage: ReplayBuffer = self.factory("cpu", None, SimpleNamespace(gamma=self.gamma), envs)
+        return storage
 
 
 class RayShards(ShardGroup):

@@ -229,7 +229,7 @@ def test_changes_reach_every_shard() -> None:
     replay.update_storage_parameter("n_step", 4)
     assert all(ACT2 in batch for batch in replay.generate_batches(8, 4))
     assert [shard.storage.n_step for shard in group.shards] == [4, 4]
-    assert replay.capacity == 2 * 128
+    assert (replay.capacity, replay.num_envs) == (2 * 128, 2)
     assert replay.nbytes == sum(shard.storage.nbytes for shard in group.shards)
     assert repr(replay) == "ShardedReplay(2 shards)"
     replay.reset()
@@ -313,6 +313,8 @@ def test_shards_divide_what_one_storage_would_hold() -> None:
         factory_of_shard(whole, 4, 4)
     with pytest.raises(ValueError, match="only replay storages"):
         factory_of_shard(GAEBuffer.create_factory(size=8), 0, 2)
+    with pytest.raises(ValueError, match="give it eta=1, or use PERBuffer"):
+        factory_of_shard(EREBuffer.create_factory(size=8, eta=0.99), 0, 2)
     with pytest.raises(ValueError, match="size must be at least"):
         factory_of_shard(ReplayBuffer.create_factory(size=10, sequences=Sequences(8)), 0, 2)
 
