@@ -11,8 +11,10 @@ import torch
 
 from storages import (
     EmptyStorageError,
+    Episodes,
     GAEBuffer,
     HERBuffer,
+    PERBuffer,
     ReplayBuffer,
     SampleError,
     Storage,
@@ -20,7 +22,7 @@ from storages import (
     VTraceBuffer,
 )
 from storages.core.windows.relabeling import ACHIEVED, DESIRED
-from storages.transition import ACT, DONE2, ERRORS, FLAGS, LOGP, OBS, OBS2, REW, TRUNC2, VAL
+from storages.transition import ACT, DONE, DONE2, ERRORS, FLAGS, LOGP, OBS, OBS2, REW, TRUNC2, VAL
 from tests.support.directories import WAYS, made
 from tests.support.episodic import buffer as episodic_buffer
 from tests.support.model import ALGORITHM, KINDS, Sample, Stream, all_leaves, contents, environments, equal, map_leaves
@@ -74,6 +76,61 @@ def test_a_slice_is_stored_as_its_steps_are_one_by_one(way: str, kind: str, num_
         assert contents(one_by_one) == contents(at_once)
         learn([one_by_one, at_once])
     assert contents(one_by_one) == contents(at_once)
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize(
+    "episodes",
+    [Episodes(), Episodes(longest=3), Episodes(packed=True), Episodes(whole=False), Episodes(longest=2, whole=False)],
+)
+@pytest.mark.parametrize("storage_class", [ReplayBuffer, PERBuffer])
+def test_whole_episodes_of_a_slice_are_drawn_as_those_of_its_steps(
+    storage_class: Any, episodes: Episodes, num_envs: int
+) -> None:
+    random = np.random.default_rng(6)
+    given = {"alpha": 0.7, "epsilon": 0.1} if storage_class is PERBuffer else {}
+    factory = storage_class.create_factory(size=SIZE, sequences=episodes, **given)
+    one_by_one, at_once = (factory("cpu", None, ALGORITHM, None) for _ in range(2))
+    for storage in (one_by_one, at_once):
+        storage.seed(7)
+    stream = Stream(num_envs, "vector", True, random)
+    for samples in cut_up([stream.step() for _ in range(150)], random, SIZE + 5):
+        for sample in samples:
+            one_by_one.insert_transition(sample)
+        at_once.insert_data_slice(together(samples))
+        for batches in zip(*(storage.generate_batches(3, 4) for storage in (one_by_one, at_once)), strict=True):
+            assert equal(*batches)
+            errors = torch.from_numpy(random.exponential(size=next(b for b in batches)[REW].shape))
+            for storage, batch in zip((one_by_one, at_once), batches, strict=True):
+                storage.after_gradients(batch, {ERRORS: errors})
+    assert contents(one_by_one) == contents(at_once)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [("frames", {}), ("dict of frames", {}), ("vector", {"sequences": Episodes()}), ("half", {})],
+)
+def test_a_slice_takes_one_call_for_all_steps_that_continue_each_other(kind: str, given: dict[str, Any]) -> None:
+    envs = environments(kind, 2)
+    storage: Any = ReplayBuffer.create_factory(size=100, **given)("cpu", None, ALGORITHM, envs)
+    stream = Stream(2, "vector" if kind == "half" else kind, False, np.random.default_rng(4))
+    samples = [stream.step() for _ in range(3)]
+    while len(samples) < 40:
+        # An unbroken run of steps.
+        following = dict(samples[-1])
+        following[OBS] = samples[-1][OBS2]
+        following[OBS2] = stream.follow(following[OBS])
+        never = np.zeros((2, 1), bool)
+        following |= {DONE: samples[-1][DONE2] | samples[-1][TRUNC2], DONE2: never, TRUNC2: never}
+        samples.append(following)
+    data = together(samples[3:])
+    if kind == "half":
+        data |= {key: data[key].astype(np.float16) for key in (OBS, OBS2)}
+    calls: list[int] = []
+    insert = storage.ring.insert_slice
+    storage.ring.insert_slice = lambda *arguments: calls.append(insert(*arguments)) or calls[-1]
+    storage.insert_data_slice(data)
+    assert calls == [36]
 
 
 def test_goals_of_a_slice_are_those_of_its_steps() -> None:

@@ -167,6 +167,30 @@ def add_all_whole(
         add_whole(step, oldest, first, begins, terminated, truncated, longest, starts, bounds, added)
 
 
+@parallel_kernel
+def add_newest_whole(
+    begin: int,
+    end: int,
+    oldest: int,
+    first: NDArray[np.int64],
+    begins: NDArray[np.bool_],
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    longest: int,
+    starts: NDArray[np.int64],
+    bounds: NDArray[np.int64],
+    added: NDArray[np.int64],
+) -> int:
+    """Index the steps from ``begin`` to before ``end``, which were inserted at once, as :func:`add_whole` does one.
+
+    ``oldest`` is that after all of them, ``starts`` has room for all that they may add, and so has ``added``.
+    """
+    count = 0
+    for step in range(begin, end):
+        count += add_whole(step, oldest, first, begins, terminated, truncated, longest, starts, bounds, added[count:])
+    return count
+
+
 @kernel
 def add_parts(
     step: int,

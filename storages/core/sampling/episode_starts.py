@@ -36,8 +36,11 @@ class EpisodeStarts:
         self._add_all(ring.oldest)
         self._make_room(ring.envs)
 
-    def inserted(self) -> None:
-        """Take up the step that was just inserted."""
+    def inserted(self, steps: int) -> None:
+        """Take up the steps that were just inserted, half of what the ring holds at most; one where not ``whole``."""
+        if steps > 1:
+            self._insert_whole(steps)
+            return
         ring, places = self._ring, (self._starts, self._bounds)
         step = (ring.steps - 1, ring.oldest, self._index.first)
         if self._whole:
@@ -90,7 +93,7 @@ class EpisodeStarts:
 
     @property
     def added(self) -> NDArray[np.int64]:
-        """Those that the newest step added; a view."""
+        """Those that the newest steps added; a view."""
         return self._added[: self._num_added]
 
     @property
@@ -157,6 +160,21 @@ class EpisodeStarts:
         begins = steps - (steps - self._index.first[steps % ring.rows, envs]) % self._longest
         starts: NDArray[np.int64] = np.maximum(begins, ring.oldest) * ring.envs + envs
         return starts
+
+    def _insert_whole(self, steps: int) -> None:
+        assert self._whole
+        ring, most = self._ring, steps * self._ring.envs
+        if self._bounds[1] + most > len(self._starts):
+            self._make_room(most)
+        if most > len(self._added):
+            self._added = np.empty(most, np.int64)
+        newest = (ring.steps - steps, ring.steps, ring.oldest, self._index.first)
+        self._num_added = kernel.add_newest_whole(
+            *newest, *self._flags, self._longest, self._starts, self._bounds, self._added
+        )
+        self._num_moved = 0
+        if self._bounds[1] + ring.envs > len(self._starts):
+            self._make_room(ring.envs)
 
     def _add_all(self, begin: int) -> None:
         ring, places = self._ring, (self._starts, self._bounds)

@@ -56,7 +56,7 @@ class EpisodeTracker(RingObserver):
             return
         self._index.put(ring.steps - steps)
         if self._starts is not None:
-            self._starts.inserted()
+            self._starts.inserted(steps)
 
     def after_end(self, ring: Ring, envs: NDArray[np.int64]) -> None:
         """Note which episodes can be drawn now."""
@@ -69,8 +69,10 @@ class EpisodeTracker(RingObserver):
             self.build(self._index.begun)
 
     def steps_at_once(self, ring: Ring) -> int:
-        """Which episodes may be drawn is known step by step; else any number of steps."""
-        return ring.size if self._episodes is None else 1
+        """Half of the ring of whole episodes; what is left of those that are overwritten is known step by step."""
+        if self._episodes is None:
+            return ring.size
+        return max(1, ring.size // 2) if self._episodes.whole else 1
 
     def replaced(self, begin: int) -> None:
         """Index the steps from one on, which took the place of others in a ring of whole episodes."""

@@ -80,8 +80,7 @@ class Priorities:
         is asked for anything.
         """
         if self._starts is not None:
-            assert steps == 1
-            self._insert_among(self._starts)
+            self._insert_among(self._starts, steps)
         else:
             self._waiting += steps
             if self._waiting >= self._most_waiting:
@@ -376,11 +375,11 @@ class Priorities:
             self._initial_error = min(float(default), self.largest_error) if self.knows_errors else float(default)
         self._tree.set_initial(np.float32(self._initial_error))
 
-    def _insert_among(self, starts: EpisodeStarts) -> None:
+    def _insert_among(self, starts: EpisodeStarts, steps: int) -> None:
         """As :meth:`inserted`, where only starts of episodes have a priority: of its rows there are none at first."""
         envs = self._ring.envs
-        rows = (np.arange(2 * envs) + (self._ring.steps - 1) * envs) % self._leaves
-        self._errors[rows[:envs]] = self._initial_error
+        rows = (np.arange((steps + 1) * envs) + (self._ring.steps - steps) * envs) % self._leaves
+        self._errors[rows[:-envs]] = self._initial_error
         # What is left of an episode whose first step is gone keeps its error.
         self._errors[starts.moved % self._leaves] = self._errors[(starts.moved - envs) % self._leaves]
         self._add(starts, rows)
