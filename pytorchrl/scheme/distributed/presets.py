@@ -32,6 +32,8 @@ class DistributedPreset(TypedDict, total=False):
     slices_at_once: int
     preemption: float
     explorers: tuple[Any, ...]
+    num_replay_shards: int
+    initial_priorities: bool
 
 
 def impala(num_collectors: int = 48) -> DistributedPreset:
@@ -152,16 +154,16 @@ def sac_distributed(num_collectors: int = 8, capacity: int = 1_000_000) -> Distr
     )
 
 
-def ape_x(num_collectors: int = 360, capacity: int = 2_000_000) -> DistributedPreset:
+def ape_x(num_collectors: int = 360, capacity: int = 2_000_000, num_replay_shards: int = 4) -> DistributedPreset:
     """Horgan et al., "Distributed Prioritized Experience Replay" (arXiv 1803.00933): DQN of one prioritised memory.
 
-    Each collector explores with an epsilon of its own. An update of 512 transitions is made every 650, which is what
-    the paper's 19 updates and 12,500 transitions a second come to. The memory is that of the learner's process, and new
-    transitions have the largest priority.
+    Each collector explores with an epsilon of its own, and computes the first priorities of what it collects. An update
+    of 512 transitions is made every 650, which is what the paper's 19 updates and 12,500 transitions a second come to.
 
     Args:
         num_collectors: processes that collect, each in one environment.
-        capacity: transitions that the storage keeps.
+        capacity: transitions that the memory keeps.
+        num_replay_shards: processes that share the memory; 0 keeps it in the learner's.
     """
     return DistributedPreset(
         algo_factory=DQN.create_factory(
@@ -182,17 +184,20 @@ def ape_x(num_collectors: int = 360, capacity: int = 2_000_000) -> DistributedPr
         num_collectors=num_collectors,
         communication="asynchronous",
         slice_steps=50,
+        num_replay_shards=num_replay_shards,
+        initial_priorities=True,
     )
 
 
-def r2d2(num_collectors: int = 256, capacity: int = 4_000_000) -> DistributedPreset:
+def r2d2(num_collectors: int = 256, capacity: int = 4_000_000, num_replay_shards: int = 4) -> DistributedPreset:
     """Kapturowski et al., "Recurrent Experience Replay" (openreview r1lyTjAqYX): Ape-X with a memory.
 
     A slice holds several of the sequences of 40 steps to burn in and 80 to learn from.
 
     Args:
         num_collectors: processes that collect, each in one environment.
-        capacity: transitions that the storage keeps.
+        capacity: transitions that the memory keeps.
+        num_replay_shards: processes that share the memory; 0 keeps it in the learner's.
     """
     preset = R2D2.paper(capacity, num_envs=1)
     return DistributedPreset(
@@ -202,4 +207,6 @@ def r2d2(num_collectors: int = 256, capacity: int = 4_000_000) -> DistributedPre
         num_collectors=num_collectors,
         communication="asynchronous",
         slice_steps=400,
+        num_replay_shards=num_replay_shards,
+        initial_priorities=True,
     )

@@ -38,10 +38,10 @@ PRESETS: dict[str, tuple[Callable[[], dict[str, Any]], Any, int]] = {
     "dd_ppo": (lambda: small(prl.distributed.dd_ppo(), 2), CARTPOLE, 400),
     "gorila": (lambda: small(prl.distributed.gorila(capacity=500), 2, **REPLAY), CARTPOLE, 200),
     "sac_distributed": (lambda: small(prl.distributed.sac_distributed(capacity=500), 2, **REPLAY), PENDULUM, 200),
-    "ape_x": (lambda: small(prl.distributed.ape_x(capacity=500), 2, **REPLAY), CARTPOLE, 300),
+    "ape_x": (lambda: small(prl.distributed.ape_x(capacity=500, num_replay_shards=2), 2, **REPLAY), CARTPOLE, 300),
     "r2d2": (
         lambda: (
-            small(prl.distributed.r2d2(capacity=2_000), 2, **REPLAY)
+            small(prl.distributed.r2d2(capacity=2_000, num_replay_shards=2), 2, **REPLAY)
             | {"slice_steps": 60}
             | {
                 "storage_factory": prl.PERBuffer.create_factory(
@@ -74,6 +74,8 @@ def test_presets_have_the_settings_of_their_papers() -> None:
     impala, ape_x, nsq = prl.distributed.impala(), prl.distributed.ape_x(), prl.distributed.nsq()
     assert (impala["slice_steps"], impala["slices_at_once"]) == (20, 32)
     assert ape_x["storage_factory"].hyper_parameters["n_step"] == 3
+    assert (ape_x["num_replay_shards"], ape_x["initial_priorities"]) == (4, True)
+    assert prl.distributed.r2d2(num_replay_shards=8)["num_replay_shards"] == 8
     assert ape_x["algo_factory"].hyper_parameters["explorer"] == prl.ApeXEpsilonGreedy(0.4, 7.0)
     finals = [explorer.epsilon.final for explorer in nsq["explorers"]]
     assert len(finals) == 16
