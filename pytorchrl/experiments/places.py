@@ -6,12 +6,13 @@ directory outside it is believed to be the run's only where it has the commit th
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.checkpoint import CheckpointError
 from storages.persistent.commits import has_commit, has_commits
+from storages.sharded.replay_shard import directory_of_shard
 
 _INSIDE = "in_run_folder"
 
@@ -75,9 +76,8 @@ def refuse_storages_of_others(config: Mapping[str, Any], scheme: Mapping[str, An
     Raises:
         CheckpointError: it does not have it.
     """
-    states = storages_of(scheme)
-    for name, directory in directories_of(config).items():
-        if _is_inside(directory, folder) or has_commit(directory, states[name].get("position") or {}):
+    for name, directory, position in _kept(config, scheme):
+        if _is_inside(directory, folder) or has_commit(directory, position or {}):
             continue
         raise CheckpointError(
             f"{folder / 'config.json'} says that the {_named(name)} is kept in {directory}, outside the run folder, "
@@ -93,9 +93,7 @@ def refuse_to_empty(config: Mapping[str, Any], scheme: Mapping[str, Any], folder
     Raises:
         CheckpointError: going on from it would delete them.
     """
-    states = storages_of(scheme)
-    for name, directory in directories_of(config).items():
-        position = states[name].get("position")
+    for _, directory, position in _kept(config, scheme):
         if position is None or _is_inside(directory, folder):
             continue
         if not position["commit"] and has_commits(directory):
@@ -112,15 +110,25 @@ def refuse_storages_that_are_gone(config: Mapping[str, Any], scheme: Mapping[str
     Raises:
         CheckpointError: the directory of a storage is not there.
     """
-    states = storages_of(scheme)
-    for name, directory in directories_of(config).items():
-        position = states[name].get("position")
+    for name, directory, position in _kept(config, scheme):
         if position is not None and position["commit"] and not Path(directory).is_dir():
             raise CheckpointError(
                 f"{file} refers to what its {_named(name)} keeps in {directory}, which is not there; put it back, or "
                 f"make the scheme in a script, with the directory as it is now, and pass it: "
                 f"Learner.resume(log_dir, scheme=scheme)"
             )
+
+
+def _kept(config: Mapping[str, Any], scheme: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Iterate over sources, directories of their storages or shards, and the commits that a checkpoint refers to."""
+    states = storages_of(scheme)
+    for name, directory in directories_of(config).items():
+        state = states[name]
+        if "shards" not in state:
+            yield name, directory, state.get("position")
+            continue
+        for number, of_shard in enumerate(state["shards"]):
+            yield name, str(directory_of_shard(directory, number)), of_shard.get("position")
 
 
 def _named(source: str) -> str:

@@ -156,9 +156,14 @@ def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any
         name: -(-given[name] // of) for name in ("size", "max_bytes") if given.get(name) is not None
     }
     if given.get("directory") is not None:
-        parts["directory"] = Path(given["directory"]) / f"shard-{number}"
+        parts["directory"] = directory_of_shard(given["directory"], number)
     factory.cls.check_hyper_parameters({**given, **parts})
     return Factory(factory.cls, {**given, **parts})
+
+
+def directory_of_shard(directory: str | Path, number: int) -> Path:
+    """Where one of several shards is kept that together hold what the storage of a directory would."""
+    return Path(directory) / f"shard-{number}"
 
 
 def refuse_what_no_shard_can_be(cls: type[Any], rate_limit: Any, draws_the_newest: bool) -> None:

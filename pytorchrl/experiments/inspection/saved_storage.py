@@ -162,11 +162,16 @@ def unreadable_named(file: Path) -> Iterator[None]:
 
 
 def refuse_data_set(saved: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """Refuse a state that refers to data which a data set holds.
+    """Refuse a state that refers to data which a data set holds, or of several storages.
 
     Raises:
-        DatasetError: the message names the data set.
+        DatasetError: the message names the data set, or the storages.
     """
+    if "shards" in saved:
+        raise DatasetError(
+            f"it is divided among {len(saved['shards'])} shards, whose transitions are in no common order; with a "
+            f"directory, each shard's is a storage of its own, {config['name']}"
+        )
     if "data" in saved:
         raise DatasetError(f"it was filled from the data set {config['dataset']}; python -m pytorchrl data show it")
 
