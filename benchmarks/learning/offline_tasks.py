@@ -1,0 +1,67 @@
+"""What `learning_offline.py` compares: data sets, algorithms, and their hyper-parameters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["random", "medium", "medium-replay", "expert", "mixed"]
+SEEDS = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An algorithm here and its peer in d3rlpy, with hyper-parameters that mean the same."""
+
+    name: str
+    """Of the class here."""
+    ours: Mapping[str, Any]
+    peer: str
+    """Of the configuration's class in d3rlpy."""
+    theirs: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OfflineTask:
+    """An environment, the data that is made of it, and what learns from the data."""
+
+    env: str
+    kinds: Sequence[Kind]
+    updates: int
+    algorithms: Sequence[Compared]
+    hidden_sizes: tuple[int, int] = (256, 256)
+    transitions: int = 100_000
+    seeds: Sequence[int] = field(default=SEEDS)
+
+
+_TD3BC = Compared(
+    "TD3BC",
+    {"lr_pi": 3e-4, "lr_q": 3e-4, "mini_batch_size": 256, "alpha": 2.5},
+    "TD3PlusBC",
+    {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "batch_size": 256, "alpha": 2.5},
+)
+_IQL = Compared(
+    "IQL",
+    {"lr_pi": 3e-4, "lr_q": 3e-4, "lr_value": 3e-4, "mini_batch_size": 256, "expectile": 0.7},
+    "IQL",
+    {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4, "batch_size": 256, "expectile": 0.7},
+)
+_DISCRETE_CQL = Compared(
+    "DiscreteCQL",
+    {
+        "lr": 3e-4,
+        "mini_batch_size": 64,
+        "polyak": 0.0,
+        "target_update_interval": 250,
+        "conservative_weight": 1.0,
+        "max_grad_norm": None,
+    },
+    "DiscreteCQL",
+    {"learning_rate": 3e-4, "batch_size": 64, "target_update_interval": 250, "alpha": 1.0},
+)
+_OF_SAC: tuple[Kind, ...] = ("medium", "medium-replay", "mixed")
+
+TASKS: dict[str, OfflineTask] = {
+    "cartpole": OfflineTask("CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_CQL,), (64, 64), 20_000),
+    "pendulum": OfflineTask("Pendulum-v1", _OF_SAC, 20_000, (_TD3BC, _IQL), transitions=50_000),
+    "hopper": OfflineTask("Hopper-v5", _OF_SAC, 500_000, (_TD3BC, _IQL), transitions=1_000_000),
+}
