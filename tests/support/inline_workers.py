@@ -1,0 +1,24 @@
+"""Workers of a distributed scheme that work in the test's own process, one after the other, without Ray."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class InlineWorkers:
+    """What the learner's side asks of its workers; a call is done when it is started."""
+
+    replaced = 0
+
+    def __init__(self, cls: type[Any], arguments: Callable[[int], tuple[Any, ...]], number: int) -> None:
+        self.workers = [cls(*arguments(worker)) for worker in range(number)]
+        self.num_running = 0
+
+    def __len__(self) -> int:
+        return len(self.workers)
+
+    def all_of(self, method: str, arguments: Sequence[tuple[Any, ...]], *_: Any) -> list[Any]:
+        pairs = zip(self.workers, arguments, strict=True)
+        return [getattr(worker, method)(*given) for worker, given in pairs]
+
+    def close(self) -> None:
+        pass
