@@ -102,16 +102,16 @@ def _measure(arguments: Arguments, console: Console) -> None:
         groups[f"{arguments.shards} shards"] = RayShards(StorageMaker(whole, _GAMMA), arguments.shards)
     sources: dict[str, Any] = {_IN_PROCESS: own}
     for name, group in groups.items():
+        source = sources[name] = ShardedReplay(group, batches_at_once=arguments.batches_at_once, patience_seconds=300)
+        assert not len(source), "processes have started"
         started, writer = time.perf_counter(), SliceWriter(group)
         for _ in range(slices * len(group)):
             writer.write(data)
         writer.flush()
-        seconds = time.perf_counter() - started
-        source = sources[name] = ShardedReplay(group, batches_at_once=arguments.batches_at_once, patience_seconds=60)
-        held = len(source)
+        seconds, held = time.perf_counter() - started, len(source)
         console.print(
             f"{name}: {held:,} transitions, {source.nbytes / 2**20:,.0f} MiB, {seconds * 1e6 / held:.2f} microseconds "
-            f"each to start and fill",
+            f"each to fill",
             highlight=False,
         )
     work = {name: _rate_of(source, arguments) for name, source in sources.items()}
