@@ -151,7 +151,7 @@ def resend(worker: CollectionWorker) -> Arrays:
 
 
 def torchrl() -> tuple[Callable[[], Any], Callable[[], None]]:
-    """Collects as many transitions with torchrl's collector in a process of its own."""
+    """Collects as many transitions with torchrl's collector in a separate process."""
     from torchrl.collectors import MultiSyncCollector
     from torchrl.envs import GymWrapper
 

@@ -1,4 +1,4 @@
-"""A collector in a process of its own."""
+"""A collector in a separate process."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class Order(NamedTuple):
 
 
 class CollectionWorker:
-    """Acts in environments of its own with weights that it is given, and returns slices.
+    """Acts in its environments with weights that it is given, and returns slices.
 
     Args:
         blueprint: what it is made of.

@@ -74,7 +74,7 @@ class Gradients(NamedTuple):
 
 
 class GradientWorker:
-    """Collects in environments of its own into a storage of its own, and computes gradients of its batches.
+    """Collects in its environments into its storage, and computes gradients of its batches.
 
     Args:
         blueprint: what it is made of.

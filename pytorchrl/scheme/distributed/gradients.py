@@ -1,7 +1,7 @@
 """The learner's side of workers that compute gradients."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class RemoteGradients:
     """Gets gradients from workers, each of which collects for itself, and applies them.
 
-    Synchronous workers compute gradients with the same weights, each of a batch of its own, and their mean is applied:
+    Synchronous workers compute gradients with the same weights, each of its batch, and their mean is applied:
     runs are equal. Those of asynchronous ones are applied first come; a worker gets new weights with each.
 
     Args:
@@ -166,8 +166,15 @@ def make_gradient_workers(
     """Start the gradient workers of a run."""
     from pytorchrl.scheme.distributed.workers import Workers
 
-    arguments: Callable[[int, int], tuple[Any, ...]] = lambda worker, generation: (blueprint, worker, generation)  # noqa: E731
-    return Workers("gradient worker", GradientWorker, arguments, number, resources, threads=2 if preempted else 1)
+    return Workers(
+        "gradient worker",
+        GradientWorker,
+        lambda worker, generation: (blueprint, worker, generation),
+        number,
+        resources,
+        # The second is for calling off what the first does.
+        threads=2 if preempted else 1,
+    )
 
 
 def _saved(gradients: Gradients) -> dict[str, Any]:

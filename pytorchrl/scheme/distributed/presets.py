@@ -118,7 +118,7 @@ def dd_ppo(num_gradient_workers: int = 8) -> DistributedPreset:
 def gorila(num_gradient_workers: int = 100, capacity: int = 1_000_000) -> DistributedPreset:
     """Nair et al., "Massively Parallel Methods for Deep Reinforcement Learning" (arXiv 1507.04296), in bundles.
 
-    Each bundle collects, keeps a replay memory of its own and computes gradients of it, which are applied first come.
+    Each bundle collects, keeps a separate replay memory and computes gradients of it, which are applied first come.
 
     Args:
         num_gradient_workers: bundles, each in one environment.

@@ -43,7 +43,7 @@ class SchemeSettings(TypedDict, total=False):
 class RayScheme(Scheme):
     """A scheme that collects in other processes, on this machine or on those of a cluster of Ray.
 
-    Each collector has the environments of ``train_envs_factory``, an explorer and random numbers of its own. The
+    Each collector makes the environments of ``train_envs_factory``, an explorer and random numbers for itself. The
     storage, the updates and evaluations are in the learner's process. Weights go to collectors, and slices of their
     steps come back, through Ray's object store.
 

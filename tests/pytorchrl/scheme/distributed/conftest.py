@@ -1,7 +1,6 @@
 """One small cluster of Ray on this machine for all tests that need one."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray")
     # Paths of sockets must be short, and those of pytest's directories are not.
-    with TemporaryDirectory(prefix="ray-", dir=Path("/tmp")) as directory:
+    with TemporaryDirectory(prefix="ray-") as directory:
         ray.init(
             num_cpus=64,
             object_store_memory=100_000_000,

@@ -74,7 +74,7 @@ class Lines:
 @pytest.fixture
 def directory() -> "object":
     # Paths of sockets must be short, and those of pytest's directories are not.
-    with TemporaryDirectory(prefix="ray-", dir=Path("/tmp"), ignore_cleanup_errors=True) as name:
+    with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as name:
         yield name
 
 

@@ -1,4 +1,4 @@
-"""Synchronous collectors in processes of their own: equal from run to run, and resumed exactly."""
+"""Synchronous collectors in separate processes: equal from run to run, and resumed exactly."""
 
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def test_the_environments_of_collectors_lie_side_by_side_and_their_episodes_go_o
     goes_on = data[DONE][1:, :, 0] == 0
     assert goes_on[3::4].any(), "episodes are longer than slices"
     assert torch.equal(data[OBS][1:][goes_on], data[OBS2][:-1][goes_on])
-    assert len({tuple(row) for row in data[OBS][0].tolist()}) == 3, "each has episodes of its own"
+    assert len({tuple(row) for row in data[OBS][0].tolist()}) == 3, "each has other episodes"
 
 
 @pytest.mark.parametrize("compose", [dqn, ppo])
