@@ -439,3 +439,18 @@ def test_held_out_episodes_do_not_count_for_the_normalisation(tmp_path: Path) ->
     mean = scheme.actor.normalization.parts[0].mean
     seen = [np.asarray(one.observations)[:-1] for one in SelectedDataset(open_dataset(data), select)]
     np.testing.assert_allclose(np.asarray(mean), np.concatenate(seen).mean(0), rtol=1e-5)
+
+
+def test_data_larger_than_memory_is_learnt_from_on_disk_and_filled_once(tmp_path: Path) -> None:
+    data = tmp_path / "many.npz"
+    collect_demonstrations(lambda seen: np.zeros((1, 1), np.int64), ONE, path=data, episodes=300)
+    stored = prl.PersistentEpisodicBuffer.create_factory(size=None, directory=tmp_path / "on-disk", memory_bytes=20_000)
+    scheme = cloning(data, stored)
+    steps = open_dataset(data).steps
+    assert len(scheme.storage) == steps
+    assert scheme.storage.ring.live_steps < steps / 2
+    list(scheme.update())
+    scheme.close()
+    again = cloning(data, stored)
+    assert len(again.storage) == steps
+    again.close()
