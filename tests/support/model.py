@@ -161,8 +161,8 @@ def dressed(sample: Sample, way: int) -> Sample:
         lambda s: map_leaves(s, torch.from_numpy),
         lambda s: dict(reversed(s.items())),
         lambda s: map_leaves(s, lambda leaf: np.asfortranarray(np.repeat(leaf, 2, 0))[::2]),
-        lambda s: s | {key: s[key].astype(np.float32) for key in FLAGS},
-        lambda s: s | {key: torch.from_numpy(s[key].astype(np.uint8)) for key in FLAGS},
+        lambda s: s | {key: s[key].astype(np.float32) for key in FLAGS & s.keys()},
+        lambda s: s | {key: torch.from_numpy(s[key].astype(np.uint8)) for key in FLAGS & s.keys()},
     ]
     return ways[way % len(ways)](sample)
 
