@@ -1,5 +1,8 @@
 """Environments that other processes step."""
 
+import atexit
+import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -36,6 +39,9 @@ class DistantEnvs:
         self.rows = [slice(int(start), int(end)) for start, end in pairwise(edges)]
         """Which environments each process has."""
         self.processes: list[CollectorProcess] = []
+        self._end_processes = weakref.finalize(self, _end, self.processes, os.getpid())
+        # Before multiprocessing waits for processes that wait for this one; one that was ended is not ended again.
+        atexit.register(self._end_processes)
         try:
             for number, rows in enumerate(self.rows):
                 share = _with_num_envs(envs_factory, rows.stop - rows.start)
@@ -68,8 +74,8 @@ class DistantEnvs:
 
     def close(self) -> None:
         """End the processes, which close their environments; a second call does nothing."""
-        for process in self.processes:
-            process.close()
+        self._end_processes()
+        atexit.unregister(self._end_processes)
         for memory in (self.weights_memory, self.steps_memory):
             memory.close()
         if self._one is not None:
@@ -78,6 +84,13 @@ class DistantEnvs:
     def envs_of(self, process: int, envs: Sequence[int]) -> list[int]:
         """Numbers among all environments of some that a process has."""
         return [self.rows[process].start + env for env in envs]
+
+
+def _end(processes: Sequence[CollectorProcess], owner: int) -> None:
+    """End processes, unless this is one that was forked off their owner."""
+    if os.getpid() == owner:
+        for process in processes:
+            process.close()
 
 
 def _with_num_envs(factory: Factory[VecEnv], num_envs: int) -> Factory[VecEnv]:

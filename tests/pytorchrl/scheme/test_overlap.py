@@ -1,5 +1,6 @@
 """Collecting in other processes while the learner updates."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -18,7 +19,6 @@ from storages.transition import DONE, DONE2, OBS, REW, VAL
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 from tests.support.data_sets import recorded
-from tests.support.processes import wait_for
 from tests.support.toys import Counter
 from tests.support.training import saved_and_loaded
 
@@ -248,11 +248,15 @@ def test_a_run_is_continued_from_its_folder_alone_and_not_as_another(tmp_path: P
     again.close()
 
 
-def test_closing_leaves_no_process() -> None:
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_neither_closing_nor_forgetting_a_scheme_leaves_a_process(is_closed: bool) -> None:
     scheme = train(dqn_scheme(collection=prl.Overlapped(4, processes=2)), 60)
     pids = [process.pid for process in child_processes(scheme)]
-    scheme.close()
-    scheme.close()
+    if is_closed:
+        scheme.close()
+        scheme.close()
+    del scheme
+    gc.collect()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -260,27 +264,28 @@ def test_closing_leaves_no_process() -> None:
 
 SCRIPT = """
 import sys
-from pathlib import Path
 import pytorchrl as prl
 from tests.support.compositions import dqn_scheme
 
+class TellsIds(prl.Callback):
+    def on_update(self, learner, info):
+        if learner.scheme.algorithm.updates == 5:
+            print(*[process._process.pid for process in learner.scheme.envs.processes], flush=True)
+        if learner.scheme.algorithm.updates == 7 and sys.argv[3] == "left":
+            sys.exit()
+
 envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=sys.argv[2])
 scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(4, processes=2), algorithm={"test_every": 0})
-learner = prl.Learner(scheme, 10_000_000, sys.argv[1])
-while learner.scheme.steps < 100:
-    learner.step()
-ids = [process._process.pid for process in scheme._collector.envs.processes]
-print(*ids, flush=True)
-if sys.argv[3] == "left":
-    sys.exit()
+learner = prl.Learner(scheme, 10_000_000, sys.argv[1], callbacks=[TellsIds()])
 learner.run()
 learner.close()
 """
+SIGNALS = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": signal.SIGTERM}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("ending", ["killed", "left", "ctrl_c", "terminated"])
+@pytest.mark.parametrize("ending", [*SIGNALS, "left"])
 def test_no_process_stays_however_the_learner_ends(mode: str, ending: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode, ending]
@@ -289,23 +294,25 @@ def test_no_process_stays_however_the_learner_ends(mode: str, ending: str, tmp_p
     ) as process:
         assert process.stdout is not None
         pids = [int(pid) for pid in process.stdout.readline().split()]
-        number = {"killed": signal.SIGKILL, "ctrl_c": signal.SIGINT, "terminated": signal.SIGTERM}.get(ending)
-        if number == signal.SIGKILL:
+        if ending == "killed":
             process.kill()
-        elif number is not None:
-            wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").stat().st_size > 0, process)
-            os.killpg(process.pid, number)
+        elif ending in SIGNALS:
+            # As a terminal sends it: to the processes that collect, too.
+            os.killpg(process.pid, SIGNALS[ending])
         rest = process.stdout.read()
         assert process.wait(60) == (-signal.SIGKILL if ending == "killed" else 0)
     assert len(pids) == 2
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while any(is_running(pid) for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     if ending in ("ctrl_c", "terminated"):
-        assert "continue with" in rest
-        again = prl.Learner.resume(tmp_path / "run")
+        assert "; continue" in rest
+        envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=mode)
+        scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(4, processes=2), algorithm={"test_every": 0})
+        again = prl.Learner.resume(tmp_path / "run", scheme=scheme, callbacks=())
         steps = again.scheme.steps
+        assert steps >= 40
         again.step()
         assert again.scheme.steps > steps
         again.close()
