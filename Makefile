@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari learning learning-values learning-policies learning-mujoco docs format clean
+.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-imitation learning-offline docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -40,6 +40,16 @@ bench-persistence: $(ENV) .venv/.installed-bench  ## what it costs to keep exper
 	$(BIN)/python benchmarks/persistence/persistence.py $(BENCH)
 	$(BIN)/python benchmarks/persistence/larger_than_memory.py $(BENCH)
 
+bench-envs: $(ENV) .venv/.installed-bench  ## PPO in native vector environments, beside stable-baselines3, rlox and CleanRL's loop
+	$(BIN)/python benchmarks/throughput/vector_envs.py $(BENCH)
+
+bench-processes: $(ENV)  ## collection in other processes, by overlap and by Ray
+	$(BIN)/python benchmarks/throughput/overlap.py
+	$(BIN)/python benchmarks/throughput/ray_scaling.py
+
+bench-offline: $(ENV) .venv/.installed-bench  ## updates from data, beside d3rlpy: BENCH="--d3rlpy PYTHON"
+	$(BIN)/python benchmarks/throughput/offline_updates.py $(BENCH)
+
 bench-atari: $(ENV) .venv/.installed-bench  ## Atari's steps per second beside stable-baselines3 and CleanRL's loop
 	$(BIN)/python benchmarks/throughput/atari.py $(BENCH)
 
@@ -57,6 +67,12 @@ learning-policies: $(ENV)  ## docs/policy-learning.md: policy gradients and acto
 
 learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable-baselines3 in MuJoCo; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/learning_mujoco.py $(BENCH)
+
+learning-offline: $(ENV) .venv/.installed-bench  ## docs/offline-learning.md: what is learnt from data, beside d3rlpy; goes on where it was stopped
+	$(BIN)/python benchmarks/learning/learning_offline.py $(BENCH)
+
+learning-imitation: $(ENV) .venv/.installed-bench  ## docs/imitation.md: what is learnt from experts; goes on where it was stopped
+	$(BIN)/python benchmarks/learning/learning_imitation.py $(BENCH)
 
 docs: $(ENV)  ## the documentation: tables made from the classes, and the site, site/index.html
 	$(BIN)/python docs/generated_parts.py

@@ -37,6 +37,7 @@ MIXTURE = prl.heads.MixturePolicy(num_components=2, smallest_log_std=-10.0)
 
 
 def linear_bc(space: Any, **hyper_parameters: Any) -> prl.BehaviourCloning:
+    torch.manual_seed(0)
     envs = envs_with(space)
     actor = prl.OffPolicyActor.create_factory(hidden_sizes=(), initial_log_std=-0.3)("cpu", envs)
     algorithm = prl.BehaviourCloning.create_factory(**hyper_parameters)("cpu", actor, envs)

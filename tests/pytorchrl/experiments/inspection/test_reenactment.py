@@ -196,8 +196,12 @@ class Camera(gym.Env[Any, Any]):
     observation_space = spaces.Box(0, 255, (40, 48, 3), np.uint8)
     action_space = spaces.Discrete(2)
 
+    number = 0
+    """Of those that were made."""
+
     def __init__(self) -> None:
-        self.generator = np.random.default_rng(id(self) % 1_000)
+        Camera.number += 1
+        self.generator = np.random.default_rng(Camera.number)
         self.steps = 0
 
     def _observation(self) -> Any:
