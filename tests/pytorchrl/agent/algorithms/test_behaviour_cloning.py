@@ -116,7 +116,8 @@ def mixture_log_probs(output: Any) -> Any:
     """(N) of a mixture of two normals in the units of the box, by loops over components and numbers."""
     log_probs = np.zeros(len(REAL))
     for row, numbers in enumerate(output):
-        logits, mean, log_std = numbers[:2], numbers[2:6].reshape(2, 2), numbers[6:].reshape(2, 2) - 0.3
+        logits, mean = numbers[:2], numbers[2:6].reshape(2, 2)
+        log_std = (numbers[6:].reshape(2, 2) - 0.3).clip(-10, 2)
         probability = np.exp(logits) / np.exp(logits).sum()
         density = 0.0
         for component in range(2):
