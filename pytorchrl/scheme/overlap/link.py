@@ -128,7 +128,7 @@ class Link:
         error.add_note(f"In the process that collects, number {self.number}:\n{traceback.format_exc()}")
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # whatever a class of the user's raises here, its text is what counts
+        except Exception:  # a class of the user may raise anything here; the text is kept
             error, told = RuntimeError(f"{type(error).__name__}: {error}"), error.__notes__
             error.__notes__ = told
         self.send(Failed(error, by_step))
