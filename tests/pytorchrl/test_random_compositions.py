@@ -29,7 +29,7 @@ class GAILOnA2C(prl.GAILReward, prl.A2C):
     """A learnt reward on another algorithm than its own."""
 
 
-class AIRLOnPPO(prl.AIRLReward, prl.PPO):
+class AIRLWithPPO(prl.AIRLReward, prl.PPO):
     """A learnt reward on another algorithm than its own."""
 
 
@@ -131,7 +131,7 @@ ON_POLICY: dict[str, Any] = {
     "PPOD, as if it had acted": (prl.PPOD, {"num_mini_batch": 2, "repeated_as": "policy"}, list(ACTIONS)),
     "GAIL on A2C": (GAILOnA2C, {"discriminator_epochs": 2}, list(ACTIONS)),
     "AIRL": (prl.AIRL, {"value_epochs": 2, "discriminator_epochs": 2}, list(ACTIONS)),
-    "AIRL on PPO": (AIRLOnPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
+    "AIRL on PPO": (AIRLWithPPO, {"num_mini_batch": 2, "reward_of": "state-action"}, list(ACTIONS)),
 }
 APART = ("TRPO", "GAIL", "AIRL", "AIRL on PPO", "SACDiscrete", "SACWithValue", "MPODiscrete", "IQL")
 """Train networks of observations apart."""

@@ -16,7 +16,7 @@ from tests.support.data_sets import recorded
 from tests.support.toys import Counter
 
 
-class AIRLOnPPO(prl.AIRLReward, prl.PPO):
+class PPOPaidByAIRL(prl.AIRLReward, prl.PPO):
     """AIRL on PPO."""
 
 
@@ -42,7 +42,7 @@ def learnt(folder: Path, cls: Any = prl.AIRL, env: str = "CartPole-v1", memory: 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 @pytest.mark.parametrize(
     ("cls", "settings"),
-    [(prl.AIRL, {}), (prl.AIRL, {"reward_of": "state-action"}), (prl.GAIL, {}), (AIRLOnPPO, {})],
+    [(prl.AIRL, {}), (prl.AIRL, {"reward_of": "state-action"}), (prl.GAIL, {}), (PPOPaidByAIRL, {})],
     ids=["AIRL", "AIRL of actions", "GAIL", "AIRL on PPO"],
 )
 def test_the_environment_pays_what_the_run_s_networks_make_of_state_and_action(

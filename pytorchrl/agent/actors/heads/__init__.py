@@ -14,7 +14,6 @@ from pytorchrl.agent.actors.heads.quadratic import Quadratic
 from pytorchrl.agent.actors.heads.values import (
     ActionQuantiles,
     ActionValue,
-    ActionValueLayer,
     CategoricalReturns,
     QuantileReturns,
     StateValue,
@@ -25,7 +24,6 @@ from pytorchrl.agent.actors.heads.values import (
 __all__ = [
     "ActionQuantiles",
     "ActionValue",
-    "ActionValueLayer",
     "BetaPolicy",
     "CategoricalReturns",
     "DeterministicPolicy",

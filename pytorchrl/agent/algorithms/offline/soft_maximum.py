@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from pytorchrl.agent.actors.heads import ActionValueLayer
+from pytorchrl.agent.actors.heads.values import ActionValueLayer
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
 
