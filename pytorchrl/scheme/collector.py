@@ -128,6 +128,15 @@ class Collector:
         """Let the explorer's schedules follow a run of so many environment transitions."""
         self._exploration.target_steps = target_steps
 
+    def explore_among(self, num_envs: int, position: int) -> None:
+        """Let the explorer know that others step more environments at the same time.
+
+        Args:
+            num_envs: all of them, those of this collector included.
+            position: of this collector's first one among them.
+        """
+        self._exploration.among, self._exploration.position = num_envs, position
+
     def step(self) -> list[Episode]:
         """Step every environment once; returns the environments' own episodes that ended.
 

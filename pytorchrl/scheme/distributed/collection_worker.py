@@ -103,9 +103,8 @@ class _CollectorAmongOthers(Collector):
         """Explore as one of several, and keep what the main storage keeps."""
         num_envs = self.envs.num_envs
         self._info_keys = blueprint.info_keys
-        self._exploration.position = worker * num_envs
-        self._exploration.among = blueprint.num_collectors * num_envs
-        self._of_others = self._exploration.among - num_envs
+        self.explore_among(blueprint.num_collectors * num_envs, worker * num_envs)
+        self._of_others = (blueprint.num_collectors - 1) * num_envs
 
     def step(self) -> list[Episode]:
         episodes = super().step()

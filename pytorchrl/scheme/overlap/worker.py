@@ -92,7 +92,7 @@ class _Worker:
     _weights: WeightVersions
     _writer: "_StepWriter"
     _algorithm: Algorithm
-    _collector: "_OneOfSeveral"
+    _collector: Collector
 
     def __init__(self, link: Link, parts: WorkerParts, envs: VecEnv) -> None:
         self._link, self._parts, self._envs = link, parts, envs
@@ -124,8 +124,8 @@ class _Worker:
         rows = slice(beginning.position, beginning.position + envs.num_envs)
         self._writer = _StepWriter(beginning, rows, self._agree_on)
         self._beginning, self._algorithm = beginning, algorithm
-        self._collector = _OneOfSeveral(envs, algorithm, cast("Storage", self._writer))
-        self._collector.take_its_place(beginning.position, beginning.num_envs)
+        self._collector = Collector(envs, algorithm, cast("Storage", self._writer))
+        self._collector.explore_among(beginning.num_envs, beginning.position)
         self._collector.seed(beginning.explorer_seed)
         self._collector.reset(beginning.env_seed)
 
@@ -226,14 +226,6 @@ class _Worker:
         if message is None:
             raise _StoppedError
         return message
-
-
-class _OneOfSeveral(Collector):
-    """A collector that explores as one of several."""
-
-    def take_its_place(self, position: int, num_envs: int) -> None:
-        """Say the index of the first environment among all."""
-        self._exploration.position, self._exploration.among = position, num_envs
 
 
 class _StepWriter:
