@@ -154,16 +154,19 @@ def _index() -> Iterator[Sequence[str]]:
         link = _link(name)
         # Without the name of the class, where it comes first.
         purpose = (inspect.getmodule(cls).__doc__ or "").splitlines()[0].split(": ", 1)[-1].rstrip(".")
-        kinds = [LEARNS_FROM[needs.kind] for needs in cls.sources.values()]
-        yield link, purpose, FAMILIES[_folder(cls)], SPACES[cls.actions], " and ".join(kinds), _memory(cls)
+        yield link, purpose, FAMILIES[_folder(cls)], SPACES[cls.actions], _learns_from(cls), _memory(cls)
 
 
 def _overview() -> Iterator[Sequence[str]]:
     for name, cls in _by_family():
-        kinds = [LEARNS_FROM[needs.kind] for needs in cls.sources.values()]
         curves = ", ".join(f"[{page.removesuffix('.md')}](docs/{page})" for page in algorithm_curves.pages_of({name}))
         link = _link(name, "docs/algorithms/")
-        yield link, FAMILIES[_folder(cls)], SPACES[cls.actions], _memory(cls), " and ".join(kinds), curves
+        yield link, FAMILIES[_folder(cls)], SPACES[cls.actions], _memory(cls), _learns_from(cls), curves
+
+
+def _learns_from(cls: Class) -> str:
+    """What its sources hold, each kind once."""
+    return " and ".join(dict.fromkeys(LEARNS_FROM[needs.kind] for needs in cls.sources.values()))
 
 
 def _by_family() -> list[tuple[str, Class]]:

@@ -12,6 +12,7 @@ import pytorchrl as prl
 from pytorchrl.comparison.profiles import performance_profile, thresholds
 from pytorchrl.comparison.references import reference_of
 from pytorchrl.comparison.tables import as_csv, as_markdown
+from tests.support.rliable_module import rliable_module
 from tests.support.run_folders import composition, evaluated_run, recorded_run
 
 FINALS = {"DQN": [10.0, 20.0, 30.0, 90.0], "PPO": [50.0, 60.0, 70.0, 80.0]}
@@ -214,7 +215,7 @@ def test_a_profile_is_the_share_of_runs_above_a_score_and_environments_count_ali
 # The package takes seconds to import.
 @pytest.mark.long
 def test_a_profile_is_that_of_rliable() -> None:
-    library = pytest.importorskip("rliable.library", reason="rliable is not installed")
+    library = rliable_module("library")
     scores = np.random.default_rng(5).normal(size=(7, 3))
     at = thresholds(list(scores.T))
     ours = performance_profile({str(env): of_env for env, of_env in enumerate(scores.T)}, at)[0]

@@ -8,6 +8,7 @@ import pytest
 from pytorchrl.comparison import Improvement, seeds_needed
 from pytorchrl.comparison.improvement import improvement
 from pytorchrl.logging.bootstrap import Estimate
+from tests.support.rliable_module import rliable_module
 
 
 def scores(*values: float) -> np.ndarray:
@@ -101,8 +102,8 @@ def test_a_conclusion_needs_enough_seeds_and_an_interval_without_a_half(
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:random_state is deprecated:FutureWarning")
 def test_probability_and_interval_are_those_of_rliable() -> None:
-    library = pytest.importorskip("rliable.library", reason="rliable is not installed")
-    metrics = pytest.importorskip("rliable.metrics")
+    library = rliable_module("library")
+    metrics = rliable_module("metrics")
     random = np.random.default_rng(3)
     ones, others = random.normal(0.4, 1.0, size=(6, 2)), random.normal(0.0, 1.0, size=(8, 2))
     values, intervals = library.get_interval_estimates(

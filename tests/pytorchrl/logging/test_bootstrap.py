@@ -9,6 +9,7 @@ import pytest
 from pytorchrl.logging.bands import band_of
 from pytorchrl.logging.bootstrap import band, estimate, interquartile_mean
 from pytorchrl.logging.curves import Curve
+from tests.support.rliable_module import rliable_module
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,8 @@ def test_an_interval_is_the_same_each_time_and_its_global_generator_is_left_alon
 @pytest.mark.filterwarnings("ignore:random_state is deprecated:FutureWarning")
 @pytest.mark.parametrize("statistic", ["iqm", "mean"])
 def test_intervals_are_those_of_rliable(statistic: Any) -> None:
-    library = pytest.importorskip("rliable.library", reason="rliable is not installed")
-    metrics = pytest.importorskip("rliable.metrics")
+    library = rliable_module("library")
+    metrics = rliable_module("metrics")
     function = {"iqm": metrics.aggregate_iqm, "mean": metrics.aggregate_mean}[statistic]
     scores = np.random.default_rng(7).gamma(2.0, 30.0, size=(8, 3))
     values, intervals = library.get_interval_estimates(
