@@ -1,6 +1,6 @@
 """Trains an algorithm of d3rlpy on a data set, and writes its evaluations; run by an interpreter that has d3rlpy.
 
-It imports nothing of this project: d3rlpy needs an older gymnasium, and so an environment of its own.
+It imports nothing of this project: d3rlpy needs an older gymnasium, and so another virtual environment.
 """
 
 import json

@@ -4,7 +4,7 @@ Prioritised replay of transitions of 17 numbers. A learner that computes nothing
 
 - "in process": one storage, in this process.
 - "one shard": the same transitions in a process of Ray, which serves them through Ray's object store.
-- "shared memory": the same shard in a plain process, which writes batches into memory that both share, and is told by a
+- "shared memory": the same shard in a plain process, which writes batches into memory that both share, and learns by a
   pipe which pieces are free; what Ray's object store is beside the least there can be.
 - "all shards": several such shards of Ray, each as large, behind one source.
 
@@ -172,7 +172,7 @@ def _slice(random: np.random.Generator) -> dict[str, Any]:
 
 
 class _SharedMemoryShard(ShardGroup):
-    """One shard in a process of its own; batches come through memory that both processes share.
+    """One shard in another process; batches come through memory that both processes share.
 
     Args:
         maker: of the storage.

@@ -1,4 +1,4 @@
-"""A process that updates an algorithm of d3rlpy on request, in an interpreter of its own.
+"""A process that updates an algorithm of d3rlpy on request, in another interpreter.
 
 d3rlpy needs an older gymnasium, so that this file imports nothing of this project's. Each line of the input is a number
 of updates to make; each line of the output says how many seconds they took, of the processor and of the clock.

@@ -11,10 +11,12 @@ class InlineWorkers:
 
     def __init__(self, cls: type[Any], arguments: Callable[[int], tuple[Any, ...]], number: int) -> None:
         self.workers = [cls(*arguments(worker)) for worker in range(number)]
-        self.num_running = 0
 
     def __len__(self) -> int:
         return len(self.workers)
+
+    def finish(self) -> tuple[Any, ...]:
+        return ()
 
     def all_of(self, method: str, arguments: Sequence[tuple[Any, ...]], *_: Any) -> list[Any]:
         pairs = zip(self.workers, arguments, strict=True)

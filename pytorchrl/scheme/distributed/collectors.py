@@ -90,10 +90,7 @@ class RemoteCollectors:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next slices follow from, those that came and are not inserted too."""
-        while self.workers.num_running:
-            done = self.workers.next_done()
-            if not done.died:
-                self._ready.append(done.value)
+        self._ready.extend(self.workers.finish())
         return {
             "steps": self.steps,
             "episodes": self.episodes,

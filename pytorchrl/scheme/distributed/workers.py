@@ -1,7 +1,7 @@
 """Actors of Ray of one kind, each of which is replaced where it dies."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import ray
@@ -69,11 +69,6 @@ class Workers:
         busy = set(self._running.values())
         return [worker for worker in range(len(self)) if worker not in busy]
 
-    @property
-    def num_running(self) -> int:
-        """How many calls are not done."""
-        return len(self._running)
-
     def start(self, worker: int, method: str, *arguments: Any) -> None:
         """Let an idle worker do something."""
         self._running[getattr(self._handles[worker], method).remote(*arguments)] = worker
@@ -94,6 +89,13 @@ class Workers:
             return Done(worker, None, died=True)
         self._deaths_in_a_row[worker] = 0
         return Done(worker, value, died=False)
+
+    def finish(self) -> Iterator[Any]:
+        """Wait for all calls that run; yields what came of each whose worker has not died."""
+        while self._running:
+            done = self.next_done()
+            if not done.died:
+                yield done.value
 
     def all_of(
         self,

@@ -63,6 +63,7 @@ def send(pipe: Connection, message: Any) -> None:
 
 def receive(pipe: Connection) -> Any:
     """Wait for a message."""
+    # The pipe has no name: its other end is a process that was forked from here.
     return pickle.loads(pipe.recv_bytes())
 
 
