@@ -8,32 +8,32 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from pytorchrl.logging.bands import band_of
-from pytorchrl.logging.curves import read_run
+from pytorchrl.logging.curves import Curve
 
 _COLORS = 10
 
 
-def draw_curves(folders: Mapping[str, Sequence[Path]], title: str, output: Path) -> None:
+def draw_curves(curves: Mapping[str, Sequence[Curve]], title: str, output: Path) -> None:
     """Draw the smoothed returns of training episodes into a PNG file, a line for each name.
 
     It is the mean over its runs, with the 95% bootstrap interval.
 
     Args:
-        folders: run folders by the name in the legend; names without any are left out.
+        curves: one of each run, by the name in the legend; names without any are left out.
         title: above it.
         output: the file.
     """
     figure = Figure(figsize=(10, 5.6), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for number, (name, runs) in enumerate(folders.items()):
-        curves = [curve for curve in (read_run(folder).training() for folder in runs) if len(curve)]
-        band = band_of(curves, "mean") if curves else None
+    for number, (name, of_runs) in enumerate(curves.items()):
+        measured = [curve for curve in of_runs if len(curve)]
+        band = band_of(measured, "mean") if measured else None
         if band is None:
             continue
         color, style = f"C{number % _COLORS}", "-" if number < _COLORS else "--"
-        axes.plot(band.x, band.values, style, color=color, linewidth=1.8, label=f"{name} ({len(curves)})")
-        if len(curves) > 1:
+        axes.plot(band.x, band.values, style, color=color, linewidth=1.8, label=f"{name} ({len(measured)})")
+        if len(measured) > 1:
             axes.fill_between(band.x, band.low, band.high, color=color, alpha=0.1, linewidth=0)
     axes.set_title(title)
     axes.set_xlabel("environment steps")

@@ -34,6 +34,7 @@ _EVALUATION_SEED = 20_000
 _SECONDS_BETWEEN_LOOKS = 1.0
 _RECORDS = 100
 _RECORDS_OF_A_CHECKPOINT = 10
+_KEPT_COLUMNS = ("steps", "train/return", "train/episodes")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Run:
     target_steps: int
     folder: Path
     """The run folder. Where it holds a finished run, that one is taken; one that was stopped is continued."""
+    kept_file: Path
+    """What a finished run is known by when its folder is gone."""
 
     @property
     def task(self) -> Task:
@@ -72,15 +75,36 @@ class Run:
     @property
     def result(self) -> "Result | None":
         """None while the run has not finished."""
-        if not self.result_file.exists():
-            return None
-        return Result(**json.loads(self.result_file.read_text(encoding="utf-8")))
+        if self.result_file.exists():
+            return Result(**json.loads(self.result_file.read_text(encoding="utf-8")))
+        if self.kept_file.exists():
+            return Result(**json.loads(self.kept_file.read_text(encoding="utf-8"))["result"])
+        return None
+
+    @property
+    def records(self) -> list[dict[str, float]]:
+        """Returns of training, by environment steps."""
+        metrics = self.folder / "metrics.jsonl"
+        if metrics.exists():
+            return prl.read_metrics(metrics)
+        if self.kept_file.exists():
+            kept = json.loads(self.kept_file.read_text(encoding="utf-8"))["training"]
+            return [dict(zip(_KEPT_COLUMNS, row, strict=True)) for row in kept]
+        return []
+
+    def keep(self) -> None:
+        """Write the result and the curve of a finished run where they outlast its folder."""
+        if self.result is None or self.kept_file.exists():
+            return
+        rows = [[record[name] for name in _KEPT_COLUMNS] for record in self.records if "train/return" in record]
+        kept = {"result": asdict(self.result), "training": rows}
+        self.kept_file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.kept_file, json.dumps(kept).encode())
 
     @property
     def steps(self) -> int:
         """Environment steps up to the last record."""
-        metrics = self.folder / "metrics.jsonl"
-        records = prl.read_metrics(metrics) if metrics.exists() else []
+        records = self.records
         return int(records[-1]["steps"]) if records else 0
 
 

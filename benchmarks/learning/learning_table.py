@@ -12,6 +12,7 @@ from benchmarks.learning.learning_pages import PAGES
 from benchmarks.learning.learning_picture import draw_curves
 from benchmarks.learning.learning_runs import FINAL_PART, Result, Run, results_of
 from benchmarks.learning.learning_task import Page, Task
+from pytorchrl.logging.curves import Run as Measured
 
 
 @dataclass
@@ -30,6 +31,9 @@ class Arguments:
     """Where the page and the curves go."""
     runs: Path | None = None
     """Where the run folders go; a folder of the page's name under runs/ where left out."""
+    kept: Path = ROOT / "benchmarks" / "learning" / "finished"
+    """Where finished runs are kept as small files, which outlast the run folders; a run that is to be made anew is
+    deleted there, too."""
 
 
 def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
@@ -42,10 +46,11 @@ def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
     """
     page = PAGES[name]
     folder = arguments.runs or Path("runs") / Path(page.script).stem.replace("_", "-")
+    by_task = {task: runs_of(name, task, folder, arguments.target_steps, arguments.kept) for task in page.tasks}
     wanted = [
         run
         for task in only
-        for run in runs_of(name, task, folder, arguments.target_steps)
+        for run in by_task[task]
         if (not arguments.algorithms or run.algorithm in arguments.algorithms)
         and (not arguments.seeds or run.seed in arguments.seeds)
     ]
@@ -58,7 +63,8 @@ def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
     stopped = arguments.processes > 0 and _make(left, arguments.processes)
     file = arguments.docs / f"{name}.md"
     file.parent.mkdir(parents=True, exist_ok=True)
-    by_task = {task: runs_of(name, task, folder, arguments.target_steps) for task in page.tasks}
+    for run in (run for runs in by_task.values() for run in runs):
+        run.keep()
     file.write_text(f"{_page(name, by_task, arguments.docs)}\n", encoding="utf-8")
     print(f"Tables and curves: {file}")
     print(f"Run folders:       {folder}")
@@ -81,7 +87,9 @@ def _make(runs: Sequence[Run], processes: int) -> bool:
     return False
 
 
-def runs_of(page: str, task_name: str, folder: Path, target_steps: int | None = None) -> list[Run]:
+def runs_of(
+    page: str, task_name: str, folder: Path, target_steps: int | None = None, kept: Path | None = None
+) -> list[Run]:
     """All runs of a task, seed by seed, so that each algorithm has one before any has two.
 
     Args:
@@ -89,16 +97,19 @@ def runs_of(page: str, task_name: str, folder: Path, target_steps: int | None = 
         task_name: of one of its tasks.
         folder: that holds the run folders.
         target_steps: environment steps instead of the task's own number.
+        kept: folder of the files of finished runs; the one of the run folders where left out.
     """
     task = PAGES[page].tasks[task_name]
     # Runs of another length are others: none is taken for one of a task's own number of steps.
     prefix = task_name if target_steps is None else f"{task_name}-{target_steps}-steps"
     steps = target_steps or task.target_steps
-    return [
-        Run(page, task_name, algorithm, seed, steps, folder / f"{prefix}-{algorithm.replace(' ', '-')}-{seed}")
-        for seed in task.seeds
-        for algorithm in task.algorithms
-    ]
+    runs = []
+    for seed in task.seeds:
+        for algorithm in task.algorithms:
+            own = f"{prefix}-{algorithm.replace(' ', '-')}-{seed}"
+            kept_file = (kept or folder) / page / f"{own}.json"
+            runs.append(Run(page, task_name, algorithm, seed, steps, folder / own, kept_file))
+    return runs
 
 
 def _outcome(run: Run) -> str:
@@ -125,13 +136,13 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         steps = by_task[task_name][0].target_steps
         what = f"{steps:,} environment steps, {task.episodes} episodes of the greedy policy. {task.settings}"
         lines += [f"## {task.env}", "", *_paragraphs(what), "", *_table(task, by_algorithm), ""]
-        finished = {
-            algorithm: [run.folder for run in runs if run.result is not None]
+        curves = {
+            algorithm: [Measured(run.folder, {}, run.records).training() for run in runs if run.result is not None]
             for algorithm, runs in by_algorithm.items()
         }
-        if any(finished.values()):
+        if any(curves.values()):
             picture = docs / f"{name}-{task_name}.png"
-            draw_curves(finished, f"{task.env}, training episodes", picture)
+            draw_curves(curves, f"{task.env}, training episodes", picture)
             lines += [f"![Return of training episodes over environment steps]({picture.name})", ""]
     return "\n".join(lines[:-1])
 

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -43,7 +44,9 @@ def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: An
     of_dqn = [run for run in runs if run.algorithm == "DQN"]
     for run, greedy_return in zip(of_dqn[1:], (460.0, 20.0), strict=True):
         write_result(benchmark, run, greedy_return)
-    benchmark.make_page("values", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
+    benchmark.make_page(
+        "values", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
+    )
     page = tmp_path / "docs" / "values.md"
     assert row_of("DQN", page) == ["`DQN`", "500.0", "460.0", "20.0", "460.0", "163.3", "1,234", "450", "yes"]
     second = runs[1].algorithm
@@ -51,6 +54,20 @@ def test_the_page_holds_what_has_finished_and_says_what_is_missing(benchmark: An
     assert "(values-cartpole.png)" in page.read_text()
     assert (tmp_path / "docs" / "values-cartpole.png").exists()
     assert "(values-breakout.png)" not in page.read_text()
+
+
+def test_a_finished_run_outlasts_its_folder(benchmark: Any, tmp_path: Path) -> None:
+    run = benchmark.runs_of("values", "cartpole", tmp_path / "runs")[0]
+    write_result(benchmark, run, 77.25)
+    arguments = benchmark.Arguments(docs=tmp_path, runs=tmp_path / "runs", kept=tmp_path / "kept", processes=0)
+    benchmark.make_page("values", (), arguments)
+    page, picture = (tmp_path / "values.md").read_text(), (tmp_path / "values-cartpole.png").read_bytes()
+    assert "| 77.2 |" in page
+    shutil.rmtree(tmp_path / "runs")
+    (tmp_path / "values-cartpole.png").unlink()
+    benchmark.make_page("values", (), arguments)
+    assert (tmp_path / "values.md").read_text() == page
+    assert (tmp_path / "values-cartpole.png").read_bytes() == picture
 
 
 def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
@@ -84,6 +101,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
 def test_the_command_trains_and_takes_what_has_finished(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--only", "cartpole", "--algorithms", "DQN", "--seeds", "1", "2"]
     command += ["--target-steps", "1300", "--docs", str(tmp_path / "docs"), "--runs", str(tmp_path / "runs")]
+    command += ["--kept", str(tmp_path / "kept")]
     first = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert first.returncode == 0, first.stderr
     assert "2 runs, 0 of them finished\n" in first.stdout
@@ -126,7 +144,11 @@ def test_a_table_says_which_threshold_each_algorithm_reaches_and_how_far_seeds_s
         chosen = [run for run in runs if run.algorithm in ("REINFORCE", "PPO", "DDPG", "SAC")]
         for run in chosen:
             write_result(benchmark, run, returns[run.seed - 1])
-    benchmark.make_page("policy-learning", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
+    benchmark.make_page(
+        "policy-learning",
+        (),
+        benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept"),
+    )
     page = tmp_path / "docs" / "policy-learning.md"
     endings = {name: row_of(name, page)[-2:] for name in ("REINFORCE", "PPO", "DDPG", "SAC", "A2C")}
     assert endings == {
@@ -139,5 +161,7 @@ def test_a_table_says_which_threshold_each_algorithm_reaches_and_how_far_seeds_s
     runs = [run for run in benchmark.runs_of("mujoco", "halfcheetah", tmp_path / "runs") if run.algorithm == "SAC"]
     for run, greedy_return in zip(runs, (1.0, 2.0, 6.0), strict=True):
         write_result(benchmark, run, greedy_return)
-    benchmark.make_page("mujoco", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs"))
+    benchmark.make_page(
+        "mujoco", (), benchmark.Arguments(docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
+    )
     assert row_of("SAC", tmp_path / "docs" / "mujoco.md")[4] == "3.0 ± 1.5"
