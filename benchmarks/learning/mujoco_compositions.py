@@ -31,10 +31,9 @@ TRPO_VALUE_BATCH = 128
 _TARGETS = {"polyak": 1 - OFF_POLICY["tau"]}
 _SETTINGS = (
     "The settings of ours and of stable-baselines3 are the same: its defaults, with 10,000 random steps before SAC, "
-    "TD3 and DDPG learn. sb3-contrib's TRPO bounds the mean of the divergence over an action's components where ours, as "
-    "the paper, bounds the divergence: our bound and damping are its times their number. Observations and rewards are "
-    "not scaled. Means in nnabla-rl's published results after 100,000 "
-    "steps, by its own settings: "
+    "TD3 and DDPG learn. sb3-contrib's TRPO bounds the mean of the divergence over an action's components where ours "
+    "bounds the divergence, as the paper does: our bound and damping are its times their number. Observations and "
+    "rewards are not scaled. Means in nnabla-rl's published results after 100,000 steps, by its own settings: "
 )
 
 
@@ -93,7 +92,7 @@ _COMPOSITIONS: Mapping[str, Composition] = {
 
 
 def _trpo(action_size: int) -> Composition:
-    """TRPO with sb3-contrib's trust region, which is of the mean divergence over an action's components, not the sum."""
+    """TRPO with sb3-contrib's trust region, whose divergence is the mean over an action's components."""
     return _on_policy(
         prl.TRPO,
         **TRPO | {"max_kl": action_size * TRPO["max_kl"], "damping": action_size * TRPO["damping"]},
