@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,39 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pytorchrl as prl
+from benchmarks.learning.staged_runs import Stage, StagedPage, StagedTask
 from pytorchrl.experiments import collect_demonstrations
 from storages.component.factory import Factory
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A run of a task; those before it have finished."""
-
-    name: str
-    target_steps: int
-    compose: Callable[[Path, int], prl.Scheme]
-    """Of the folder with the runs of one seed, and the seed."""
-    labels: str
-    """How many transitions of an expert it learns from."""
-
-
-@dataclass(frozen=True)
-class ImitationTask:
-    """Runs that are compared, and what is asked of them."""
-
-    title: str
-    env: str
-    question: str
-    stages: tuple[Stage, ...]
-    random_return: float
-    """Mean return of random actions, which counts as 0 in shares of the expert."""
-    expert_return: float | None = None
-    """Mean return of the expert; None takes that of the stage "expert", and of none there is no share."""
-    seeds: tuple[int, ...] = (1, 2, 3)
-    episodes: int = 20
-    """Of the evaluation at the end of each run."""
-    is_long: bool = False
-    """Whether it takes hours."""
 
 
 def swing_up(seen: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -221,8 +190,8 @@ def _hopper(algorithm: Any, **settings: Any) -> Callable[[Path, int], prl.Scheme
 _RANDOM, _CONTROLLED = -1_210.0, -145.5
 """Mean returns on Pendulum over 200 episodes: of random actions, and of the controller, the latter within 6."""
 
-TASKS: Mapping[str, ImitationTask] = {
-    "maze": ImitationTask(
+_TASKS: Mapping[str, StagedTask] = {
+    "maze": StagedTask(
         title="A sparse maze",
         env=_MAZE,
         question="Does `PPOD` solve from three demonstrations what `PPO` does not? Returns are shares of successes.",
@@ -233,7 +202,7 @@ TASKS: Mapping[str, ImitationTask] = {
         random_return=0.0,
         expert_return=1.0,
     ),
-    "pendulum": ImitationTask(
+    "pendulum": StagedTask(
         title="Labels on Pendulum-v1",
         env="Pendulum-v1",
         question=(
@@ -245,15 +214,17 @@ TASKS: Mapping[str, ImitationTask] = {
             stage
             for episodes in (1, 2, 4)
             for stage in (
-                Stage(f"BehaviourCloning of {200 * episodes}", _UPDATES, _cloning(episodes), f"{200 * episodes}"),
-                Stage(f"DAgger of {200 * episodes}", 200 * episodes, _dagger(episodes), f"{200 * episodes}"),
+                Stage(
+                    f"BehaviourCloning of {200 * episodes}", _UPDATES, _cloning(episodes), f"{200 * episodes} labels"
+                ),
+                Stage(f"DAgger of {200 * episodes}", 200 * episodes, _dagger(episodes), f"{200 * episodes} labels"),
             )
         ),
         random_return=_RANDOM,
         expert_return=_CONTROLLED,
         episodes=50,
     ),
-    "reward": ImitationTask(
+    "reward": StagedTask(
         title="A reward for Pendulum-v1",
         env="Pendulum-v1",
         question=(
@@ -272,7 +243,7 @@ TASKS: Mapping[str, ImitationTask] = {
         expert_return=_CONTROLLED,
         episodes=50,
     ),
-    "hopper": ImitationTask(
+    "hopper": StagedTask(
         title="GAIL on Hopper-v5",
         env="Hopper-v5",
         question=(
@@ -290,6 +261,9 @@ TASKS: Mapping[str, ImitationTask] = {
             ),
         ),
         random_return=18.0,
-        is_long=True,
     ),
 }
+
+IMITATION = StagedPage(
+    "imitation", "What is learnt from experts", "learning_imitation.py", "imitation_tasks.py", _TASKS
+)

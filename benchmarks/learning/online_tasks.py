@@ -1,0 +1,156 @@
+"""What ``learning_online.py`` trains: from data, by experience, and by both, and the settings of each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorchrl as prl
+from benchmarks.learning.staged_runs import Stage, StagedPage, StagedTask
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """An environment, its data, and how long each half takes."""
+
+    env: str
+    train_steps: int
+    """Of the agent that the data is recorded of."""
+    transitions: int
+    updates: int
+    """Of the half that learns from the data."""
+    steps: int
+    """Of the half that learns by experience, with an update each."""
+    random_steps: int
+    """That a run begins with which has learnt nothing before."""
+    gamma: float
+    hidden_sizes: tuple[int, ...]
+    settings: Mapping[str, Any]
+    """Of all algorithms."""
+
+    def data_in(self, folder: Path) -> Path:
+        """The data set, made once for all seeds."""
+        path = folder / f"{self.env}-medium.npz"
+        if not path.exists():
+            prl.make_dataset(
+                self.env,
+                "medium",
+                path,
+                transitions=self.transitions,
+                train_steps=self.train_steps,
+                runs=folder / "agents",
+            )
+        return path
+
+    def offline(self, folder: Path, seed: int) -> prl.Scheme:
+        """IQL from the data."""
+        envs = prl.VecEnv.create_factory(self.env)
+        return prl.Scheme(
+            self._algorithm(prl.IQL), self._actor(), self._filled(folder), test_envs_factory=envs, seed=seed
+        )
+
+    def online(
+        self, algorithm: type[prl.Algorithm], with_data: bool = False, begins_with: str | None = None
+    ) -> Callable[[Path, int], prl.Scheme]:
+        """An algorithm by experience.
+
+        Args:
+            algorithm: its class.
+            with_data: take half of each batch of the data.
+            begins_with: the stage whose networks it begins with.
+        """
+
+        def compose(folder: Path, seed: int) -> prl.Scheme:
+            scheme = prl.Scheme(
+                self._algorithm(algorithm, start_steps=0 if begins_with else self.random_steps),
+                self._actor(),
+                prl.ReplayBuffer.create_factory(size=self.steps),
+                prl.VecEnv.create_factory(self.env),
+                sources={"data": self._filled(folder)} if with_data else {},
+                mixed={"main": prl.MixedSource({"data": 0.5, "main": 0.5})} if with_data else {},
+                seed=seed,
+            )
+            if begins_with is not None:
+                prl.start_from(scheme, folder / begins_with)
+            return scheme
+
+        return compose
+
+    def _algorithm(self, algorithm: type[prl.Algorithm], **own: Any) -> Any:
+        rates = {name: 3e-4 for name in ("lr_pi", "lr_q", "lr_value", "lr_alpha") if hasattr(algorithm, name)}
+        return algorithm.create_factory(**rates, gamma=self.gamma, test_every=0, **self.settings, **own)
+
+    def _actor(self) -> Any:
+        return prl.OffPolicyActor.create_factory(hidden_sizes=self.hidden_sizes)
+
+    def _filled(self, folder: Path) -> Any:
+        # Whole episodes are recorded: the last one may go beyond the number.
+        storage = prl.ReplayBuffer.create_factory(size=self.transitions + 1_000)
+        return prl.from_dataset(storage, self.data_in(folder.parent))
+
+
+_OFFLINE = "IQL, offline"
+
+
+def _task(halves: _Halves, random_return: float, expert_return: float, seeds: tuple[int, ...]) -> StagedTask:
+    data = f"{halves.transitions:,} transitions"
+    return StagedTask(
+        title=halves.env,
+        env=halves.env,
+        question=(
+            "Is a policy better that learns from data first and then by experience than what either half learns alone? "
+            f"The data is of `python -m pytorchrl data make --kind medium --train-steps {halves.train_steps}`. "
+            f"{halves.updates:,} updates are made from it, and one at each step by experience; data that is used then "
+            "is half of every batch. `SAC` with half data learns from nothing else before (RLPD's sampling)."
+        ),
+        stages=(
+            Stage(_OFFLINE, halves.updates, halves.offline, data),
+            Stage("IQL, online", halves.steps, halves.online(prl.IQL), "none"),
+            Stage(
+                "IQL, offline to online",
+                halves.steps,
+                halves.online(prl.IQL, with_data=True, begins_with=_OFFLINE),
+                data,
+            ),
+            Stage("SAC, online", halves.steps, halves.online(prl.SAC), "none"),
+            Stage("SAC, online with half data", halves.steps, halves.online(prl.SAC, with_data=True), data),
+        ),
+        random_return=random_return,
+        expert_return=expert_return,
+        seeds=seeds,
+    )
+
+
+_PENDULUM = _Halves(
+    env="Pendulum-v1",
+    train_steps=10_000,
+    transitions=10_000,
+    updates=10_000,
+    steps=4_000,
+    random_steps=500,
+    gamma=0.98,
+    hidden_sizes=(64, 64),
+    settings={"mini_batch_size": 128, "polyak": 0.99},
+)
+_HOPPER = _Halves(
+    env="Hopper-v5",
+    train_steps=60_000,
+    transitions=50_000,
+    updates=50_000,
+    steps=20_000,
+    random_steps=5_000,
+    gamma=0.99,
+    hidden_sizes=(256, 256),
+    settings={"mini_batch_size": 256},
+)
+
+ONLINE = StagedPage(
+    "offline-to-online",
+    "What is gained by going on online",
+    "learning_online.py",
+    "online_tasks.py",
+    {
+        "pendulum": _task(_PENDULUM, random_return=-1_210.0, expert_return=-145.5, seeds=(1, 2, 3)),
+        "hopper": _task(_HOPPER, random_return=-20.3, expert_return=3_234.3, seeds=(1, 2, 3)),
+    },
+)

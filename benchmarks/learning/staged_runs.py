@@ -1,0 +1,197 @@
+"""Pages of tasks whose runs build on each other: what is missing is made, what has finished becomes a table."""
+
+import json
+import statistics
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+import pytorchrl as prl
+from benchmarks.shared.machine import machine
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of a task; those before it have finished."""
+
+    name: str
+    target_steps: int
+    compose: Callable[[Path, int], prl.Scheme]
+    """Of the folder with the runs of one seed, and the seed."""
+    data: str
+    """What it learns from beside its own experience."""
+
+
+@dataclass(frozen=True)
+class StagedTask:
+    """Runs that are compared, and what is asked of them."""
+
+    title: str
+    env: str
+    question: str
+    stages: tuple[Stage, ...]
+    random_return: float
+    """Mean return of random actions, which counts as 0 in shares of the expert."""
+    expert_return: float | None = None
+    """Mean return of the expert; None takes that of the stage "expert", and of none there is no share."""
+    seeds: tuple[int, ...] = (1, 2, 3)
+    episodes: int = 20
+    """Of the evaluation at the end of each run."""
+
+
+@dataclass(frozen=True)
+class StagedPage:
+    """Tasks that a command runs, and a page that shows them."""
+
+    name: str
+    """Of the page's file."""
+    title: str
+    script: str
+    """The command, beside this file."""
+    tasks_file: str
+    """The file with the settings, beside this one."""
+    tasks: Mapping[str, StagedTask]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run ended with."""
+
+    mean_return: float
+    steps: int
+    seconds: float
+    """Of processor time, since the run was last continued."""
+
+
+@dataclass
+class Arguments:
+    """What to run."""
+
+    seeds: tuple[int, ...] = ()
+    """Those of the task where left out; parts of them may be run side by side."""
+    runs: Path | None = None
+    """Where the run folders are; a folder of the page's name under runs/ where left out."""
+    docs: Path = ROOT / "docs"
+    """Where the page goes."""
+    steps: int | None = None
+    """Of each run, in place of the task's own, to try the command; such runs want other ``runs``."""
+
+
+def make_page(page: StagedPage, only: Sequence[str], arguments: Arguments) -> None:
+    """Run what has not finished, then write the page.
+
+    Args:
+        page: what to make.
+        only: names of the tasks to run.
+        arguments: what else to run, and where.
+    """
+    runs = arguments.runs or ROOT / "runs" / page.name
+    torch.set_num_threads(1)
+    for name in only:
+        task = page.tasks[name]
+        for seed in arguments.seeds or task.seeds:
+            for stage in task.stages:
+                folder = folder_of(runs, name, seed, stage)
+                if result_of(folder) is None:
+                    result = make(task, stage, folder, seed, arguments.steps)
+                    print(f"{name}, {stage.name}, seed {seed}: {result.mean_return:.1f}", flush=True)
+    output = arguments.docs / f"{page.name}.md"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(page_text(page, runs), encoding="utf-8")
+    print(f"Table: {output}")
+
+
+def folder_of(runs: Path, task: str, seed: int, stage: Stage) -> Path:
+    """The run folder of a stage."""
+    return runs / f"{task}-{seed}" / stage.name
+
+
+def make(task: StagedTask, stage: Stage, folder: Path, seed: int, steps: int | None = None) -> Result:
+    """Make a run, or go on with it, and evaluate it.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C or SIGTERM; the run is saved.
+    """
+    begun = time.process_time()
+    scheme = stage.compose(folder.parent, seed)
+    if (folder / "checkpoint.pt").exists():
+        learner = prl.Learner.resume(folder, scheme=scheme)
+    else:
+        learner = prl.Learner(scheme, steps or stage.target_steps, folder)
+    is_done = learner.run()
+    evaluation = learner.scheme.evaluate(task.episodes) if is_done else None
+    learner.close()
+    if evaluation is None:
+        raise KeyboardInterrupt
+    result = Result(evaluation.mean_return, learner.scheme.steps, time.process_time() - begun)
+    _result_file(folder).write_text(json.dumps(asdict(result)), encoding="utf-8")
+    return result
+
+
+def result_of(folder: Path) -> Result | None:
+    """None where the run has not finished."""
+    file = _result_file(folder)
+    return Result(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+
+
+def _result_file(folder: Path) -> Path:
+    return folder / "staged_run.json"
+
+
+def page_text(page: StagedPage, runs: Path) -> str:
+    """What has finished, as Markdown."""
+    how = (
+        "Figures are mean returns of the policy that a run ended with, acting as well as it can, in environments "
+        "seeded apart from training. `share` is how far the mean of the seeds has come from random actions, at 0%, to "
+        "the expert, at 100%. `CPU s` are seconds of processor time of a run, of one thread, on a machine that was "
+        "busy with other work. Settings are those of "
+        f"`benchmarks/learning/{page.tasks_file}`."
+    )
+    facts = "; ".join(f"{name} {value}" for name, value in machine("torch", "gymnasium", "mujoco").items())
+    lines = [
+        f"# {page.title}",
+        "",
+        f"Written by `benchmarks/learning/{page.script}`; the same command makes the runs that are missing.",
+        "",
+        *_paragraphs(how),
+        "",
+        *_paragraphs(f"The page was written on: {facts}."),
+        "",
+    ]
+    for name, task in page.tasks.items():
+        lines += [f"## {task.title}", "", *_paragraphs(task.question), "", *_table(name, task, runs), ""]
+        if not any(result_of(folder_of(runs, name, seed, stage)) for seed in task.seeds for stage in task.stages):
+            lines += [*_paragraphs(f"Not run: `{page.script} --only {name}` makes these runs."), ""]
+    return "\n".join(lines)
+
+
+def _table(name: str, task: StagedTask, runs: Path) -> Iterator[str]:
+    header = ["run", "steps", "data", *(f"seed {seed}" for seed in task.seeds), "mean", "share", "CPU s"]
+    yield _row(header)
+    yield _row(["---", "---:", "---", *["---:"] * (len(header) - 3)])
+    expert = task.expert_return
+    for stage in task.stages:
+        results = [result_of(folder_of(runs, name, seed, stage)) for seed in task.seeds]
+        found = [result for result in results if result is not None]
+        seeds = ["not run" if result is None else f"{result.mean_return:,.2f}" for result in results]
+        mean = statistics.mean(result.mean_return for result in found) if len(found) == len(results) else None
+        if expert is None and stage.name == "expert":
+            expert = mean
+        share = None if mean is None or expert is None else (mean - task.random_return) / (expert - task.random_return)
+        seconds = f"{statistics.mean(result.seconds for result in found):,.0f}" if found else "-"
+        summary = ["-" if mean is None else f"{mean:,.2f}", "-" if share is None else f"{share:.0%}", seconds]
+        yield _row([f"`{stage.name}`", f"{stage.target_steps:,}", stage.data, *seeds, *summary])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _paragraphs(text: str) -> list[str]:
+    return textwrap.fill(text, 120).split("\n")
