@@ -1,23 +1,24 @@
 """A rollout whose advantages compare rewards with their average, for tasks that go on without a discount."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from storages.component.generated_init import parameter, with_hyper_parameters
+from storages.component.generated_init import with_hyper_parameters
 from storages.component.hyper_parameters import UnitInterval
 from storages.core.parts import RingObserver
 from storages.core.ring.ring import Ring
-from storages.on_policy.estimators import DifferentialAdvantages, Estimator
-from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
+from storages.on_policy.estimators import RewardStream
+from storages.on_policy.gae_buffer import GAEBuffer
 from storages.protocols import Discounting, Environments
-from storages.transition import ADV, RET, REW
+from storages.transition import ADV, RET
 
 
 @with_hyper_parameters
-class AverageRewardBuffer(VanillaOnPolicyBuffer):
+class AverageRewardBuffer(GAEBuffer):
     """Rollouts with advantages of the average-reward criterion: Zhang and Ross, ATRPO, arXiv 2106.07329.
 
     ``A_t = delta_t + lambda * A_{t+1}``, ``delta_t = r_t - rho + V(s') - V(s)``, without a discount: the algorithm's
@@ -30,8 +31,6 @@ class AverageRewardBuffer(VanillaOnPolicyBuffer):
             arXiv 2106.03442); with 1 it is the mean of the rollout.
     """
 
-    cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]
-    gae_lambda: UnitInterval = parameter(default=0.95, kw_only=False)
     average_step_size: UnitInterval = 1.0
 
     computed_fields = frozenset({RET, ADV})
@@ -43,11 +42,12 @@ class AverageRewardBuffer(VanillaOnPolicyBuffer):
         """The average reward of a step."""
         self.observe(self.average)
 
-    def make_estimator(self) -> Estimator:
-        """Make the part that says what returns and advantages are."""
+    def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
+        """Write the returns and advantages of a stream, (T, E) each."""
         ring = self._ring
-        mean = float(ring.rollout(REW)[..., 0][~ring.skipped()].mean(dtype=np.float64))
-        return DifferentialAdvantages(self.average.of(ring.oldest, mean, self.average_step_size), self.gae_lambda)
+        mean = float(stream.rewards[~ring.skipped()].mean(dtype=np.float64))
+        rewards = stream.rewards - self.average.of(ring.oldest, mean, self.average_step_size)
+        super().estimate(stream._replace(rewards=rewards, gamma=1.0), returns, advantages)
 
 
 class AverageReward(RingObserver):

@@ -2,9 +2,13 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import UnitInterval
-from storages.on_policy.estimators import Estimator, GeneralizedAdvantages
+from storages.core.kernels.returns import generalized_advantages
+from storages.on_policy.estimators import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 
 
@@ -19,6 +23,8 @@ class GAEBuffer(VanillaOnPolicyBuffer):
     cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]
     gae_lambda: UnitInterval = parameter(default=0.95, kw_only=False)
 
-    def make_estimator(self) -> Estimator:
-        """Make the part that says what returns and advantages are."""
-        return GeneralizedAdvantages(self.gae_lambda)
+    def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
+        """Write the returns and advantages of a stream, (T, E) each."""
+        rewards, values, next_values, ends, gamma, *_ = stream
+        generalized_advantages(rewards, values, next_values, ends, gamma, self.gae_lambda, advantages)
+        np.add(advantages, values, out=returns)

@@ -2,9 +2,13 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import UnitInterval
-from storages.on_policy.estimators import Estimator, LambdaReturns
+from storages.core.kernels.returns import lambda_returns
+from storages.on_policy.estimators import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 
 
@@ -23,6 +27,8 @@ class LambdaReturnBuffer(VanillaOnPolicyBuffer):
     cut_episodes: ClassVar[Literal["bootstrap"]] = "bootstrap"  # type: ignore[misc]
     trace_lambda: UnitInterval = parameter(default=0.95, kw_only=False)
 
-    def make_estimator(self) -> Estimator:
-        """Make the part that says what returns and advantages are."""
-        return LambdaReturns(self.trace_lambda)
+    def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
+        """Write the returns and advantages of a stream, (T, E) each."""
+        rewards, values, next_values, ends, gamma, *_ = stream
+        lambda_returns(rewards, next_values, ends, gamma, self.trace_lambda, returns)
+        np.subtract(returns, values, out=advantages)

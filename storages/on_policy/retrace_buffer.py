@@ -2,14 +2,17 @@
 
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import UnitInterval
-from storages.on_policy.estimators import Estimator, Retrace, RewardStream
+from storages.core.kernels.returns import retrace
+from storages.on_policy.estimators import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.protocols import ActionValueEvaluation, Discounting, Environments
-from storages.transition import ADV, DONE2, RET, REW
+from storages.transition import ADV, RET
 
 
 @with_hyper_parameters
@@ -46,15 +49,16 @@ class RetraceBuffer(VanillaOnPolicyBuffer):
             )
         super().build(device, actor, algorithm, envs)
 
-    def make_estimator(self) -> Estimator:
-        """Make the part that says what returns and advantages are."""
-        return Retrace(self.trace_lambda)
+    def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
+        """Write the returns and advantages of a stream, (T, E) each."""
+        rewards, values, next_values, ends, gamma, *_ = stream
+        assert stream.ratios is not None
+        assert stream.action_values is not None
+        weights = (stream.ratios, gamma, self.trace_lambda)
+        retrace(rewards, stream.action_values, next_values, ends, *weights, returns)
+        np.subtract(returns, values, out=advantages)
 
     def streams(self) -> list[RewardStream]:
         """Return the rewards of the rollout, with what the current actor makes of it."""
-        ring, evaluation = self._ring, self.evaluation
-        ratios, action_values, values = evaluation.ratios_and_values(self.actor.evaluate_action_values, 3)
-        broken, terminated = ring.broken(), ring.rollout(DONE2)[..., 0]
-        next_values = evaluation.next_values(values, broken, terminated, self.actor.value)
-        rewards = ring.rollout(REW)[..., 0]
-        return [RewardStream(rewards, values, next_values, broken, self._gamma, RET, ADV, ratios, action_values)]
+        ratios, action_values, values = self.evaluation.ratios_and_values(self.actor.evaluate_action_values, 3)
+        return [self._environments_stream(values)._replace(ratios=ratios, action_values=action_values)]

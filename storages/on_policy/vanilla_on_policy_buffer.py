@@ -11,10 +11,11 @@ from storages.checks import refuse_counts
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
+from storages.core.kernels.returns import discounted_returns
 from storages.core.ring.layout import SCALAR
 from storages.core.sampling.uniform import permuted
 from storages.core.windows.segments import in_time
-from storages.on_policy.estimators import DiscountedReturns, Estimator, RewardStream
+from storages.on_policy.estimators import Estimator, RewardStream
 from storages.on_policy.evaluation import RolloutEvaluation, begins_of
 from storages.on_policy.rollout_guard import RolloutGuard
 from storages.protocols import Curiosity, Discounting, Environments, IntrinsicValueFunction
@@ -115,20 +116,27 @@ class VanillaOnPolicyBuffer(Storage):
 
     def make_estimator(self) -> Estimator:
         """Make the part that says what returns and advantages are, with the present hyper-parameters."""
-        return DiscountedReturns()
+        return self
+
+    def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
+        """Write the returns and advantages of a stream, (T, E) each."""
+        discounted_returns(stream.rewards, stream.next_values, stream.ends, stream.gamma, returns)
+        np.subtract(returns, stream.values, out=advantages)
 
     def streams(self) -> list[RewardStream]:
         """Return the rewards of the rollout, and intrinsic ones where there are such, with their values."""
-        streams = [self._environments_stream()]
+        streams = [self._environments_stream(None)]
         has_intrinsic = IRET in self.computed_fields and {(IREW,), (IVAL,)} <= self._ring.layout.keys()
         if has_intrinsic and hasattr(self.algorithm, "intrinsic_gamma"):
             streams.append(self._intrinsic_stream())
         return streams
 
-    def _environments_stream(self) -> RewardStream:
+    def _environments_stream(self, values: NDArray[np.floating] | None) -> RewardStream:
+        """The environments' rewards, with values (T, E) of observations; those that samples held where None."""
         ring = self._ring
         broken = ring.broken()
-        values = ring.rollout(VAL)[..., 0] if (VAL,) in ring.layout else np.zeros(broken.shape, np.float32)
+        if values is None:
+            values = ring.rollout(VAL)[..., 0] if (VAL,) in ring.layout else np.zeros(broken.shape, np.float32)
         terminated = ring.rollout(DONE2)[..., 0] | ring.skipped()
         if self.cut_episodes == "drop":
             # No return that is learnt from leans on what followed a cut, and an actor need not have values.

@@ -2,12 +2,16 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Positive, UnitInterval
-from storages.on_policy.estimators import Estimator, RewardStream, VTrace
+from storages.core.kernels.returns import vtrace
+from storages.on_policy.estimators import RewardStream
 from storages.on_policy.vanilla_on_policy_buffer import VanillaOnPolicyBuffer
 from storages.protocols import PolicyEvaluation
-from storages.transition import ADV, DONE2, RET, REW
+from storages.transition import ADV, RET
 
 
 @with_hyper_parameters
@@ -33,14 +37,14 @@ class VTraceBuffer(VanillaOnPolicyBuffer):
     computed_fields = frozenset({RET, ADV})
     actor: PolicyEvaluation = parameter(kw_only=False)
 
-    def make_estimator(self) -> Estimator:
-        """Make the part that says what returns and advantages are."""
-        return VTrace(self.rho_bar, self.c_bar, self.trace_lambda)
+    def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
+        """Write the returns and advantages of a stream, (T, E) each."""
+        rewards, values, next_values, ends, gamma, *_ = stream
+        assert stream.ratios is not None
+        weights = (stream.ratios, gamma, self.rho_bar, self.c_bar, self.trace_lambda)
+        vtrace(rewards, values, next_values, ends, *weights, returns, advantages)
 
     def streams(self) -> list[RewardStream]:
         """Return the rewards of the rollout, with what the current actor makes of it."""
-        ring = self._ring
         ratios, values = self.evaluation.ratios_and_values(self.actor.evaluate_actions, 2)
-        broken, terminated = ring.broken(), ring.rollout(DONE2)[..., 0]
-        next_values = self.evaluation.next_values(values, broken, terminated, self.actor.value)
-        return [RewardStream(ring.rollout(REW)[..., 0], values, next_values, broken, self._gamma, ratios=ratios)]
+        return [self._environments_stream(values)._replace(ratios=ratios)]
