@@ -40,7 +40,7 @@ from storages import PERBuffer, ReplayBuffer
 from storages.component.factory import Factory
 from storages.sharded import Pending, ReplayShard, ShardedReplay, ShardGroup, SliceWriter
 from storages.sharded.packed_batches import PackedBatches
-from storages.sharded.replay_shard import Reply, Summary
+from storages.sharded.replay_shard import Reply
 from storages.transition import ACT, DONE, DONE2, ERRORS, OBS, OBS2, REW, TRUNC2
 
 _GAMMA, _ENVS, _SLICE_STEPS, _WIDTH, _ACTIONS = 0.99, 8, 1_000, 17, 6
@@ -191,18 +191,13 @@ class _SharedMemoryShard(ShardGroup):
     def __len__(self) -> int:
         return 1
 
-    def exchange(self, shard: int, *arguments: Any) -> Pending[Reply]:
-        self._pieces_used += 1
-        return self._ask("exchange", *arguments, self._pieces_used % _PIECES)
-
-    def summary(self, shard: int) -> Pending[Summary]:
-        return self._ask("summary")
-
-    def insert_data_slice(self, shard: int, data: Any) -> Pending[int]:
-        return self._ask("insert_data_slice", data)
-
-    def call(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        return self._ask("call", method, *arguments)
+    def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
+        if method == "exchange":
+            self._pieces_used += 1
+            arguments = (*arguments, self._pieces_used % _PIECES)
+        self._asked += 1
+        self._pipe.send((method, *arguments))
+        return _Heard(self, self._asked)
 
     def wait(self, pending: Any, timeout_seconds: float | None) -> Any:
         for one in pending:
@@ -224,15 +219,9 @@ class _SharedMemoryShard(ShardGroup):
             self._answers[self._heard] = self._pipe.recv()
         answer = self._answers.pop(number)
         if isinstance(answer, tuple) and answer and answer[0] == "in memory":
-            _, summary, piece, size, places = answer
-            content = np.ndarray((size,), np.uint8, self._memory[piece].buf)
-            return Reply(summary, PackedBatches(content, places))
+            _, summary, piece, kinds = answer
+            return Reply(summary, _records_in(self._memory[piece].buf, kinds))
         return answer
-
-    def _ask(self, *message: Any) -> Any:
-        self._asked += 1
-        self._pipe.send(message)
-        return _Heard(self, self._asked)
 
 
 @dataclass
@@ -255,9 +244,19 @@ def _serve(maker: Callable[[], ReplayBuffer], pipe: Connection, names: list[str]
             continue
         *given, piece = arguments
         reply = shard.exchange(*given)
-        content = reply.batches.memory
-        np.ndarray(content.shape, np.uint8, pieces[piece].buf)[:] = content
-        pipe.send(("in memory", reply.summary, piece, len(content), reply.batches.places))
+        kinds = [(len(records), records.dtype) for records in reply.batches]
+        for records, shared in zip(reply.batches, _records_in(pieces[piece].buf, kinds), strict=True):
+            shared[:] = records
+        pipe.send(("in memory", reply.summary, piece, kinds))
+
+
+def _records_in(memory: memoryview, kinds: list[tuple[int, np.dtype[Any]]]) -> PackedBatches:
+    """Arrays of records, of a length and a dtype each, one after the other in shared memory."""
+    found, begin = [], 0
+    for length, dtype in kinds:
+        found.append(np.ndarray((length,), dtype, memory, begin))
+        begin += found[-1].nbytes
+    return found
 
 
 def _messages(pipe: Connection) -> Iterator[Any]:

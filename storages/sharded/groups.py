@@ -1,8 +1,10 @@
 """Where shards live, as a learner and collectors reach them: the protocol, and shards in this process."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded.replay_shard import ReplayShard, Reply, Summary, Update
@@ -26,14 +28,27 @@ class Pending(Protocol[T_co]):
         """
 
 
-class ShardGroup(Protocol):
+class ShardGroup(ABC):
     """The shards of a replay, each known by its position; calls to one shard are done in their order.
 
     A shard that died is replaced by its group, at the same position: from its directory where it has one.
     """
 
+    @abstractmethod
     def __len__(self) -> int:
         """How many there are."""
+
+    @abstractmethod
+    def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
+        """Begin a method of a :class:`ReplayShard`."""
+
+    @abstractmethod
+    def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
+        """Wait for the first of some answers, or for so long; None where none has come."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Commit what shards with directories hold, and end them."""
 
     def exchange(
         self,
@@ -44,38 +59,19 @@ class ShardGroup(Protocol):
         batch_size: int,
     ) -> Pending[Reply]:
         """Begin :meth:`ReplayShard.exchange`."""
+        return self.begin(shard, "exchange", updates, progress, batches, batch_size)
 
     def summary(self, shard: int) -> Pending[Summary]:
         """Begin :meth:`ReplayShard.summary`."""
+        return self.begin(shard, "summary")
 
     def insert_data_slice(self, shard: int, data: Mapping[str, Any]) -> Pending[int]:
         """Begin :meth:`ReplayShard.insert_data_slice`."""
+        return self.begin(shard, "insert_data_slice", data)
 
     def call(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
         """Begin :meth:`ReplayShard.call`."""
-
-    def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
-        """Wait for the first of some answers, or for so long; None where none has come."""
-
-    def close(self) -> None:
-        """Commit what shards with directories hold, and end them."""
-
-
-class _Done(Generic[T_co]):
-    """An answer that has come."""
-
-    def __init__(self, work: Callable[[], T_co]) -> None:
-        self._error: Exception | None = None
-        try:
-            self._result = work()
-        except Exception as error:
-            self._error = error
-
-    def result(self) -> T_co:
-        """Return the answer, or raise the error."""
-        if self._error is not None:
-            raise self._error
-        return self._result
+        return self.begin(shard, "call", method, *arguments)
 
 
 class LocalShards(ShardGroup):
@@ -93,28 +89,14 @@ class LocalShards(ShardGroup):
         """How many there are."""
         return len(self.shards)
 
-    def exchange(
-        self,
-        shard: int,
-        updates: Sequence[Update],
-        progress: tuple[int, int] | None,
-        batches: int,
-        batch_size: int,
-    ) -> Pending[Reply]:
-        """Let errors count and draw batches."""
-        return _Done(lambda: self.shards[shard].exchange(updates, progress, batches, batch_size))
-
-    def summary(self, shard: int) -> Pending[Summary]:
-        """What a shard holds."""
-        return _Done(self.shards[shard].summary)
-
-    def insert_data_slice(self, shard: int, data: Mapping[str, Any]) -> Pending[int]:
-        """Store a slice."""
-        return _Done(lambda: self.shards[shard].insert_data_slice(data))
-
-    def call(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        """Call a method of a storage."""
-        return _Done(lambda: self.shards[shard].call(method, *arguments))
+    def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
+        """Call a method of a shard."""
+        answer: Future[Any] = Future()
+        try:
+            answer.set_result(getattr(self.shards[shard], method)(*arguments))
+        except Exception as error:
+            answer.set_exception(error)
+        return answer
 
     def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
         """Return the first of some answers."""

@@ -52,6 +52,11 @@ class KnownShards:
         self.summaries[shard], self._transitions[shard] = summary, summary.transitions
         return is_new and current is not None
 
+    @property
+    def answering(self) -> list[Summary]:
+        """Summaries of the shards that answer."""
+        return [summary for summary in self.summaries if summary is not None]
+
     def lose(self, shard: int) -> None:
         """Draw nothing of a shard until it answers again."""
         self.summaries[shard] = None
@@ -77,19 +82,17 @@ class KnownShards:
     @property
     def eta(self) -> float | None:
         """Share of a sequence's largest error in that of the sequence; None where shards follow no errors."""
-        return next(
-            (summary.eta for summary in self.summaries if summary is not None and summary.eta is not None), None
-        )
+        return next((summary.eta for summary in self.answering if summary.eta is not None), None)
 
     @property
     def rows(self) -> int:
         """Of all shards that answer."""
-        return sum(mass.rows for mass in self._masses())
+        return sum(summary.mass.rows for summary in self.answering)
 
     @property
     def total(self) -> float:
         """The sum of all priorities."""
-        return sum(mass.total for mass in self._masses())
+        return sum(summary.mass.total for summary in self.answering)
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
@@ -136,9 +139,6 @@ class KnownShards:
             default=own,
         )
         return float((own / smallest) ** -mass.beta)
-
-    def _masses(self) -> list[Mass]:
-        return [summary.mass for summary in self.summaries if summary is not None]
 
     def _warn_of_replacement(self, shard: int, summary: Summary) -> None:
         held, holds = self._transitions[shard], summary.transitions

@@ -9,6 +9,7 @@ import numpy as np
 
 from storages.sharded.groups import Pending, ShardGroup, ShardLostError
 from storages.sharded.known_shards import KnownShards
+from storages.sharded.packed_batches import unpack
 from storages.sharded.replay_shard import Reply, Summary, Update
 from storages.storage import EmptyStorageError
 
@@ -149,8 +150,8 @@ class Pipeline:
             self._queue = deque(entry for entry in self._queue if entry.shard != request.shard or entry.batches)
             return
         request.factor = self._known.factor(answer.summary.mass, request.probability)
-        request.batches = iter(answer.batches)
-        if not len(answer.batches):
+        request.batches = unpack(answer.batches)
+        if not answer.batches:
             self._queue = deque(entry for entry in self._queue if entry is not request)
 
     def _hear(self, shard: int, pending: Pending[Any]) -> Any:

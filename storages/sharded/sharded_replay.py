@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,15 @@ from storages.core.device.transfer import Fetched, Transfer
 from storages.core.kernels.insert import all_finite
 from storages.core.kernels.priority_updates import effective_sample_size
 from storages.core.sampling.update_errors import errors_of_sequences, tensor_of_errors
-from storages.sharded.groups import ShardGroup, ShardLostError, SliceWriter
+from storages.sharded.groups import Pending, ShardGroup, ShardLostError, SliceWriter
 from storages.sharded.known_shards import KnownShards
 from storages.sharded.pipeline import Pipeline, Told
-from storages.sharded.replay_shard import Update
+from storages.sharded.replay_shard import Summary, Update
 from storages.storage import EmptyStorageError, Storage
 from storages.transition import EPISODE, INDICES, MASK, WEIGHTS, Batch
 
 _OWNER = "ShardedReplay"
-_ATTEMPTS = 3
+_FURTHER_ATTEMPTS = 3
 
 
 class ShardedReplay:
@@ -151,8 +152,8 @@ class ShardedReplay:
         """
         known = self._known
         metrics = {
-            "storage/replay_ratio": self._drawn / max(1, self._inserted),
-            "storage/shards": sum(summary is not None for summary in known.summaries),
+            "storage/replay_ratio": self._drawn / max(1, sum(summary.inserted for summary in known.answering)),
+            "storage/shards": len(known.answering),
         }
         if known.eta is not None:
             steps = tuple(batch[key] for key in (EPISODE, MASK) if key in batch)[:1]
@@ -226,11 +227,7 @@ class ShardedReplay:
         self._call_all("__setattr__", "states_kept", self.states_kept)
         shards = self._call_all("state_dict")
         self._positions = _positions_in(shards)
-        return {
-            "shards": shards,
-            "generator": self._generator.bit_generator.state,
-            "drawn": self._drawn,
-        }
+        return {"shards": shards, "generator": self._generator.bit_generator.state, "drawn": self._drawn}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`.
@@ -262,34 +259,30 @@ class ShardedReplay:
     @property
     def capacity(self) -> int:
         """Transitions that fit."""
-        self._pipeline.refresh()
-        return sum(summary.capacity for summary in self._known.summaries if summary is not None)
+        return sum(summary.capacity for summary in self._summaries_now())
 
     @property
     def num_envs(self) -> int:
         """Transitions in a step of each shard; 0 before it is known."""
-        self._pipeline.refresh()
-        return max((summary.num_envs for summary in self._known.summaries if summary is not None), default=0)
+        return max((summary.num_envs for summary in self._summaries_now()), default=0)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory of all shards."""
-        self._pipeline.refresh()
-        return sum(summary.nbytes for summary in self._known.summaries if summary is not None)
+        return sum(summary.nbytes for summary in self._summaries_now())
 
     def __len__(self) -> int:
         """Transitions that the shards hold now."""
-        self._pipeline.refresh()
-        return sum(summary.transitions for summary in self._known.summaries if summary is not None)
+        return sum(summary.transitions for summary in self._summaries_now())
 
     def __repr__(self) -> str:
         return f"{_OWNER}({len(self.group)} shards)"
 
     # Inside
 
-    @property
-    def _inserted(self) -> int:
-        return sum(summary.inserted for summary in self._known.summaries if summary is not None)
+    def _summaries_now(self) -> list[Summary]:
+        self._pipeline.refresh()
+        return self._known.answering
 
     def _batches(self, batch_size: int, count: int) -> Iterator[Batch]:
         known = self._known
@@ -342,23 +335,16 @@ class ShardedReplay:
     def _call_all(self, method: str, *arguments: Any) -> list[Any]:
         """What a method of each shard's storage returns; shards work at the same time."""
         answers = [self.group.call(shard, method, *arguments) for shard in range(len(self.group))]
-        results = []
-        for shard, answer in enumerate(answers):
-            try:
-                results.append(answer.result())
-            except ShardLostError:
-                results.append(self._result_of(shard, method, *arguments))
-        return results
+        return [self._result_of(shard, method, *arguments, first=answer) for shard, answer in enumerate(answers)]
 
-    def _result_of(self, shard: int, method: str, *arguments: Any) -> Any:
+    def _result_of(self, shard: int, method: str, *arguments: Any, first: Pending[Any] | None = None) -> Any:
         """What a method of a shard's storage returns; where it dies, its replacement is asked."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                return self.group.call(shard, method, *arguments).result()
-            except ShardLostError:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError
+        answer = first or self.group.call(shard, method, *arguments)
+        for _ in range(_FURTHER_ATTEMPTS):
+            with suppress(ShardLostError):
+                return answer.result()
+            answer = self.group.call(shard, method, *arguments)
+        return answer.result()
 
 
 def _positions_in(states: Sequence[Mapping[str, Any]]) -> dict[int, Any]:

@@ -1,7 +1,7 @@
 """Shards for tests: filled ones in this process, and some that are slow or die where a test says so."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,18 +102,9 @@ class FragileShards(LocalShards):
         for shard in self.dead:
             shard.storage.close()
 
-    def exchange(self, shard: int, *arguments: Any) -> Pending[Any]:
-        return _Answer(self, shard, lambda: self.shards[shard].exchange(*arguments))
-
-    def summary(self, shard: int) -> Pending[Any]:
-        return _Answer(self, shard, lambda: self.shards[shard].summary())
-
-    def insert_data_slice(self, shard: int, data: Mapping[str, Any]) -> Pending[int]:
-        return _Answer(self, shard, lambda: self.shards[shard].insert_data_slice(data))
-
-    def call(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        answer = _Answer(self, shard, lambda: self.shards[shard].call(method, *arguments))
-        if method in ("__setattr__", "pin"):
+    def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
+        answer = _Answer(self, shard, lambda: getattr(self.shards[shard], method)(*arguments))
+        if method == "call" and arguments[0] in ("__setattr__", "pin"):
             # Nothing waits for these.
             answer.result()
         return answer

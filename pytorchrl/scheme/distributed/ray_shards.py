@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostError, OutOfMemoryError, RayActorError
@@ -11,13 +11,11 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, ObjectLostErr
 from storages.component.factory import Factory
 from storages.off_policy.replay_buffer import ReplayBuffer
 from storages.sharded import Pending, ReplayShard, ShardGroup, ShardLostError, factory_of_shard
-from storages.sharded.replay_shard import Reply, Summary, Update
 
-T_co = TypeVar("T_co", covariant=True)
 _OPTIONS = ("num_cpus", "num_gpus", "memory")
 _SECONDS_TO_CLOSE = 60.0
-_UNTIL_REPLACED = {"max_task_retries": -1}
-"""Of calls that may be repeated: where the shard has died, its replacement answers."""
+_REPEATABLE = ("summary", "call")
+"""Methods of a shard that may be called again."""
 
 
 @dataclass(frozen=True)
@@ -78,28 +76,13 @@ class RayShards(ShardGroup):
         """How many there are."""
         return len(self._actors)
 
-    def exchange(
-        self,
-        shard: int,
-        updates: Sequence[Update],
-        progress: tuple[int, int] | None,
-        batches: int,
-        batch_size: int,
-    ) -> Pending[Reply]:
-        """Begin :meth:`ReplayShard.exchange`."""
-        return _Answer(self._actors[shard].exchange.remote(updates, progress, batches, batch_size), shard)
-
-    def summary(self, shard: int) -> Pending[Summary]:
-        """Begin :meth:`ReplayShard.summary`."""
-        return _Answer(self._actors[shard].summary.options(**_UNTIL_REPLACED).remote(), shard)
-
-    def insert_data_slice(self, shard: int, data: Mapping[str, Any]) -> Pending[int]:
-        """Begin :meth:`ReplayShard.insert_data_slice`."""
-        return _Answer(self._actors[shard].insert_data_slice.remote(data), shard)
-
-    def call(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
-        """Begin :meth:`ReplayShard.call`."""
-        return _Answer(self._actors[shard].call.options(**_UNTIL_REPLACED).remote(method, *arguments), shard)
+    def begin(self, shard: int, method: str, *arguments: Any) -> Pending[Any]:
+        """Begin a method of a :class:`ReplayShard`."""
+        remote = getattr(self._actors[shard], method)
+        if method in _REPEATABLE:
+            # Where the shard has died, its replacement answers.
+            remote = remote.options(max_task_retries=-1)
+        return _Answer(remote.remote(*arguments), shard)
 
     def wait(self, pending: Sequence[Pending[Any]], timeout_seconds: float | None) -> Pending[Any] | None:
         """Wait for the first of some answers, or for so long; None where none has come."""
@@ -123,7 +106,7 @@ class RayShards(ShardGroup):
                 ray.kill(actor)
 
 
-class _Answer(Generic[T_co]):
+class _Answer:
     """An answer that comes through the object store.
 
     Args:
@@ -135,7 +118,7 @@ class _Answer(Generic[T_co]):
         self.reference = reference
         self._shard = shard
 
-    def result(self) -> T_co:
+    def result(self) -> Any:
         """Wait for the answer.
 
         Raises:
@@ -144,9 +127,8 @@ class _Answer(Generic[T_co]):
             Exception: what the shard raised, with its traceback there.
         """
         try:
-            answer: T_co = ray.get(self.reference)
+            return ray.get(self.reference)
         except (RayActorError, ActorUnavailableError, ObjectLostError, OutOfMemoryError) as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise RuntimeError(f"shard {self._shard} could not be made: {error}") from error
             raise ShardLostError(f"shard {self._shard} died before it answered: {error}") from error
-        return answer
