@@ -21,9 +21,16 @@ from storages.datasets.formats import (
     open_dataset,
     write_dataset,
 )
-from storages.datasets.operations import about_merged, chosen, first_transitions, merged, return_of
-from storages.datasets.returns_to_go import with_returns_to_go
-from storages.datasets.scores import normalised, references_of
+from storages.datasets.operations import (
+    about_merged,
+    chosen,
+    first_transitions,
+    merged,
+    normalised,
+    references_of,
+    return_of,
+    with_returns_to_go,
+)
 from storages.datasets.selection import SelectedDataset, SelectEpisodes, succeeded
 
 __all__ = [

@@ -1,18 +1,18 @@
-"""Data sets: episodes on disk that can be iterated over, and the writer of one."""
+"""Data sets: episodes on disk that can be iterated over, and what is asked of those that are written."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from storages.core.ring.layout import LeafLayout, leaves, text
+from storages.core.ring.layout import FieldKey, LeafLayout, leaves, text
 from storages.datasets.untrusted import damage_named
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.transition import ACT, OBS, REW
+from storages.transition import ACT, OBS, REW, Array
 
 Space: TypeAlias = Mapping[str, Any]
 """A space of gymnasium as plain data: ``{"type": "Discrete", "n": 2, "start": 0}``, as Minari writes it."""
@@ -88,58 +88,24 @@ class Dataset(ABC):
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} episodes, {self.steps} steps)"
 
 
-class DatasetWriter(ABC):
-    """Writes a data set, episode by episode. All episodes have the same fields, shapes and dtypes.
+def alike(episodes: Iterable[Episode]) -> Iterator[Episode]:
+    """The episodes that have steps, all with the fields, shapes and dtypes of the first.
 
-    Args:
-        path: a path where nothing is yet.
-        about: the metadata.
+    Raises:
+        DatasetError: one differs, whose fields the text names; or there is none.
     """
-
-    def __init__(self, path: Path, about: About) -> None:
-        self.path, self.about = path, about
-        self.episodes = self.steps = 0
-        self._layout: dict[str, LeafLayout] = {}
-
-    def add(self, episode: Episode) -> None:
-        """Write an episode; one without steps is skipped.
-
-        Raises:
-            DatasetError: it differs from the first one; the text names the field.
-        """
-        if not len(episode):
-            return
+    first: dict[str, LeafLayout] = {}
+    for number, episode in enumerate(one for one in episodes if len(one)):
         layout = layout_of(episode)
-        self._layout = self._layout or layout
-        if layout != self._layout:
+        first = first or layout
+        if layout != first:
             shown = (
-                ", ".join(f"{name} {leaf.dtype}{leaf.shape}" for name, leaf in of.items())
-                for of in (self._layout, layout)
+                ", ".join(f"{name} {leaf.dtype}{leaf.shape}" for name, leaf in of.items()) for of in (first, layout)
             )
-            raise DatasetError(f"episode {self.episodes} is not like the first: {' beside '.join(shown)}")
-        self._add(episode)
-        self.episodes += 1
-        self.steps += len(episode)
-
-    def finish(self) -> None:
-        """Complete the data set.
-
-        Raises:
-            DatasetError: no episode was added.
-        """
-        if not self.episodes:
-            raise DatasetError("there is no episode to write, and a data set without one has no shapes and dtypes")
-        self._finish()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close files, whether the data set is complete or not; a second call does nothing."""
-
-    @abstractmethod
-    def _add(self, episode: Episode) -> None: ...
-
-    @abstractmethod
-    def _finish(self) -> None: ...
+            raise DatasetError(f"episode {number} is not like the first: {' beside '.join(shown)}")
+        yield episode
+    if not first:
+        raise DatasetError("there is no episode to write, and a data set without one has no shapes and dtypes")
 
 
 def layout_of(episode: Episode) -> dict[str, LeafLayout]:
@@ -151,10 +117,18 @@ def layout_of(episode: Episode) -> dict[str, LeafLayout]:
     for key in (ACT, REW):
         if key not in episode.fields:
             raise DatasetError(f"an episode needs {ACT} and {REW}, and has {', '.join(episode.fields)}")
-    layout = {}
-    for path, leaf in leaves({OBS: episode.observations, **episode.fields}):
-        array = np.asarray(leaf)
-        if len(array) != len(episode) + (path[0] == OBS):
-            raise DatasetError(f"an episode of {len(episode)} steps has {len(array)} rows of {text(path)}")
-        layout[text(path)] = LeafLayout(tuple(array.shape[1:]), array.dtype)
-    return layout
+    return {text(path): LeafLayout(tuple(array.shape[1:]), array.dtype) for path, array in arrays_of(episode).items()}
+
+
+def arrays_of(episode: Episode) -> dict[FieldKey, Array]:
+    """The arrays of an episode by leaf: (L + 1, ...) of observations, else (L, ...).
+
+    Raises:
+        DatasetError: one has too few or too many rows.
+    """
+    arrays = {path: np.asarray(leaf) for path, leaf in leaves({OBS: episode.observations, **episode.fields})}
+    for path, array in arrays.items():
+        rows, expected = len(array), len(episode) + (path[0] == OBS)
+        if rows != expected:
+            raise DatasetError(f"an episode of {len(episode)} steps has {rows} rows of {text(path)}, not {expected}")
+    return arrays

@@ -11,9 +11,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.ring.layout import FieldKey, leaves, nest, text
+from storages.core.ring.layout import FieldKey, nest, text
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
+from storages.datasets.dataset import arrays_of
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.protocols import Environments
@@ -75,11 +76,22 @@ def fill(
         SampleError: a field is missing or holds NaN or infinity; what was inserted before stays.
     """
     environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs) or 1
-    interleaver = EpisodeInterleaver(episodes, environments)
-    converter = _Converter(storage, envs)
+    interleaver, owner = EpisodeInterleaver(episodes, environments), type(storage).__name__
+    spaces = _layout_of(envs) if envs is not None else {}
+    needs_memory = _is_recurrent(storage.actor)
     transitions = 0
-    for sample, steps in interleaver.blocks():
-        fitting = converter.convert(sample)
+    for block, steps in interleaver.blocks():
+        if needs_memory and (RHS,) not in block:
+            raise DatasetError(
+                f"{owner}: the actor has a memory, and the episodes do not say what it held; "
+                f"pytorchrl.experiments.with_memory(episodes, algorithm) does"
+            )
+        layout, fitting = storage.ring.layout, dict(block)
+        # Fields that the storage does not have are refused by it, by name.
+        for path in layout or block:
+            if path in block:
+                wanted = layout[path].dtype if layout else _dtype_at_first(path, block[path], spaces, owner)
+                fitting[path] = _cast(block[path], wanted, path, owner)
         storage.insert_data_slice(nest(fitting))
         transitions += steps * environments
     return Filled(interleaver.begun, transitions, interleaver.divided, interleaver.left_out)
@@ -156,7 +168,7 @@ class EpisodeCursor:
     def __init__(self, episode: Episode, at: int, end: int) -> None:
         self.episode = episode
         self._begin = at
-        self._arrays = {path: np.asarray(array) for path, array in _leaves(episode)}
+        self._arrays = arrays_of(episode)
         self.at, self.end = at, end
 
     @property
@@ -246,14 +258,6 @@ class EpisodeInterleaver:
                     surplus.pop(0)
 
 
-def _leaves(episode: Episode) -> Iterator[tuple[FieldKey, Array]]:
-    for path, array in leaves({OBS: episode.observations, **episode.fields}):
-        rows, expected = len(array), len(episode) + (path[0] == OBS)
-        if rows != expected:
-            raise DatasetError(f"an episode of {len(episode)} steps has {rows} rows of {text(path)}, not {expected}")
-        yield path, np.asarray(array)
-
-
 def _side_by_side(arrays: list[Array], path: FieldKey) -> Array:
     """(steps, E, ...)."""
     if len(arrays) == 1:
@@ -264,63 +268,34 @@ def _side_by_side(arrays: list[Array], path: FieldKey) -> Array:
     return np.stack(arrays, axis=1)
 
 
-class _Converter:
-    """Converts blocks of steps to the dtypes of a storage.
+def _dtype_at_first(
+    path: FieldKey, array: Array, spaces: Mapping[FieldKey, tuple[tuple[int, ...], np.dtype[Any]]], owner: str
+) -> np.dtype[Any]:
+    """Of a field (steps, E, ...) in a storage that is empty."""
+    if path == (REW,):
+        return np.dtype(np.float32)
+    space = spaces.get((SUCCESSORS.get(path[0], path[0]), *path[1:]))
+    if space is None:
+        return array.dtype
+    shape, dtype = space
+    if array.shape[2:] != shape:
+        raise DatasetError(
+            f"{owner}: {text(path)} has shape {array.shape[2:]} in the data set, and {shape} in the environments; wrap "
+            f"them alike, or choose the data set of the same environment"
+        )
+    return dtype
 
-    Args:
-        storage: the storage.
-        envs: decides while the storage is empty.
-    """
 
-    def __init__(self, storage: Storage, envs: Environments | None) -> None:
-        self._storage = storage
-        self._owner = type(storage).__name__
-        self._of_envs = _layout_of(envs) if envs is not None else {}
-
-    def convert(self, block: Mapping[FieldKey, Array]) -> dict[FieldKey, Array]:
-        """Convert a block (steps, E, ...)."""
-        layout = self._storage.ring.layout
-        if (RHS,) not in block and _is_recurrent(self._storage.actor):
-            raise DatasetError(
-                f"{self._owner}: the actor has a memory, and the episodes do not say what it held; "
-                f"pytorchrl.experiments.with_memory(episodes, algorithm) does"
-            )
-        fitting: dict[FieldKey, Array] = {}
-        for path, array in block.items():
-            if path in layout:
-                wanted: np.dtype[Any] = layout[path].dtype
-            elif layout:
-                # The storage refuses it by name.
-                wanted = array.dtype
-            else:
-                wanted = self._at_first(path, array)
-            fitting[path] = self._cast(array, wanted, path)
-        return fitting
-
-    def _at_first(self, path: FieldKey, array: Array) -> np.dtype[Any]:
-        if path == (REW,):
-            return np.dtype(np.float32)
-        of_envs = self._of_envs.get((SUCCESSORS.get(path[0], path[0]), *path[1:]))
-        if of_envs is None:
-            return array.dtype
-        shape, dtype = of_envs
-        if array.shape[2:] != shape:
-            raise DatasetError(
-                f"{self._owner}: {text(path)} has shape {array.shape[2:]} in the data set, and {shape} in the "
-                f"environments; wrap them alike, or choose the data set of the same environment"
-            )
-        return dtype
-
-    def _cast(self, array: Array, wanted: np.dtype[Any], path: FieldKey) -> Array:
-        if array.dtype == wanted:
-            return array
-        cast = array.astype(wanted)
-        if not np.can_cast(array.dtype, wanted, "same_kind") and not np.array_equal(cast, array):
-            raise DatasetError(
-                f"{self._owner}: {text(path)} is {array.dtype} in the data set, and {wanted} in the storage, which "
-                f"cannot hold its values; use a storage of its own for this data set"
-            )
-        return cast
+def _cast(array: Array, wanted: np.dtype[Any], path: FieldKey, owner: str) -> Array:
+    if array.dtype == wanted:
+        return array
+    cast = array.astype(wanted)
+    if not np.can_cast(array.dtype, wanted, "same_kind") and not np.array_equal(cast, array):
+        raise DatasetError(
+            f"{owner}: {text(path)} is {array.dtype} in the data set, and {wanted} in the storage, which cannot hold "
+            f"its values; use a storage of its own for this data set"
+        )
+    return cast
 
 
 def _is_recurrent(actor: Any) -> bool:

@@ -6,7 +6,7 @@ replaces the last one, and ``facts`` have "last_observation": "not recorded".
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.datasets import hdf5
 from storages.datasets.dataset import About, Dataset
-from storages.datasets.untrusted import MemoryBudget
+from storages.datasets.untrusted import MemoryBudget, child_node, is_numeric, nbytes_of, numbers, open_hdf5
 from storages.episode import Episode
 from storages.errors import DatasetError
 from storages.transition import ACT, REW, Array
@@ -57,19 +56,18 @@ D4RL = FlatNames(terminals="terminals", timeouts="timeouts", next_observations="
 STABLE_BASELINES3 = FlatNames(observations="obs", episode_starts="episode_starts")
 
 
-def names_in(arrays: Mapping[str, Any]) -> FlatNames | None:
-    """The names in a file, if they are those of a known library, else None."""
+def names_in(arrays: Mapping[str, Any], path: Path) -> FlatNames:
+    """The names in a file, which are those of a known library.
+
+    Raises:
+        DatasetError: they are not.
+    """
     for known in (D4RL, STABLE_BASELINES3):
         there = {key: name for key, name in known.named().items() if name in arrays}
         if {"observations", "actions", "rewards"} <= there.keys() and {"terminals", "episode_starts"} & there.keys():
             return FlatNames(**there)
-    return None
-
-
-def unknown_names(path: Path, names: Iterable[str]) -> str:
-    """The text of the error for arrays whose names are those of no known library."""
-    return (
-        f"{path} has arrays that are called {', '.join(names)}; tell what they are: "
+    raise DatasetError(
+        f"{path} has arrays that are called {', '.join(arrays)}; tell what they are: "
         f"names=FlatNames(observations=..., actions=..., rewards=..., terminals=..., ...)"
     )
 
@@ -153,17 +151,15 @@ class D4rlDataset(FlatDataset):
     format: ClassVar[str] = "d4rl"
 
     def __init__(self, path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -> None:
-        file = hdf5.open_file(path)
+        file = open_hdf5(path)
         self._file = file
-        names = names or names_in(file)
-        if names is None:
-            raise DatasetError(unknown_names(path, file))
+        names = names or names_in(file, path)
         named = names.named().values()
-        nodes = {name: hdf5.child(file, name, str(path)) for name in file}
-        arrays = {name: node for name, node in nodes.items() if name in named or hdf5.is_numeric(node)}
+        nodes = {name: child_node(file, name, str(path)) for name in file}
+        arrays = {name: node for name, node in nodes.items() if name in named or is_numeric(node)}
         budget = MemoryBudget(path)
         for name in set(named).intersection(arrays):
-            budget.take(hdf5.nbytes_of(hdf5.numbers(arrays[name], str(path))), name)
+            budget.take(nbytes_of(numbers(arrays[name], str(path))), name)
         super().__init__(path, arrays, names, ends)
 
 

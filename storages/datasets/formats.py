@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storages.datasets import minari, npz
-from storages.datasets.dataset import About, Dataset, DatasetWriter
+from storages.datasets.dataset import About, Dataset, alike
 from storages.datasets.directories import EpisodeDirectory, StorageDirectory
 from storages.datasets.flat import D4rlDataset, Ends, FlatNames
-from storages.datasets.minari import MinariDataset, MinariWriter
 from storages.datasets.minari_files import LAYOUTS
 from storages.datasets.untrusted import damage_named
 from storages.episode import Episode
@@ -95,7 +94,7 @@ def _opening(place: Path) -> Callable[[FlatNames | None, Ends], Dataset] | None:
     """A function that opens the data set at a path; None if its format is unknown."""
     if place.is_dir():
         if minari.metadata_folder(place) is not None:
-            return lambda names, ends: MinariDataset(place)
+            return lambda names, ends: minari.MinariDataset(place)
         if (place / RingManifest.name).is_file():
             return lambda names, ends: StorageDirectory(place)
         if (place / EpisodeManifest.name).is_file():
@@ -134,20 +133,18 @@ def write_dataset(
     place.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{place.name}.unfinished-", dir=place.parent))
     try:
-        writer = _writer(unfinished / place.name, chosen, about)
-        try:
-            for episode in episodes:
-                writer.add(episode)
-            writer.finish()
-        finally:
-            writer.close()
+        written = unfinished / place.name
+        if chosen == "npz":
+            lengths = npz.write(written, alike(episodes), about)
+        else:
+            lengths = minari.write(written, alike(episodes), about, chosen.removeprefix("minari-"))
         refuse_to_overwrite(place)
-        (unfinished / place.name).rename(place)
+        written.rename(place)
     except DatasetError as error:
         raise DatasetError(f"{place} was not written: {error}") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Written(place, chosen, writer.episodes, writer.steps)
+    return Written(place, chosen, len(lengths), sum(lengths))
 
 
 def format_for(path: Path, format: str | None) -> str:  # noqa: A002
@@ -177,9 +174,3 @@ def refuse_to_overwrite(path: Path) -> None:
     """
     if path.exists():
         raise DatasetError(f"{path} exists already; name another path, or delete it")
-
-
-def _writer(path: Path, format_: str, about: About) -> DatasetWriter:
-    if format_ == "npz":
-        return npz.NpzWriter(path, about)
-    return MinariWriter(path, about, format_.removeprefix("minari-"))

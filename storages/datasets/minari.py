@@ -8,7 +8,7 @@ successes, which become facts of episodes.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -17,17 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from storages import transition
-from storages.datasets.dataset import About, Dataset, DatasetWriter, Space
+from storages.datasets.dataset import About, Dataset
 from storages.datasets.minari_files import LAYOUTS, ColumnKey, EpisodeColumns, files_of
 from storages.datasets.selection import SUCCESS_FACTS
-from storages.datasets.spaces import (
-    SpaceGuess,
-    SpaceLeaf,
-    arrays_by_name,
-    leaves_of,
-    observations_of,
-    with_dtypes,
-)
+from storages.datasets.spaces import SpaceLeaf, WrittenSpace, arrays_by_name, leaves_of, observations_of
 from storages.datasets.untrusted import MemoryBudget
 from storages.episode import Episode
 from storages.errors import DatasetError
@@ -113,7 +106,8 @@ class MinariDataset(Dataset):
                 f"{where} does not say the spaces; the package minari can tell them from the environment, and writes "
                 f"them since 0.5"
             )
-        return leaves_of(self.about.observation_space, where), _action_leaf(self.about.action_space, where)
+        actions = _one_array(leaves_of(self.about.action_space, where), where)
+        return leaves_of(self.about.observation_space, where), actions
 
     def _episode(
         self,
@@ -130,7 +124,7 @@ class MinariDataset(Dataset):
             array = leaf.from_disk(columns[("observations", *leaf.path)])
             _check(array, leaf, steps + 1, f"{where}: observations {leaf.name}".rstrip())
             observations[leaf.name] = array
-        actions = action.from_disk(columns[("actions",)], _start(action))
+        actions = action.from_disk(columns[("actions",)], action.start)
         _check(actions, action, steps, f"{where}: actions")
         terminations, truncations = (np.asarray(columns[key], np.bool_).reshape(-1) for key in _FLAGS)
         if len(terminations) != steps or len(truncations) != steps or (terminations | truncations)[:-1].any():
@@ -146,89 +140,63 @@ class MinariDataset(Dataset):
         )
 
 
-class MinariWriter(DatasetWriter):
-    """Writes a data set of Minari.
+def write(path: Path, episodes: Iterable[Episode], about: About, layout: str) -> list[int]:
+    """Write a data set of Minari; return the lengths of its episodes.
 
     Args:
-        path: its folder, which exists and is empty.
+        path: its folder.
+        episodes: all alike.
         about: the metadata; spaces that are None are guessed from the values.
         layout: "hdf5", "arrow" or "parquet".
     """
+    folder, lengths = path / "data", list[int]()
+    folder.mkdir(parents=True)
+    observation = WrittenSpace(about.observation_space, "observations")
+    action = WrittenSpace(about.action_space, "actions")
+    with closing(files_of(folder, layout, write=True)) as files:
+        for number, episode in enumerate(episodes):
+            observation.add(arrays_by_name(episode.observations))
+            action.add({"": episode.fields[ACT]})
+            facts = {"seed": episode.facts["seed"]} if isinstance(episode.facts.get("seed"), int) else {}
+            files.write(number, _columns(episode, observation.leaves, _one_array(action.leaves, path)), facts)
+            lengths.append(len(episode))
+    nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    metadata: dict[str, Any] = {
+        **about.further,
+        "total_episodes": len(lengths),
+        "total_steps": sum(lengths),
+        "data_format": layout,
+        "jpeg_encoding": False,
+        "observation_space": json.dumps(observation.space()),
+        "action_space": json.dumps(action.space()),
+        "minari_version": _VERSION,
+        "dataset_size": round(nbytes / 1e6, 1),
+    }
+    about = replace(about, dataset_id=about.dataset_id or _id_for(path))
+    for key in sorted(_OF_ABOUT.difference(_SPACES)):
+        value = getattr(about, key)
+        if value is not None and value != ():
+            metadata[key] = list(value) if isinstance(value, tuple) else value
+    (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+    return lengths
 
-    def __init__(self, path: Path, about: About, layout: str) -> None:
-        super().__init__(path, about)
-        self._folder, self._layout_name = path / "data", layout
-        self._folder.mkdir(parents=True)
-        self._files = files_of(self._folder, layout, write=True)
-        self._guesses = SpaceGuess(), SpaceGuess()
-        self._dtypes: tuple[dict[str, np.dtype[Any]], ...] = ()
 
-    def _add(self, episode: Episode) -> None:
-        arrays, actions = arrays_by_name(episode.observations), episode.fields[ACT]
-        for guess, values in zip(self._guesses, (arrays, {"": actions}), strict=True):
-            guess.add(values)
-        observation = leaves_of(self.about.observation_space or self._guesses[0].space(), self.path)
-        action = _action_leaf(self.about.action_space or self._guesses[1].space(), self.path)
-        if {leaf.name for leaf in observation} != set(arrays):
-            raise DatasetError(
-                f"the space to be written has observations {sorted(leaf.name for leaf in observation)}, the episode "
-                f"{sorted(arrays)}"
-            )
-        for leaf, array in [*((leaf, arrays[leaf.name]) for leaf in observation), (action, actions)]:
-            if not leaf.fits(array):
-                raise DatasetError(f"values of shape {array.shape[1:]} are not of the space {leaf.space}")
-        self._dtypes = {name: array.dtype for name, array in arrays.items()}, {"": actions.dtype}
-        if action.is_scalar and actions.min() < 0:
-            raise DatasetError(f"{ACT} is {actions.min()} somewhere; those of a Discrete space are counted from 0")
-        columns: EpisodeColumns = {
-            ("observations", *leaf.path): leaf.to_disk(arrays[leaf.name]) for leaf in observation
-        }
-        columns |= {
-            ("actions",): action.to_disk(actions, _start(action)),
-            ("rewards",): episode.fields[REW].reshape(-1),
-        }
-        for key, ended in zip(_FLAGS, (episode.terminated, episode.truncated), strict=True):
-            columns[key] = np.arange(1, len(episode) + 1) == (len(episode) if ended else 0)
-        for name in sorted(_KEPT_INFOS.intersection(episode.fields)):
-            kept = episode.fields[name]
-            columns[("infos", name)] = np.concatenate([kept, np.zeros_like(kept[:1])])
-        for name in SUCCESS_FACTS:
-            if name in episode.facts:
-                # An episode is one if any of its steps is.
-                columns[("infos", name)] = np.full(len(episode) + 1, bool(episode.facts[name]))
-        facts = {"seed": episode.facts["seed"]} if isinstance(episode.facts.get("seed"), int) else {}
-        self._files.write(self.episodes, columns, facts)
-
-    def close(self) -> None:
-        """Close the files."""
-        self._files.close()
-
-    def _finish(self) -> None:
-        self._files.close()
-        observation, action = (
-            with_dtypes(space or guess.space(), dtypes)
-            for space, guess, dtypes in zip(
-                (self.about.observation_space, self.about.action_space), self._guesses, self._dtypes, strict=True
-            )
-        )
-        nbytes = sum(file.stat().st_size for file in self._folder.rglob("*") if file.is_file())
-        about = replace(self.about, dataset_id=self.about.dataset_id or _id_for(self.path))
-        metadata: dict[str, Any] = {
-            **about.further,
-            "total_episodes": self.episodes,
-            "total_steps": self.steps,
-            "data_format": self._layout_name,
-            "jpeg_encoding": False,
-            "observation_space": json.dumps(observation),
-            "action_space": json.dumps(action),
-            "minari_version": _VERSION,
-            "dataset_size": round(nbytes / 1e6, 1),
-        }
-        for key in sorted(_OF_ABOUT.difference(_SPACES)):
-            value = getattr(about, key)
-            if value is not None and value != ():
-                metadata[key] = list(value) if isinstance(value, tuple) else value
-        (self._folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+def _columns(episode: Episode, observation: list[SpaceLeaf], action: SpaceLeaf) -> EpisodeColumns:
+    arrays, actions = arrays_by_name(episode.observations), episode.fields[ACT]
+    if action.is_scalar and actions.min() < 0:
+        raise DatasetError(f"{ACT} is {actions.min()} somewhere; those of a Discrete space are counted from 0")
+    columns: EpisodeColumns = {("observations", *leaf.path): leaf.to_disk(arrays[leaf.name]) for leaf in observation}
+    columns |= {("actions",): action.to_disk(actions, action.start), ("rewards",): episode.fields[REW].reshape(-1)}
+    for key, ended in zip(_FLAGS, (episode.terminated, episode.truncated), strict=True):
+        columns[key] = np.arange(1, len(episode) + 1) == (len(episode) if ended else 0)
+    for name in sorted(_KEPT_INFOS.intersection(episode.fields)):
+        kept = episode.fields[name]
+        columns[("infos", name)] = np.concatenate([kept, np.zeros_like(kept[:1])])
+    for name in SUCCESS_FACTS:
+        if name in episode.facts:
+            # An episode is one if any of its steps is.
+            columns[("infos", name)] = np.full(len(episode) + 1, bool(episode.facts[name]))
+    return columns
 
 
 def metadata_folder(path: Path) -> Path | None:
@@ -283,20 +251,16 @@ def _id_for(path: Path) -> str:
     return name if _ID.match(name) else f"{name}-v0"
 
 
-def _action_leaf(space: Space, where: object) -> SpaceLeaf:
-    """An action space that is one array.
+def _one_array(leaves: list[SpaceLeaf], where: object) -> SpaceLeaf:
+    """The only part of an action space.
 
     Raises:
-        DatasetError: it is more than one.
+        DatasetError: there are others.
     """
-    leaf, *others = leaves_of(space, where)
+    leaf, *others = leaves
     if others or leaf.path:
-        raise DatasetError(f"{where}: actions of the space {space} are more than one array; a transition has one")
+        raise DatasetError(f"{where}: actions of {len(leaves)} parts are more than one array; a transition has one")
     return leaf
-
-
-def _start(leaf: SpaceLeaf) -> int:
-    return int(leaf.space["start"]) if leaf.is_scalar else 0
 
 
 def _check(array: Array, leaf: SpaceLeaf, rows: int, where: str) -> None:

@@ -14,9 +14,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from storages.datasets import hdf5
 from storages.datasets.spaces import SpaceLeaf
-from storages.datasets.untrusted import MemoryBudget, needs_package
+from storages.datasets.untrusted import (
+    MemoryBudget,
+    child_node,
+    create_hdf5,
+    find_node,
+    is_bytes,
+    is_numeric,
+    nbytes_of,
+    needs_package,
+    numbers,
+    open_hdf5,
+)
 from storages.errors import DatasetError
 from storages.persistent.log.files import read_text
 from storages.transition import Array
@@ -43,7 +53,7 @@ class Hdf5Episodes:
 
     def __init__(self, folder: Path, *, write: bool = False) -> None:
         self._path = folder / _HDF5_FILE
-        self._file = hdf5.create(self._path) if write else hdf5.open_file(self._path)
+        self._file = create_hdf5(self._path) if write else open_hdf5(self._path)
         self._budget = MemoryBudget(self._path)
 
     def numbers(self) -> list[int]:
@@ -68,16 +78,16 @@ class Hdf5Episodes:
             DatasetError: a column is missing, or not made of numbers.
         """
         where = f"{self._path}: episode_{number}"
-        group = hdf5.find(self._file, [f"episode_{number}"], str(self._path))
+        group = find_node(self._file, [f"episode_{number}"], str(self._path))
         columns: EpisodeColumns = {}
         for key, leaf in wanted.items():
-            node = hdf5.find(group, _hdf5_names(key), where)
+            node = find_node(group, _hdf5_names(key), where)
             is_jpeg = leaf is not None and leaf.is_image and jpeg
             columns[key] = self._images(node, leaf.shape, where) if leaf and is_jpeg else self._numbers(node, where)
-        infos = hdf5.child(group, "infos", where)
+        infos = child_node(group, "infos", where)
         for name in () if infos is None else infos:
-            node = hdf5.child(infos, name, where)
-            if hdf5.is_numeric(node):
+            node = child_node(infos, name, where)
+            if is_numeric(node):
                 columns[("infos", name)] = self._numbers(node, where)
         seed = group.attrs.get("seed")
         return columns, {"seed": int(seed)} if isinstance(seed, int | np.integer) else {}
@@ -96,14 +106,14 @@ class Hdf5Episodes:
         self._file.close()
 
     def _numbers(self, node: Any, where: str) -> Array:
-        self._budget.take(hdf5.nbytes_of(hdf5.numbers(node, where)), str(node.name))
+        self._budget.take(nbytes_of(numbers(node, where)), str(node.name))
         array: Array = node[()]
         return array
 
     def _images(self, node: Any, shape: tuple[int, ...], where: str) -> Array:
-        if not hdf5.is_bytes(node):
+        if not is_bytes(node):
             raise DatasetError(f"{where}: {node.name} must hold the bytes of images, and does not")
-        self._budget.take(hdf5.nbytes_of(node), str(node.name))
+        self._budget.take(nbytes_of(node), str(node.name))
         return _decode_jpegs([bytes(row) for row in node[()]], shape, self._budget, where)
 
 

@@ -8,7 +8,7 @@ more than an episode has steps, the fields of steps under the names of :mod:`sto
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -16,9 +16,8 @@ from typing import IO, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.ring.layout import leaves
-from storages.datasets.dataset import About, Dataset, DatasetWriter
-from storages.datasets.flat import Ends, FlatDataset, FlatNames, names_in, unknown_names
+from storages.datasets.dataset import About, Dataset, arrays_of
+from storages.datasets.flat import Ends, FlatDataset, FlatNames, names_in
 from storages.datasets.untrusted import BROKEN, MemoryBudget
 from storages.episode import Episode, Observations
 from storages.errors import DatasetError, PersistenceError
@@ -41,10 +40,7 @@ def opened(path: Path, names: FlatNames | None = None, ends: Ends = "unknown") -
     arrays = _Arrays(path)
     if names is None and _LENGTH in arrays:
         return NpzDataset(path, arrays)
-    names = names or names_in(arrays)
-    if names is None:
-        raise DatasetError(unknown_names(path, arrays))
-    return FlatNpzDataset(path, arrays, names, ends)
+    return FlatNpzDataset(path, arrays, names or names_in(arrays, path), ends)
 
 
 class FlatNpzDataset(FlatDataset):
@@ -120,40 +116,32 @@ class NpzDataset(Dataset):
             )
 
 
-class NpzWriter(DatasetWriter):
-    """Writes our own layout, all of it when the data set is complete.
+def write(path: Path, episodes: Iterable[Episode], about: About) -> list[int]:
+    """Write a data set in our own layout, all of it after the last episode; return the lengths of its episodes.
 
     Args:
         path: the file.
+        episodes: all alike.
         about: the metadata.
     """
-
-    def __init__(self, path: Path, about: About) -> None:
-        super().__init__(path, about)
-        self._pieces: dict[str, list[Array]] = {}
-        self._of_episodes: list[tuple[int, bool, bool]] = []
-        self._facts: list[Mapping[str, Any]] = []
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
-
-    def _add(self, episode: Episode) -> None:
-        for path, leaf in leaves({OBS: episode.observations, **episode.fields}):
-            self._pieces.setdefault("/".join(path), []).append(np.array(leaf))
-        self._of_episodes.append((len(episode), episode.terminated, episode.truncated))
-        self._facts.append({key: value for key, value in episode.facts.items() if _is_plain(value)})
-
-    def _finish(self) -> None:
-        arrays = {name: np.concatenate(pieces) for name, pieces in self._pieces.items()}
-        lengths, terminated, truncated = map(np.array, zip(*self._of_episodes, strict=True))
-        arrays |= {_LENGTH: lengths, _TERMINATED: terminated, _TRUNCATED: truncated}
-        arrays |= {_ABOUT: _json(asdict(self.about)), _FACTS: _json(self._facts)}
-        # numpy.savez would take names of arrays for its own parameters.
-        with zipfile.ZipFile(self.path, "w") as archive:
-            for name, array in arrays.items():
-                # Without a date, so that the same episodes make the same file.
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, array, allow_pickle=False)
+    pieces: dict[str, list[Array]] = {}
+    ends: list[tuple[int, bool, bool]] = []
+    facts: list[dict[str, Any]] = []
+    for episode in episodes:
+        for place, array in arrays_of(episode).items():
+            pieces.setdefault("/".join(place), []).append(array.copy())
+        ends.append((len(episode), episode.terminated, episode.truncated))
+        facts.append({key: value for key, value in episode.facts.items() if _is_plain(value)})
+    arrays = {name: np.concatenate(of_episodes) for name, of_episodes in pieces.items()}
+    arrays |= dict(zip((_LENGTH, _TERMINATED, _TRUNCATED), map(np.array, zip(*ends, strict=True)), strict=True))
+    arrays |= {_ABOUT: _json(asdict(about)), _FACTS: _json(facts)}
+    # numpy.savez would take names of arrays for its own parameters.
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            # Without a date, so that the same episodes make the same file.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+    return [length for length, *_ in ends]
 
 
 class _Arrays(Mapping[str, Array]):

@@ -1,14 +1,20 @@
-"""Merge data sets, and choose episodes of one."""
+"""Returns, returns-to-go and normalised scores of episodes, the best of them, and data sets merged into one."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from storages.datasets.dataset import About, Dataset, layout_of
 from storages.datasets.spaces import united
 from storages.episode import Episode
 from storages.errors import DatasetError
-from storages.transition import REW
+from storages.transition import REW, RTG
+
+LOW, HIGH = "ref_min_score", "ref_max_score"
+"""Under which metadata have the returns that are 0 and 1, as Minari names them."""
 
 
 def return_of(episode: Episode) -> float:
@@ -84,6 +90,39 @@ def first_transitions(episodes: Iterable[Episode], count: int) -> Iterator[Episo
             return
         yield episode if len(episode) <= count else _shortened(episode, count)
         count -= len(episode)
+
+
+def with_returns_to_go(episodes: Iterable[Episode], gamma: float = 1.0) -> Iterator[Episode]:
+    """The episodes, each with a field RTG (L, 1): ``REW[t] + gamma * RTG[t + 1]``.
+
+    Nothing is added after the last step, also where the episode was cut there and would have earned more.
+
+    Args:
+        episodes: read one by one.
+        gamma: discount of a step; 1 as in Chen et al., "Decision Transformer" (arXiv 2106.01345), section 3.
+    """
+    for episode in episodes:
+        rewards = episode.fields[REW].astype(np.float64)
+        to_go = np.empty_like(rewards)
+        following = np.zeros_like(rewards[0])
+        for step in reversed(range(len(rewards))):
+            following = rewards[step] + gamma * following
+            to_go[step] = following
+        yield replace(episode, fields={**episode.fields, RTG: to_go.astype(np.float32)})
+
+
+def references_of(about: About) -> tuple[float, float] | None:
+    """The returns that are 0 and 1 by a data set's metadata; None where it does not say both."""
+    low, high = about.further.get(LOW), about.further.get(HIGH)
+    is_told = all(isinstance(value, int | float) and np.isfinite(value) for value in (low, high))
+    return (float(low), float(high)) if is_told and low < high else None  # type: ignore[arg-type,operator]
+
+
+def normalised(returns: Sequence[float] | NDArray[np.float64], references: tuple[float, float]) -> NDArray[np.float64]:
+    """Returns as scores: Fu et al., "D4RL" (arXiv 2004.07219), section 5, without the factor of 100."""
+    low, high = references
+    scores: NDArray[np.float64] = (np.asarray(returns, np.float64) - low) / (high - low)
+    return scores
 
 
 def _shortened(episode: Episode, steps: int) -> Episode:

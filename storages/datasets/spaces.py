@@ -44,6 +44,11 @@ class SpaceLeaf:
         return bool(self.space["type"] == "Discrete")
 
     @property
+    def start(self) -> int:
+        """What values of a scalar are counted from on disk."""
+        return int(self.space["start"]) if self.is_scalar else 0
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one value on disk."""
         match self.space["type"]:
@@ -121,44 +126,67 @@ def arrays_by_name(observations: Observations) -> Mapping[str, Array]:
     return observations if isinstance(observations, Mapping) else {"": observations}
 
 
-class SpaceGuess:
-    """Guesses the space of values from the values themselves.
+class WrittenSpace:
+    """The space of values that are written: a given one, or one that is guessed from the values.
 
-    Scalars that are integers are Discrete, from the smallest (or 0) to the largest seen. All others are a Box, with the
-    limits of the dtype for integers, and without bounds for floats.
+    Guessed scalars that are integers are Discrete, from the smallest (or 0) to the largest that is written. All others
+    are a Box, with the limits of the dtype for integers, and without bounds for floats.
+
+    Args:
+        given: the space, with other dtypes of its Boxes perhaps; guessed where None.
+        what: the values, for errors: "observations".
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Space | None, what: str) -> None:
+        self._given, self._what = given, what
+        self._first: dict[str, Array] = {}
+        """A value of each leaf."""
         self._ranges: dict[str, tuple[int, int]] = {}
-        self._seen: dict[str, Array] = {}
+        self.leaves: list[SpaceLeaf] = []
+        """The parts that are arrays, once there are values."""
 
     def add(self, arrays: Mapping[str, Array]) -> None:
-        """Consider values (L, ...), by the names of leaves."""
+        """Take values (L, ...) by the names of leaves, all alike.
+
+        Raises:
+            DatasetError: they are not of the given space.
+        """
         for name, array in arrays.items():
-            self._seen.setdefault(name, array[:1])
-            if array.dtype.kind in "iu" and array.shape[1:] == (1,) and len(array):
+            if array.dtype.kind in "iu" and array.shape[1:] == (1,):
                 low, high = self._ranges.get(name, (0, 0))
                 self._ranges[name] = min(low, int(array.min())), max(high, int(array.max()))
+        if self._first:
+            return
+        self._first = {name: array[:1] for name, array in arrays.items()}
+        self.leaves = leaves_of(self._given or self.space(), f"what is said of {self._what}")
+        if (names := {leaf.name for leaf in self.leaves}) != arrays.keys():
+            raise DatasetError(
+                f"the space to be written has {self._what} {sorted(names)}, the episode {sorted(arrays)}"
+            )
+        for leaf in self.leaves:
+            if not leaf.fits(arrays[leaf.name]):
+                raise DatasetError(f"values of shape {arrays[leaf.name].shape[1:]} are not of the space {leaf.space}")
 
     def space(self) -> Space:
         """The space as plain data; names with slashes become nested Dicts."""
-        if list(self._seen) == [""]:
-            return self._part("")
+        if self._given is not None:
+            return self._with_dtypes(self._given, ())
+        if list(self._first) == [""]:
+            return self._guess("")
         space: dict[str, Any] = {"type": "Dict", "subspaces": {}}
-        for name in self._seen:
+        for name in self._first:
             *folders, last = name.split("/")
             inner = space
             for folder in folders:
                 inner = inner["subspaces"].setdefault(folder, {"type": "Dict", "subspaces": {}})
-            inner["subspaces"][last] = self._part(name)
+            inner["subspaces"][last] = self._guess(name)
         return space
 
-    def _part(self, name: str) -> Space:
-        example = self._seen[name]
-        shape, dtype = list(example.shape[1:]), example.dtype
-        if dtype.kind in "iu" and shape == [1]:
+    def _guess(self, name: str) -> Space:
+        if name in self._ranges:
             smallest, largest = self._ranges[name]
             return {"type": "Discrete", "dtype": "int64", "start": smallest, "n": largest - smallest + 1}
+        shape, dtype = list(self._first[name].shape[1:]), self._first[name].dtype
         bounds: tuple[float, float] = (-np.inf, np.inf)
         if dtype.kind == "b":
             bounds = (False, True)
@@ -167,19 +195,20 @@ class SpaceGuess:
         low, high = (np.full(shape, bound).tolist() for bound in bounds)
         return {"type": "Box", "dtype": dtype.name, "shape": shape, "low": low, "high": high}
 
-
-def with_dtypes(space: Space, dtypes: Mapping[str, np.dtype[Any]], path: tuple[str | int, ...] = ()) -> Space:
-    """The space with the dtypes of the values in its Boxes, given by the names of leaves."""
-    kind = space["type"]
-    if kind == "Dict":
-        parts = {name: with_dtypes(part, dtypes, (*path, name)) for name, part in space["subspaces"].items()}
-        return {**space, "subspaces": parts}
-    if kind == "Tuple":
-        listed = [with_dtypes(part, dtypes, (*path, number)) for number, part in enumerate(space["subspaces"])]
-        return {**space, "subspaces": listed}
-    if kind == "Box":
-        return {**space, "dtype": dtypes["/".join(map(str, path))].name}
-    return space
+    def _with_dtypes(self, space: Space, path: tuple[str | int, ...]) -> Space:
+        """A space with the dtypes of the values in its Boxes."""
+        match space["type"]:
+            case "Dict":
+                subspaces: Any = {
+                    name: self._with_dtypes(part, (*path, name)) for name, part in space["subspaces"].items()
+                }
+            case "Tuple":
+                subspaces = [self._with_dtypes(part, (*path, place)) for place, part in enumerate(space["subspaces"])]
+            case "Box":
+                return {**space, "dtype": self._first["/".join(map(str, path))].dtype.name}
+            case _:
+                return space
+        return {**space, "subspaces": subspaces}
 
 
 def united(one: Space | None, two: Space | None, where: object) -> Space | None:

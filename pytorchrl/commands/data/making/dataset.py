@@ -20,7 +20,7 @@ from pytorchrl.experiments import load_policy
 from pytorchrl.experiments.demonstrations import episodes_of_actor
 from pytorchrl.scheme.evaluation import evaluate
 from storages.datasets import About, Written, first_transitions, format_for, open_dataset, return_of, write_dataset
-from storages.datasets.scores import HIGH, LOW
+from storages.datasets.operations import HIGH, LOW
 from storages.episode import Episode
 from storages.persistent.log.files import write_atomically
 
