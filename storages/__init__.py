@@ -5,8 +5,14 @@ keep is :class:`Storage`.
 """
 
 from storages.component.factory import Component, Factory, FieldComponent
-from storages.component.schedule import LinearSchedule, Schedule
-from storages.component.schedule_shapes import CosineSchedule, ExponentialSchedule, FunctionSchedule, PiecewiseSchedule
+from storages.component.schedule import (
+    CosineSchedule,
+    ExponentialSchedule,
+    FunctionSchedule,
+    LinearSchedule,
+    PiecewiseSchedule,
+    Schedule,
+)
 from storages.component.setting import Setting
 from storages.core.device.device_cache import DeviceMemoryError
 from storages.core.ring.layout import SampleError

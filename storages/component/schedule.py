@@ -4,9 +4,15 @@ A schedule stands wherever a hyper-parameter says so. It holds no state: its val
 come, so a resumed run needs nothing but its step counter.
 """
 
+import bisect
+import itertools
+import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+from storages.component.annotations import Within
 from storages.component.setting import Setting
 
 
@@ -24,14 +30,8 @@ class Schedule(Setting):
 
 
 @dataclass(frozen=True)
-class LinearSchedule(Schedule):
-    """A straight line from ``initial`` to ``final``, and ``final`` from there on.
-
-    Args:
-        initial: value at the start of the run.
-        final: value from the end of the line on.
-        fraction: part of the run that the line takes, in (0, 1].
-    """
+class _BetweenTwoValues(Schedule):
+    """From ``initial`` to ``final`` over a part of the run, and ``final`` from there on."""
 
     initial: float
     final: float
@@ -40,17 +40,163 @@ class LinearSchedule(Schedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.fraction <= 1:
-            raise ValueError(f"LinearSchedule: fraction must lie in (0, 1], got {self.fraction!r}")
+            raise ValueError(f"{type(self).__name__}: fraction must lie in (0, 1], got {self.fraction!r}")
 
     def at(self, steps: int, target_steps: int) -> float:
         """The value after ``steps`` of ``target_steps``."""
         progress = min(1.0, steps / max(1.0, self.fraction * target_steps))
-        return self.initial + progress * (self.final - self.initial)
+        # Rounding must not leave the range that `extremes` promises.
+        low, high = sorted(self.extremes)
+        return min(max(self._between(progress), low), high)
+
+    @abstractmethod
+    def _between(self, progress: float) -> float:
+        """The value after ``progress``, in [0, 1], of the way from one value to the other."""
 
     @property
     def extremes(self) -> tuple[float, ...]:
-        """Both ends of the line."""
+        """Both ends."""
         return (self.initial, self.final)
+
+
+@dataclass(frozen=True)
+class LinearSchedule(_BetweenTwoValues):
+    """A straight line from ``initial`` to ``final``, and ``final`` from there on.
+
+    Args:
+        initial: value at the start of the run.
+        final: value from the end of the line on.
+        fraction: part of the run that the line takes, in (0, 1].
+    """
+
+    def _between(self, progress: float) -> float:
+        return self.initial + progress * (self.final - self.initial)
+
+
+@dataclass(frozen=True)
+class ExponentialSchedule(_BetweenTwoValues):
+    """From ``initial`` to ``final`` by the same factor in each step, and ``final`` from there on.
+
+    Args:
+        initial: value at the start of the run, greater than 0.
+        final: value from the end of the curve on, greater than 0.
+        fraction: part of the run that the curve takes, in (0, 1].
+    """
+
+    initial: Annotated[float, Within(0, open=True)]
+    final: Annotated[float, Within(0, open=True)]
+
+    def _between(self, progress: float) -> float:
+        # Not as a power of their ratio, which may be infinite.
+        return math.exp((1 - progress) * math.log(self.initial) + progress * math.log(self.final))
+
+
+@dataclass(frozen=True)
+class CosineSchedule(_BetweenTwoValues):
+    """From ``initial`` to ``final`` along half a period of a cosine, and ``final`` from there on.
+
+    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts" (arXiv 1608.03983), equation 5,
+    without restarts.
+
+    Args:
+        initial: value at the start of the run.
+        final: value from the end of the curve on.
+        fraction: part of the run that the curve takes, in (0, 1].
+    """
+
+    def _between(self, progress: float) -> float:
+        share = (1 - math.cos(math.pi * progress)) / 2
+        return (1 - share) * self.initial + share * self.final
+
+
+@dataclass(frozen=True)
+class PiecewiseSchedule(Schedule):
+    """Lines from point to point, the first point's value before it and the last point's after it.
+
+    Args:
+        points: pairs of a position in the run and the value there, positions rising.
+        positions: what positions count: ``"progress"``, the part of the run, in [0, 1], or ``"steps"``, environment
+            transitions.
+
+    Raises:
+        ValueError: there is no point, or positions do not rise or lie outside the run.
+    """
+
+    points: tuple[tuple[float, ...], ...]
+    positions: Literal["progress", "steps"] = "progress"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.points or any(len(point) != 2 for point in self.points):
+            raise ValueError(f"PiecewiseSchedule: points must be pairs of a position and a value, got {self.points!r}")
+        reached = [position for position, _ in self.points]
+        if not all(before < after for before, after in itertools.pairwise(reached)):
+            raise ValueError(f"PiecewiseSchedule: the positions of points must rise, got {reached}")
+        last = 1.0 if self.positions == "progress" else math.inf
+        if not (reached[0] >= 0 and reached[-1] <= last):
+            must = "lie in [0, 1]; positions='steps' counts transitions" if last == 1 else "be at least 0"
+            raise ValueError(f"PiecewiseSchedule: the positions of points must {must}, got {reached}")
+
+    def at(self, steps: int, target_steps: int) -> float:
+        """The value after ``steps`` of ``target_steps``."""
+        position = float(steps) if self.positions == "steps" else steps / max(1, target_steps)
+        after = bisect.bisect_right(self.points, position, key=lambda point: point[0])
+        if after in (0, len(self.points)):
+            return self.points[max(0, after - 1)][1]
+        (left, initial), (right, final) = self.points[after - 1 : after + 1]
+        share = (position - left) / (right - left)
+        return min(max((1 - share) * initial + share * final, min(initial, final)), max(initial, final))
+
+    @property
+    def extremes(self) -> tuple[float, ...]:
+        """The smallest and the largest value of all points."""
+        values = [value for _, value in self.points]
+        return (min(values), max(values))
+
+
+@dataclass(frozen=True)
+class FunctionSchedule(Schedule):
+    """Any function of the progress.
+
+    A function has no plain form: a run is resumed with the script that defines it.
+
+    Args:
+        function: from the part of the run that is over, in [0, 1], to the value.
+        low: the smallest value of the function.
+        high: the largest value of the function.
+
+    Raises:
+        ValueError: ``low`` is greater than ``high``.
+    """
+
+    function: Callable[[float], float]
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low <= self.high:
+            raise ValueError(f"FunctionSchedule: low must not be greater than high={self.high}, got {self.low}")
+
+    def at(self, steps: int, target_steps: int) -> float:
+        """The value after ``steps`` of ``target_steps``.
+
+        Raises:
+            ValueError: the function gives a value outside the range that was promised.
+        """
+        progress = min(1.0, steps / max(1, target_steps))
+        value = float(self.function(progress))
+        if not self.low <= value <= self.high:
+            raise ValueError(
+                f"FunctionSchedule: the function's values must lie in [low, high] = [{self.low:g}, {self.high:g}], got "
+                f"{value!r} at a progress of {progress:g}; widen the range or change the function"
+            )
+        return value
+
+    @property
+    def extremes(self) -> tuple[float, ...]:
+        """The range that was promised."""
+        return (self.low, self.high)
 
 
 def value_at(value: float | Schedule, steps: int, target_steps: int) -> float:

@@ -137,16 +137,16 @@ class SliceWriter:
         """
         while len(self._sent) >= self._in_flight:
             self._settle_oldest()
-        self._send(data)
+        self._sent.append((self._begin(data), data))
 
     def flush(self) -> None:
         """Wait until all slices are stored."""
         while self._sent:
             self._settle_oldest()
 
-    def _send(self, data: Mapping[str, Any]) -> None:
-        self._sent.append((self._group.insert_data_slice(self._next, data), data))
-        self._next = (self._next + 1) % len(self._group)
+    def _begin(self, data: Mapping[str, Any]) -> Pending[int]:
+        shard, self._next = self._next, (self._next + 1) % len(self._group)
+        return self._group.insert_data_slice(shard, data)
 
     def _settle_oldest(self) -> None:
         pending, data = self._sent.popleft()
@@ -156,7 +156,6 @@ class SliceWriter:
             except ShardLostError:
                 if attempt == len(self._group):
                     raise
-                pending = self._group.insert_data_slice(self._next, data)
-                self._next = (self._next + 1) % len(self._group)
+                pending = self._begin(data)
             else:
                 return

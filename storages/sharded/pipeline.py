@@ -92,7 +92,8 @@ class Pipeline:
                     self._wait_for_any()
                 elif self._queue[0].batches is None:
                     self._receive(self._queue[0])
-            yield self._queue.popleft().next_batch()
+            request = self._queue.popleft()
+            yield ShardBatch(next(request.batches), request.shard, request.factor)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
         """Ask all shards for their summaries, and wait for them."""
@@ -200,8 +201,3 @@ class _Request:
         self.batches: Iterator[dict[str, Any]] | None = None
         """Those that were not used yet; None before they have come."""
         self.factor = 1.0
-
-    def next_batch(self) -> ShardBatch:
-        """Take a batch."""
-        assert self.batches is not None
-        return ShardBatch(next(self.batches), self.shard, self.factor)

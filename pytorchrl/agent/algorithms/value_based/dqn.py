@@ -11,7 +11,7 @@ from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.agent.preset import Preset
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import Count
-from storages.component.schedule_shapes import PiecewiseSchedule
+from storages.component.schedule import PiecewiseSchedule
 from storages.off_policy.replay_buffer import ReplayBuffer
 
 _NATURE = {

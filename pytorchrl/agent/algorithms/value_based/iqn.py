@@ -16,7 +16,7 @@ from pytorchrl.agent.preset import Preset
 from pytorchrl.agent.risk_measures import Neutral, RiskMeasure
 from storages.component.factory import make_factory
 from storages.component.hyper_parameters import Count, Positive
-from storages.component.schedule_shapes import PiecewiseSchedule
+from storages.component.schedule import PiecewiseSchedule
 from storages.off_policy.replay_buffer import ReplayBuffer
 
 _PAPER = {
