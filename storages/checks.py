@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from storages.component.hyper_parameters import Count, MisfitError, UnitInterval, conform
+from storages.component.annotations import conform_named
+from storages.component.hyper_parameters import Count, UnitInterval
 from storages.core.device.transfer import to_batch
 from storages.core.ring.layout import FieldKey, as_array
 from storages.core.ring.ring import Ring
@@ -20,11 +21,8 @@ def checked_gamma(gamma: Any, owner: str) -> float:
     Raises:
         ValueError: it is no number from 0 to 1.
     """
-    try:
-        checked: float = conform(gamma, UnitInterval)
-        return checked
-    except MisfitError as misfit:
-        raise ValueError(f"{owner}: the algorithm's gamma {misfit}") from None
+    checked: float = conform_named(gamma, UnitInterval, f"{owner}: the algorithm's gamma")
+    return checked
 
 
 def refuse_counts(num_mini_batch: int, mini_batch_size: int | None, num_epochs: int, owner: str) -> None:
@@ -35,12 +33,8 @@ def refuse_counts(num_mini_batch: int, mini_batch_size: int | None, num_epochs: 
     """
     counts = {"num_mini_batch": num_mini_batch, "mini_batch_size": mini_batch_size, "num_epochs": num_epochs}
     for name, count in counts.items():
-        if count is None and name == "mini_batch_size":
-            continue
-        try:
-            conform(count, Count)
-        except MisfitError as misfit:
-            raise ValueError(f"{owner}: {name} {misfit}") from None
+        if count is not None or name != "mini_batch_size":
+            conform_named(count, Count, f"{owner}: {name}")
 
 
 def refuse_incomplete(state: Mapping[str, Any], names: Sequence[str], owner: str) -> None:

@@ -435,9 +435,7 @@ class Storage(Component, ABC):
             return
         refuse_incomplete(state, self.state_names, type(self).__name__)
         if self._log is not None and not state["ring"]["leaves"]:
-            self.roll_back({"commit": 0, "checksum": 0})
-            self.load_extra_state(state)
-            self._load_staged(state)
+            self.load_state_dict({**state, "position": {"commit": 0, "checksum": 0}})
             return
         self._tell_of_change(rows=True)
         if self._log is not None:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pytorchrl.agent.actors.normalization import Moments, add_to_moments
-from storages.component.hyper_parameters import Count, MisfitError, Positive, UnitInterval, conform
+from storages.component.annotations import conform_named
+from storages.component.hyper_parameters import Count, Positive, UnitInterval
 
 
 class RewardNormalization:
@@ -34,10 +35,7 @@ class RewardNormalization:
     def __init__(self, kind: Literal["rewards", "returns"], gamma: float, num_envs: int, clip: float = 10.0) -> None:
         self.kind, self.gamma, self.num_envs, self.clip = kind, gamma, num_envs, clip
         for name, annotation in _RANGES.items():
-            try:
-                setattr(self, name, conform(getattr(self, name), annotation))
-            except MisfitError as misfit:
-                raise ValueError(f"RewardNormalization: {name} {misfit}") from None
+            setattr(self, name, conform_named(getattr(self, name), annotation, f"RewardNormalization: {name}"))
         self._moments: Moments = (0, np.zeros(1), np.zeros(1))
         self._returns = np.zeros((num_envs, 1))
 

@@ -78,6 +78,23 @@ def conform(value: Any, annotation: Any) -> Any:
     return value
 
 
+def conform_named(value: Any, annotation: Any, what: str) -> Any:
+    """The value in the annotation's type, where an error is one of a user's arguments.
+
+    Args:
+        value: the argument.
+        annotation: what it must be.
+        what: whose argument it is and what it is called: "PERBuffer: alpha".
+
+    Raises:
+        ValueError: it is not what it must be.
+    """
+    try:
+        return conform(value, annotation)
+    except MisfitError as misfit:
+        raise ValueError(f"{what} {misfit}") from None
+
+
 def _conform_to_range(value: Any, annotation: Any, ranges: tuple[Any, ...]) -> Any:
     value = conform(value, annotation)
     # Of a schedule, the smallest and the largest value.

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar, dataclass_transform
 
-from storages.component.annotations import MisfitError, conform
+from storages.component.annotations import conform_named
 from storages.component.declared import defaults_of, fields_of, hyper_parameters_of
 from storages.component.other_names import OtherNames, hint_for
 from storages.component.setting import Configured, text_of
@@ -78,10 +78,10 @@ class Component:
         """Change a hyper-parameter of a part that is in use, if it exists and may change."""
         declared = hyper_parameters_of(type(self))
         if name not in declared:
-            raise ValueError(f"{_unknown(type(self), name, declared)}")
+            raise ValueError(_unknown(type(self), name, declared))
         if name in self.unchangeable:
             raise ValueError(f"{type(self).__name__}: {name} is fixed once the object is made; make a new one")
-        setattr(self, name, _conform_named(type(self), name, value, declared[name]))
+        setattr(self, name, conform_named(value, declared[name].annotation, f"{type(self).__name__}: {name}"))
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -183,14 +183,10 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]
         raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__name__}{signature_text(declared)}") from None
     cls.check_arguments(bound.arguments)
     bound.apply_defaults()
-    return {name: _conform_named(cls, name, value, declared[name]) for name, value in bound.arguments.items()}
-
-
-def _conform_named(cls: type[Component], name: str, value: Any, parameter: inspect.Parameter) -> Any:
-    try:
-        return conform(value, parameter.annotation)
-    except MisfitError as misfit:
-        raise ValueError(f"{cls.__name__}: {name} {misfit}") from None
+    return {
+        name: conform_named(value, declared[name].annotation, f"{cls.__name__}: {name}")
+        for name, value in bound.arguments.items()
+    }
 
 
 def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> str:

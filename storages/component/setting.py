@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from storages.component.annotations import MisfitError, conform
+from storages.component.annotations import conform_named
 
 
 class Configured(ABC):
@@ -44,10 +44,8 @@ class Setting(Configured):
     def __post_init__(self) -> None:
         annotations = typing.get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            try:
-                value = conform(getattr(self, field.name), annotations[field.name])
-            except MisfitError as misfit:
-                raise ValueError(f"{type(self).__name__}: {field.name} {misfit}") from None
+            what = f"{type(self).__name__}: {field.name}"
+            value = conform_named(getattr(self, field.name), annotations[field.name], what)
             object.__setattr__(self, field.name, value)
 
     @property

@@ -78,7 +78,8 @@ def fill(
     environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs) or 1
     interleaver, owner = EpisodeInterleaver(episodes, environments), type(storage).__name__
     spaces = _layout_of(envs) if envs is not None else {}
-    needs_memory = _is_recurrent(storage.actor)
+    initial_memory = getattr(storage.actor, "initial_memory", None)
+    needs_memory = initial_memory is not None and initial_memory(1) is not None
     transitions = 0
     for block, steps in interleaver.blocks():
         if needs_memory and (RHS,) not in block:
@@ -296,11 +297,6 @@ def _cast(array: Array, wanted: np.dtype[Any], path: FieldKey, owner: str) -> Ar
             f"its values; use a storage of its own for this data set"
         )
     return cast
-
-
-def _is_recurrent(actor: Any) -> bool:
-    initial_memory = getattr(actor, "initial_memory", None)
-    return initial_memory is not None and initial_memory(1) is not None
 
 
 def _layout_of(envs: Any) -> dict[FieldKey, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -20,10 +20,10 @@ from storages.datasets.untrusted import (
     child_node,
     create_hdf5,
     find_node,
+    imported,
     is_bytes,
     is_numeric,
     nbytes_of,
-    needs_package,
     numbers,
     open_hdf5,
 )
@@ -130,7 +130,7 @@ class TableEpisodes:
 
     def __init__(self, folder: Path, layout: str) -> None:
         self._folder, self._layout = folder, layout
-        self._arrow, self._tables = _pyarrow(folder)
+        self._arrow, self._tables = (imported(module, "pyarrow", folder) for module in ("pyarrow", "pyarrow.dataset"))
         self._budget = MemoryBudget(folder)
 
     def numbers(self) -> list[int]:
@@ -274,28 +274,16 @@ def _decode_jpegs(images: Sequence[bytes], shape: tuple[int, ...], budget: Memor
     Raises:
         DatasetError: one of them is no JPEG, or of another shape.
     """
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise needs_package("pillow", where) from None
+    pillow = imported("PIL.Image", "pillow", where)
     budget.take(len(images) * math.prod(shape), "the images")
     decoded = []
     try:
         for encoded in images:
-            image = Image.open(io.BytesIO(encoded), formats=["JPEG"])
+            image = pillow.open(io.BytesIO(encoded), formats=["JPEG"])
             # Before it is decoded, because its size decides how much memory that takes.
             if (image.height, image.width) != shape[:2]:
                 raise ValueError(f"it is {image.height} x {image.width}, the space says {shape}")
             decoded.append(np.array(image, np.uint8))
         return np.stack(decoded)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise DatasetError(f"{where}: an image cannot be read: {error}") from error
-
-
-def _pyarrow(what: object) -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.dataset as tables
-    except ModuleNotFoundError:
-        raise needs_package("pyarrow", what) from None
-    return pa, tables
