@@ -20,12 +20,12 @@ from storages.datasets.untrusted import (
     child_node,
     create_hdf5,
     find_node,
-    imported,
     is_bytes,
     is_numeric,
     nbytes_of,
     numbers,
     open_hdf5,
+    package_needed,
 )
 from storages.errors import DatasetError
 from storages.persistent.log.files import read_text
@@ -130,7 +130,11 @@ class TableEpisodes:
 
     def __init__(self, folder: Path, layout: str) -> None:
         self._folder, self._layout = folder, layout
-        self._arrow, self._tables = (imported(module, "pyarrow", folder) for module in ("pyarrow", "pyarrow.dataset"))
+        with package_needed("pyarrow", folder):
+            import pyarrow as pa
+            import pyarrow.dataset as tables
+        self._arrow: Any = pa
+        self._tables: Any = tables
         self._budget = MemoryBudget(folder)
 
     def numbers(self) -> list[int]:
@@ -274,16 +278,17 @@ def _decode_jpegs(images: Sequence[bytes], shape: tuple[int, ...], budget: Memor
     Raises:
         DatasetError: one of them is no JPEG, or of another shape.
     """
-    pillow = imported("PIL.Image", "pillow", where)
+    with package_needed("pillow", where):
+        from PIL import Image
     budget.take(len(images) * math.prod(shape), "the images")
     decoded = []
     try:
         for encoded in images:
-            image = pillow.open(io.BytesIO(encoded), formats=["JPEG"])
+            image = Image.open(io.BytesIO(encoded), formats=["JPEG"])
             # Before it is decoded, because its size decides how much memory that takes.
             if (image.height, image.width) != shape[:2]:
                 raise ValueError(f"it is {image.height} x {image.width}, the space says {shape}")
             decoded.append(np.array(image, np.uint8))
         return np.stack(decoded)
-    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DatasetError(f"{where}: an image cannot be read: {error}") from error

@@ -3,7 +3,6 @@
 Of HDF5 files numbers alone are read, and no link to another file is followed.
 """
 
-import importlib
 import lzma
 import math
 import struct
@@ -80,14 +79,15 @@ def damage_named(path: Path) -> Iterator[None]:
         raise DatasetError(f"{path} is damaged, or of another format than its name says: {error!r}") from error
 
 
-def imported(module: str, package: str, user: object) -> Any:
-    """Import a module of a package that only some data sets need.
+@contextmanager
+def package_needed(package: str, user: object) -> Iterator[None]:
+    """Say by which command a package that is imported within is installed.
 
     Raises:
-        DatasetError: the package is not installed; the text names the command that does so.
+        DatasetError: it is not installed.
     """
     try:
-        return importlib.import_module(module)
+        yield
     except ModuleNotFoundError:
         raise DatasetError(f"{user} needs the package {package}; pip install {package}") from None
 
@@ -101,7 +101,7 @@ def open_hdf5(path: Path) -> Any:
     Raises:
         DatasetError: it does not exist, or is no HDF5 file.
     """
-    h5py = imported("h5py", "h5py", path)
+    h5py = _h5py(path)
     try:
         return h5py.File(path, "r")
     except OSError as error:
@@ -110,7 +110,7 @@ def open_hdf5(path: Path) -> Any:
 
 def create_hdf5(path: Path) -> Any:
     """Create a file, which keeps the order of insertion."""
-    return imported("h5py", "h5py", path).File(path, "x", track_order=True)
+    return _h5py(path).File(path, "x", track_order=True)
 
 
 def find_node(group: Any, names: Sequence[str], where: str) -> Any:
@@ -132,7 +132,7 @@ def child_node(group: Any, name: str, where: str) -> Any:
     Raises:
         DatasetError: it is a link, or its values are in another file.
     """
-    h5py = imported("h5py", "h5py", where)
+    h5py = _h5py(where)
     # `group[name]` would open the file that a link leads to.
     link = group.get(name, getlink=True)
     if link is None:
@@ -163,7 +163,7 @@ def is_numeric(node: Any) -> bool:
 def is_bytes(node: Any) -> bool:
     """Whether the rows of a node are bytes, of equal length or not."""
     dtype = getattr(node, "dtype", None)
-    return dtype is not None and np.uint8 in (dtype, imported("h5py", "h5py", node).check_vlen_dtype(dtype))
+    return dtype is not None and np.uint8 in (dtype, _h5py(node).check_vlen_dtype(dtype))
 
 
 def numbers(node: Any, where: str) -> Any:
@@ -176,3 +176,9 @@ def numbers(node: Any, where: str) -> Any:
         kind = getattr(node, "dtype", "a group")
         raise DatasetError(f"{where}: {node.name} is {kind}; nothing but numbers is read, because objects can run code")
     return node
+
+
+def _h5py(user: object) -> Any:
+    with package_needed("h5py", user):
+        import h5py
+    return h5py
