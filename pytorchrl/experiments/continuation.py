@@ -111,8 +111,11 @@ def _is_registered_by_the_script(env_id: str) -> bool:
         return True
     entry = gym.spec(env_id).entry_point
     module = entry.partition(":")[0] if isinstance(entry, str) else getattr(entry, "__module__", "")
-    plugins = {plugin.module.partition(".")[0] for plugin in entry_points(group="gymnasium.envs")}
-    return module.partition(".")[0] not in {"gymnasium", "pytorchrl", *PACKAGES, *plugins}
+    package = module.partition(".")[0]
+    if package in {"gymnasium", "pytorchrl", *PACKAGES}:
+        return False
+    # Looked for last, as this reads what every installed package says of itself.
+    return package not in {plugin.module.partition(".")[0] for plugin in entry_points(group="gymnasium.envs")}
 
 
 def _python() -> str:
