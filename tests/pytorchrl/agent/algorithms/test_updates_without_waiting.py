@@ -134,9 +134,8 @@ def sequences_of(algorithm: prl.Algorithm) -> dict[str, Any]:
     "layers",
     [
         {},
-        pytest.param({"layer_norm": True, "dropout": 0.1}, marks=pytest.mark.long),
-        pytest.param({"noisy": True}, marks=pytest.mark.long),
-        pytest.param({"dueling": True}, marks=pytest.mark.long),
+        # One update goes through all of them.
+        pytest.param({"layer_norm": True, "dropout": 0.1, "noisy": True, "dueling": True}, marks=pytest.mark.long),
     ],
 )
 def test_an_update_of_transitions_waits_for_nothing(name: str, layers: dict[str, Any]) -> None:
