@@ -11,9 +11,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import pytest
 import torch
 
-from tests.support import budget, profiles
+from tests.support import budget, curves, profiles
+from tests.support.curves import drawn_curves
+
+__all__ = ["drawn_curves"]
 
 profiles.load()
+curves.stand_in()
 
 
 def pytest_configure(config: pytest.Config) -> None:

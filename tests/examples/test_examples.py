@@ -78,6 +78,7 @@ SLOW = ("bc", "dqn_atari", "dqn_memory", "naf", "rainbow", "sac", "td3")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith(SLOW) else name for name in EXAMPLES]
 )
+@pytest.mark.usefixtures("drawn_curves")
 def test_an_example_trains_by_a_call_and_leaves_a_run_that_resumes(name: str, tmp_path: Path) -> None:
     for package in PACKAGES.get(name, ()):
         if importlib.util.find_spec(package) is None:

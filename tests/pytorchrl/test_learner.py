@@ -131,6 +131,7 @@ def test_records_after_the_checkpoint_are_measured_again_not_twice(tmp_path: Pat
     assert steps[-1] == 400
 
 
+@pytest.mark.usefixtures("drawn_curves")
 def test_a_run_leaves_its_composition_versions_metrics_checkpoint_and_curve(tmp_path: Path) -> None:
     learner = prl.Learner(dqn_scheme(seed=7), 300, tmp_path / "run", log_every=50)
     learner.run()

@@ -79,6 +79,7 @@ def test_a_folder_of_logs_that_is_a_link_is_refused(log_to: str, name: str, tmp_
     assert not list(elsewhere.iterdir())
 
 
+@pytest.mark.usefixtures("drawn_curves")
 def test_a_picture_is_not_drawn_through_a_link(tmp_path: Path, mine: Path) -> None:
     folder = tmp_path / "run"
     learner = prl.Learner(dqn_scheme(), 100, folder)

@@ -31,6 +31,7 @@ def data(tmp_path: Path) -> Path:
     return recorded(tmp_path / "data.npz")
 
 
+@pytest.mark.usefixtures("drawn_curves")
 def test_steps_are_updates_for_records_evaluations_schedules_and_checkpoints(data: Path, tmp_path: Path) -> None:
     algorithm = {"test_every": 10, "lr": prl.LinearSchedule(1e-2, 0.0)}
     scheme = cloning(data, test_envs_factory=CARTPOLE, algorithm=algorithm)
