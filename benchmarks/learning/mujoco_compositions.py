@@ -32,8 +32,9 @@ _TARGETS = {"polyak": 1 - OFF_POLICY["tau"]}
 _SETTINGS = (
     "The settings of ours and of stable-baselines3 are the same: its defaults, with 10,000 random steps before SAC, "
     "TD3 and DDPG learn. sb3-contrib's TRPO bounds the mean of the divergence over an action's components where ours "
-    "bounds the divergence, as the paper does: our bound and damping are its times their number. Theirs of PPO and TRPO "
-    "finish the rollout of 2,048 steps that they end in, ours stop in it. Observations and rewards are not scaled. Means in nnabla-rl's published results after 100,000 steps, by its own settings: "
+    "bounds the divergence, as the paper does: our bound and damping are its times their number. Theirs of PPO and "
+    "TRPO finish the rollout of 2,048 steps that they end in, ours stop in it. Observations and rewards are not "
+    "scaled. Means in nnabla-rl's published results after 100,000 steps, by its own settings: "
 )
 
 
