@@ -4,6 +4,7 @@ A data set lists whole episodes one after the other, a storage takes steps of se
 every environment of the storage is a lane that receives episodes one after the other; no transition joins two.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -76,12 +77,12 @@ def fill(
         SampleError: a field is missing or holds NaN or infinity; what was inserted before stays.
     """
     environments = storage.num_envs or (envs.num_envs if envs is not None else num_envs) or 1
-    interleaver, owner = EpisodeInterleaver(episodes, environments), type(storage).__name__
+    lanes, owner = _Lanes(episodes, environments), type(storage).__name__
     spaces = _layout_of(envs) if envs is not None else {}
     initial_memory = getattr(storage.actor, "initial_memory", None)
     needs_memory = initial_memory is not None and initial_memory(1) is not None
     transitions = 0
-    for block, steps in interleaver.blocks():
+    for block in lanes.blocks():
         if needs_memory and (RHS,) not in block:
             raise DatasetError(
                 f"{owner}: the actor has a memory, and the episodes do not say what it held; "
@@ -94,8 +95,8 @@ def fill(
                 wanted = layout[path].dtype if layout else _dtype_at_first(path, block[path], spaces, owner)
                 fitting[path] = _cast(block[path], wanted, path, owner)
         storage.insert_data_slice(nest(fitting))
-        transitions += steps * environments
-    return Filled(interleaver.begun, transitions, interleaver.divided, interleaver.left_out)
+        transitions += len(block[(REW,)]) * environments
+    return Filled(lanes.begun, transitions, lanes.divided, lanes.left_out)
 
 
 def episodes_of(storage: Storage, *, whole: bool = False) -> Iterator[Episode]:
@@ -193,7 +194,7 @@ class EpisodeCursor:
         return taken
 
 
-class EpisodeInterleaver:
+class _Lanes:
     """Distributes episodes to lanes, one for each environment of a storage.
 
     Args:
@@ -203,50 +204,53 @@ class EpisodeInterleaver:
 
     def __init__(self, episodes: Iterable[Episode], num_envs: int) -> None:
         self._episodes = (episode for episode in episodes if len(episode))
-        self._num_envs = num_envs
+        self._lanes: list[deque[EpisodeCursor]] = [deque() for _ in range(num_envs)]
         self.begun = self.divided = self.left_out = 0
 
-    def blocks(self) -> Iterator[tuple[dict[FieldKey, Array], int]]:
-        """Steps of all lanes, (steps, E, ...) by leaf, and their number."""
+    def blocks(self) -> Iterator[dict[FieldKey, Array]]:
+        """Steps of all lanes, (steps, E, ...) by leaf."""
         # One cursor in each lane, until there are no more episodes.
-        lanes: list[list[EpisodeCursor]] = [[] for _ in range(self._num_envs)]
-        while all(lane or self._start_episode(lane) for lane in lanes):
-            yield from self._interleaved(lanes)
-        self._divide(lanes)
-        while all(lanes):
-            yield from self._interleaved(lanes)
+        while all(lane or self._start_episode(lane) for lane in self._lanes):
+            yield self._block()
+        self._divide()
+        while all(self._lanes):
+            yield self._block()
 
-    def _start_episode(self, lane: list[EpisodeCursor]) -> bool:
+    def _start_episode(self, lane: deque[EpisodeCursor]) -> bool:
         for episode in self._episodes:
             lane.append(EpisodeCursor(episode, 0, len(episode)))
             self.begun += 1
             return True
         return False
 
-    def _interleaved(self, lanes: list[list[EpisodeCursor]]) -> Iterator[tuple[dict[FieldKey, Array], int]]:
-        steps = min(_STEPS_AT_ONCE, *(lane[0].left for lane in lanes))
-        taken = [lane[0].take(steps) for lane in lanes]
-        for lane in lanes:
+    def _block(self) -> dict[FieldKey, Array]:
+        steps = min(_STEPS_AT_ONCE, *(lane[0].left for lane in self._lanes))
+        taken = [lane[0].take(steps) for lane in self._lanes]
+        for lane in self._lanes:
             if not lane[0].left:
-                lane.pop(0)
+                lane.popleft()
         if any(one.keys() != taken[0].keys() for one in taken):
             named = (sorted({text(path) for path in one}) for one in taken)
             raise DatasetError("episodes have different fields: " + ", beside ".join(map(str, named)))
-        yield {path: _side_by_side([one[path] for one in taken], path) for path in taken[0]}, steps
+        block = {}
+        for path in taken[0]:
+            arrays = [one[path] for one in taken]
+            if len(shapes := {array.shape[1:] for array in arrays}) > 1:
+                raise DatasetError(f"{text(path)} has different shapes in different episodes: {sorted(shapes)}")
+            block[path] = arrays[0][:, None] if len(arrays) == 1 else np.stack(arrays, axis=1)
+        return block
 
-    def _divide(self, lanes: list[list[EpisodeCursor]]) -> None:
+    def _divide(self) -> None:
         """Give every lane an equal number of the steps that are left."""
-        each, self.left_out = divmod(sum(cursor.left for lane in lanes for cursor in lane), self._num_envs)
-        self.begun -= sum(1 for lane in lanes for cursor in lane if not each and cursor.at == 0)
-        surplus: list[EpisodeCursor] = []
-        for lane in lanes:
-            for cursor in lane:
-                if cursor.left > each:
-                    surplus.append(EpisodeCursor(cursor.episode, cursor.at + each, cursor.end))
-                    cursor.end = cursor.at + each
-            if not each:
-                lane.clear()
-        for lane in lanes if each else ():
+        cursors = [cursor for lane in self._lanes for cursor in lane]
+        each, self.left_out = divmod(sum(cursor.left for cursor in cursors), len(self._lanes))
+        if not each:
+            self.begun -= sum(cursor.at == 0 for cursor in cursors)
+            return
+        surplus = deque(EpisodeCursor(one.episode, one.at + each, one.end) for one in cursors if one.left > each)
+        for cursor in cursors:
+            cursor.end = min(cursor.end, cursor.at + each)
+        for lane in self._lanes:
             room = each - sum(cursor.left for cursor in lane)
             while room:
                 source = surplus[0]
@@ -256,17 +260,7 @@ class EpisodeInterleaver:
                 room -= end - source.at
                 source.at = end
                 if not source.left:
-                    surplus.pop(0)
-
-
-def _side_by_side(arrays: list[Array], path: FieldKey) -> Array:
-    """(steps, E, ...)."""
-    if len(arrays) == 1:
-        return arrays[0][:, None]
-    shapes = {array.shape[1:] for array in arrays}
-    if len(shapes) > 1:
-        raise DatasetError(f"{text(path)} has different shapes in different episodes: {sorted(shapes)}")
-    return np.stack(arrays, axis=1)
+                    surplus.popleft()
 
 
 def _dtype_at_first(

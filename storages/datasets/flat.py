@@ -112,16 +112,15 @@ class FlatDataset(Dataset):
 
     def _episodes(self) -> Iterator[Episode]:
         bounds = self._bounds
-        for number, (first, end, follows) in enumerate(zip(bounds.first, bounds.end, bounds.follows, strict=True)):
+        for number, (first, end) in enumerate(zip(bounds.first, bounds.end, strict=True)):
             observations = _of_columns(self._arrays["observations"][first:end])
-            if follows:
+            facts: dict[str, Any] = {"number": number}
+            if "next_observations" in self._arrays:
                 last = _of_columns(self._arrays["next_observations"][end - 1 : end])
             elif bounds.recorded_further[number]:
                 last = _of_columns(self._arrays["observations"][end : end + 1])
             else:
                 last = observations[-1:]
-            facts: dict[str, Any] = {"number": number}
-            if not follows and not bounds.recorded_further[number]:
                 facts["last_observation"] = "not recorded"
             actions = _of_columns(self._arrays["actions"][first:end])
             yield Episode(
@@ -185,15 +184,12 @@ class _Bounds:
         terminated, truncated = terminals[ending], timeouts[ending]
         if "terminals" not in arrays and ends != "unknown":
             terminated, truncated = (np.full(len(ending), ends == way) for way in ("terminated", "truncated"))
-        follows = np.full(len(ending), "next_observations" in arrays)
         # A step is of no use without its next observation, unless the environment terminated there.
-        shortened = ~follows & ~terminated
+        shortened = ~terminated if "next_observations" not in arrays else np.zeros_like(terminated)
         kept = ending + 1 - shortened - first > 0
         self.first: NDArray[np.int64] = first[kept]
         self.end: NDArray[np.int64] = (ending + 1 - shortened)[kept]
         self.terminated, self.truncated = terminated[kept], truncated[kept]
-        self.follows = follows[kept]
-        """Whether the last observation is in the array of next observations."""
         self.recorded_further = shortened[kept]
         """Whether the last observation is that of the step that is left out."""
 

@@ -90,16 +90,11 @@ class NpzDataset(Dataset):
         fields = {name: array for name, array in arrays.items() if name not in (_LENGTH, _ABOUT)}
         ends = np.cumsum(self._lengths)
         self._check(fields, len(facts), len(terminated), len(truncated))
-        for number, (end, length) in enumerate(zip(ends, self._lengths, strict=True)):
-            taken = {
-                name: array[end - length + number : end + number + 1]
-                if _is_observation(name)
-                else array[end - length : end]
-                for name, array in fields.items()
-            }
+        observed = {name: fields.pop(name) for name in list(fields) if _is_observation(name)}
+        for number, (begin, end) in enumerate(zip(ends - self._lengths, ends, strict=True)):
             yield Episode(
-                _observations({name: array for name, array in taken.items() if _is_observation(name)}),
-                {name: array for name, array in taken.items() if not _is_observation(name)},
+                _observations({name: array[begin + number : end + number + 1] for name, array in observed.items()}),
+                {name: array[begin:end] for name, array in fields.items()},
                 terminated=bool(terminated[number]),
                 truncated=bool(truncated[number]),
                 facts=facts[number],
