@@ -273,11 +273,10 @@ class Storage(Component, ABC):
             PersistenceError: the directory does not have it; nothing was changed.
             ValueError: there is no directory.
         """
-        if self._log is None:
-            raise ValueError(f"{type(self).__name__}: there is no directory to roll back in; make it with directory=")
+        log = self._log_to("roll back in")
         self._tell_of_change()
         self._stage(None)
-        self.load_extra_state(self._log.roll_back(position))
+        self.load_extra_state(log.roll_back(position))
 
     def pin(self, position: Any) -> None:
         """Keep what is needed to roll back to a commit, instead of what was pinned before.
@@ -289,9 +288,12 @@ class Storage(Component, ABC):
             PersistenceError: the directory does not have it.
             ValueError: there is no directory.
         """
+        self._log_to("pin in").pin(self, position)
+
+    def _log_to(self, use: str) -> StorageLog:
         if self._log is None:
-            raise ValueError(f"{type(self).__name__}: there is no directory to pin in; make it with directory=")
-        self._log.pin(self, position)
+            raise ValueError(f"{type(self).__name__}: there is no directory to {use}; make it with directory=")
+        return self._log
 
     def close(self) -> None:
         """Commit everything and release the directory, if there is one; what is in memory can still be read.
@@ -558,18 +560,14 @@ class Storage(Component, ABC):
 
     def _find_overridden(self) -> None:
         """Find the observers that follow insertions, so that the others take no time."""
-        self._before_insert = [
-            observer.before_insert
-            for observer in self._observers
-            if type(observer).before_insert is not RingObserver.before_insert
-        ]
-        if self._staging is not None:
-            self._before_insert.insert(0, self._staging.refuse)
-        self._after_insert = [
-            observer.after_insert
-            for observer in self._observers
-            if type(observer).after_insert is not RingObserver.after_insert
-        ]
+
+        def overridden(name: str) -> list[Callable[..., None]]:
+            plain = getattr(RingObserver, name)
+            return [getattr(one, name) for one in self._observers if getattr(type(one), name) is not plain]
+
+        staged = [] if self._staging is None else [self._staging.refuse]
+        self._before_insert = [*staged, *overridden("before_insert")]
+        self._after_insert = overridden("after_insert")
 
     def _tell_of_change(self, rows: bool = False) -> None:
         for observer in self._observers:

@@ -50,7 +50,7 @@ def _fields_of(cls: type[Any], classes: list[type[Any]]) -> Parameters:
         adds_fields = not _own_parameters(cls, each)
         for name, value in vars(each).items():
             annotation = annotations.get(name)
-            if annotation is None or name.startswith("_") or _is_class_variable(annotation):
+            if annotation is None or name.startswith("_") or is_class_variable(annotation):
                 if name in found and (annotation is not None or hasattr(value, "__get__")):
                     # A method, a property or a ClassVar in its place fixes the value.
                     del found[name]
@@ -117,7 +117,8 @@ def _signature_of(init: Callable[..., None]) -> Mapping[str, Parameter]:
     return {name: parameter.replace(annotation=hints.get(name, Any)) for name, parameter in parameters}
 
 
-def _is_class_variable(annotation: Any) -> bool:
+def is_class_variable(annotation: Any) -> bool:
+    """Whether an annotation, resolved or not, is a ``ClassVar``."""
     if isinstance(annotation, str):
         return annotation.removeprefix("typing.").startswith("ClassVar")
     return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar

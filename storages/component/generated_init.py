@@ -4,17 +4,20 @@ import inspect
 import typing
 from collections.abc import Callable
 from inspect import Parameter, Signature
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+from storages.component.declared import is_class_variable
 
 C = TypeVar("C", bound=type[Any])
 _HYPER_PARAMETERS = "_hyper_parameters_of_init"
 
 
-class _Declared:
+class _Declared(NamedTuple):
     """What :func:`parameter` says of a hyper-parameter, until the class is complete."""
 
-    def __init__(self, default: Any, kw_only: bool, after: str | None) -> None:
-        self.default, self.kw_only, self.after = default, kw_only, after
+    default: Any
+    kw_only: bool
+    after: str | None
 
 
 def parameter(*, default: Any = Parameter.empty, kw_only: bool = True, after: str | None = None) -> Any:
@@ -38,42 +41,38 @@ def with_hyper_parameters(cls: C) -> C:
     """
     inherited: dict[str, Parameter] = getattr(cls, _HYPER_PARAMETERS, {})
     annotations = typing.get_type_hints(cls, include_extras=True)
-    own: list[Parameter] = []
-    positional = [each for each in inherited.values() if each.kind is not Parameter.KEYWORD_ONLY]
-    for name in inspect.get_annotations(cls):
+    own: dict[str, Parameter] = {}
+    positional = {name: each for name, each in inherited.items() if each.kind is not Parameter.KEYWORD_ONLY}
+    given = inspect.get_annotations(cls)
+    for name in given:
         value = vars(cls).get(name, Parameter.empty)
-        declared = value if isinstance(value, _Declared) else _Declared(value, True, None)
-        if declared is not value:
-            is_one = value is not Parameter.empty and not name.startswith("_") and not _is_fixed(annotations[name])
-        else:
-            is_one = name not in cls.context
+        if isinstance(value, _Declared):
+            declared = value
             if declared.default is Parameter.empty:
                 delattr(cls, name)
             else:
                 setattr(cls, name, declared.default)
-        if not is_one:
+            if name in cls.context:
+                continue
+        elif value is Parameter.empty or name.startswith("_") or is_class_variable(annotations[name]):
             continue
+        else:
+            declared = _Declared(value, True, None)
         kind = Parameter.KEYWORD_ONLY if declared.kw_only else Parameter.POSITIONAL_OR_KEYWORD
         new = Parameter(name, kind, default=declared.default, annotation=annotations[name])
         if declared.kw_only:
-            own.append(new)
+            own[name] = new
+        elif declared.after is None or name in positional:
+            positional[name] = new
         else:
-            names = [each.name for each in positional]
-            if name in names:
-                positional[names.index(name)] = new
-            else:
-                positional.insert(len(names) if declared.after is None else names.index(declared.after) + 1, new)
-    given = inspect.get_annotations(cls)
-    keywords = [each for each in inherited.values() if each.kind is Parameter.KEYWORD_ONLY and each.name not in given]
-    parameters = [*positional, *own, *keywords]
-    hyper_parameters = {each.name: each for each in parameters}
+            order = list(positional)
+            order.insert(order.index(declared.after) + 1, name)
+            positional = {each: positional.get(each, new) for each in order}
+    keywords = {name: each for name, each in inherited.items() if name not in positional and name not in given}
+    hyper_parameters = {**positional, **own, **keywords}
     setattr(cls, _HYPER_PARAMETERS, hyper_parameters)
     cls.__init__ = _init_of(cls, hyper_parameters)
     return cls
-
-
-def _is_fixed(annotation: Any) -> bool:
-    return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
 
 
 def _init_of(cls: Any, hyper_parameters: dict[str, Parameter]) -> Callable[..., None]:

@@ -46,7 +46,7 @@ class KnownShards:
         is_new = current is None or self._identities[current].identity != summary.identity
         if is_new:
             if current is not None:
-                self._warn_of_replacement(shard, summary)
+                _warn_of_replacement(shard, self._transitions[shard], summary.transitions)
             self._current[shard] = len(self._identities)
             self._identities.append(_Identity(shard, summary.identity))
         self.summaries[shard], self._transitions[shard] = summary, summary.transitions
@@ -140,16 +140,16 @@ class KnownShards:
         )
         return float((own / smallest) ** -mass.beta)
 
-    def _warn_of_replacement(self, shard: int, summary: Summary) -> None:
-        held, holds = self._transitions[shard], summary.transitions
-        came_back = (
-            f"its directory gave {holds:,} back"
-            if holds
-            else "they are lost, because it had no directory, or had committed nothing"
-        )
-        warnings.warn(
-            f"shard {shard} died and was replaced: it held {held:,} transitions, {came_back}; errors of batches that "
-            f"it drew before are left out",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+
+def _warn_of_replacement(shard: int, held: int, holds: int) -> None:
+    came_back = (
+        f"its directory gave {holds:,} back"
+        if holds
+        else "they are lost, because it had no directory, or had committed nothing"
+    )
+    warnings.warn(
+        f"shard {shard} died and was replaced: it held {held:,} transitions, {came_back}; errors of batches that it "
+        f"drew before are left out",
+        RuntimeWarning,
+        stacklevel=3,
+    )

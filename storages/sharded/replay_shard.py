@@ -73,9 +73,7 @@ class ReplayShard:
     def __init__(self, make: Callable[[], ReplayBuffer]) -> None:
         self.storage = storage = make()
         """What it owns."""
-        recency = getattr(storage, "recency", None)
-        draws_the_newest = recency is not None and (recency.eta < 1 or recency.adapts)
-        refuse_what_no_shard_can_be(type(storage), getattr(storage, "rate_limit", None), draws_the_newest)
+        refuse_what_no_shard_can_be(type(storage), vars(storage))
         self._identity = uuid.uuid4().hex
 
     def exchange(
@@ -150,8 +148,7 @@ def factory_of_shard(factory: Factory[Any], number: int, of: int) -> Factory[Any
     if not 0 <= number < of:
         raise ValueError(f"factory_of_shard: number must lie in [0, {of}), got {number}")
     given = factory.hyper_parameters
-    draws_the_newest = given.get("eta", 1.0) < 1 or given.get("adapt_eta", False)
-    refuse_what_no_shard_can_be(factory.cls, given.get("rate_limit"), draws_the_newest)
+    refuse_what_no_shard_can_be(factory.cls, given)
     parts: dict[str, Any] = {
         name: -(-given[name] // of) for name in ("size", "max_bytes") if given.get(name) is not None
     }
@@ -166,13 +163,12 @@ def directory_of_shard(directory: str | Path, number: int) -> Path:
     return Path(directory) / f"shard-{number}"
 
 
-def refuse_what_no_shard_can_be(cls: type[Any], rate_limit: Any, draws_the_newest: bool) -> None:
+def refuse_what_no_shard_can_be(cls: type[Any], hyper_parameters: Mapping[str, Any]) -> None:
     """Refuse a storage whose batches are no part of those of a larger one.
 
     Args:
         cls: of the storage.
-        rate_limit: its hyper-parameter.
-        draws_the_newest: whether it draws from its newest transitions alone.
+        hyper_parameters: of the storage.
 
     Raises:
         ValueError: the message names what stands against it.
@@ -180,6 +176,7 @@ def refuse_what_no_shard_can_be(cls: type[Any], rate_limit: Any, draws_the_newes
     name = cls.__name__
     if not issubclass(cls, ReplayBuffer):
         raise ValueError(f"{name}: only replay storages, such as PERBuffer, can be shards")
+    rate_limit = hyper_parameters.get("rate_limit")
     if rate_limit is not None:
         raise ValueError(
             f"{name}: rate_limit={rate_limit} would be one of each shard; leave it out, and let what runs collectors "
@@ -190,7 +187,7 @@ def refuse_what_no_shard_can_be(cls: type[Any], rate_limit: Any, draws_the_newes
             f"{name}: what it draws from changes with the segments that are in memory, not with all that it holds; use "
             f"PERBuffer with directory="
         )
-    if draws_the_newest:
+    if hyper_parameters.get("eta", 1.0) < 1 or hyper_parameters.get("adapt_eta", False):
         raise ValueError(
             f"{name}: the newest transitions of each shard are not the newest of all; give it eta=1, or use PERBuffer"
         )
