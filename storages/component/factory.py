@@ -180,7 +180,8 @@ def _bind(cls: type[Component], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__name__}{signature_text(declared)}") from None
+        shown = (n if p.default is p.empty else f"{n}={text_of(p.default)}" for n, p in declared.items())
+        raise TypeError(f"{cls.__name__}: {error}; it takes {cls.__name__}({', '.join(shown)})") from None
     cls.check_arguments(bound.arguments)
     bound.apply_defaults()
     return {
@@ -195,9 +196,3 @@ def _unknown(cls: type[Component], name: str, declared: Mapping[str, Any]) -> st
     if near and not hint:
         hint = f"did you mean {near[0]!r}? "
     return f"{cls.__name__}: unknown hyper-parameter {name!r}; {hint}There are {', '.join(declared)}"
-
-
-def signature_text(declared: Mapping[str, inspect.Parameter]) -> str:
-    """``(size, n_step=1)``: names and defaults, without the annotations."""
-    shown = (n if p.default is p.empty else f"{n}={text_of(p.default)}" for n, p in declared.items())
-    return f"({', '.join(shown)})"
