@@ -6,7 +6,10 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 COMPARISONS = ("values.md", "policy-learning.md", "mujoco.md")
-"""Pages that compare algorithms."""
+"""Pages that compare algorithms, with a picture for each environment."""
+TABLES = ("imitation.md", "offline-learning.md", "offline-to-online.md")
+"""Pages that compare algorithms in tables alone, or in pictures of data sets."""
+_NOT_MADE = ("missing", "not run", "-")
 
 
 def curves_of(names: set[str]) -> str:
@@ -34,24 +37,29 @@ def _beside_others(names: set[str]) -> Iterator[str]:
 def _comparisons(names: set[str]) -> Iterator[tuple[str, str, str]]:
     """File, environment and picture of what compares any of the algorithms: a section for each environment."""
     for file in COMPARISONS:
-        page = DOCS / file
-        sections = page.read_text(encoding="utf-8").split("\n## ")[1:] if page.exists() else []
-        for section in sections:
+        for section in _sections(file):
             picture = re.search(r"^!\[.*\]\((.+)\)$", section, re.MULTILINE)
             if picture is not None and names & _finished(section):
                 yield file, section.splitlines()[0], picture[1]
 
 
+def _sections(file: str) -> list[str]:
+    page = DOCS / file
+    return re.split(r"^##? ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:] if page.exists() else []
+
+
 def _finished(section: str) -> set[str]:
-    """The algorithms of a table of which a seed has finished; "double DQN" is DQN."""
-    header, _, *rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")
-    ]
-    seeds = [number for number, title in enumerate(header) if title.startswith("seed ")]
-    return {row[0].strip("`").split()[-1] for row in rows if any(row[number] != "missing" for number in seeds)}
+    """The algorithms that the rows name of which a run has finished; "double DQN" is DQN."""
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    header, *rows = table or [[]]
+    runs = [number for number, title in enumerate(header) if title.startswith("seed ") or title == "ours"]
+    made = [row for row in rows[1:] if any(row[number] not in _NOT_MADE for number in runs)]
+    # Of a peer, the name of ours is followed by "of stable-baselines3".
+    return {word for row in made if " of s" not in row[0] for cell in row for word in re.findall(r"\w+", cell)}
 
 
 def pages_of(names: set[str]) -> list[str]:
     """The pages, beside this file, that show what any of the algorithms learnt."""
     compared = dict.fromkeys(page for page, _, _ in _comparisons(names))
-    return [*compared, *(["learning.md"] if any(_of_examples(names)) else [])]
+    in_tables = [file for file in TABLES if any(names & _finished(section) for section in _sections(file))]
+    return [*compared, *(["learning.md"] if any(_of_examples(names)) else []), *in_tables]
