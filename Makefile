@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-imitation learning-offline docs format clean
+.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-imitation learning-offline learning-online docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -70,6 +70,9 @@ learning-mujoco: $(ENV) .venv/.installed-bench  ## docs/mujoco.md: beside stable
 
 learning-offline: $(ENV) .venv/.installed-bench  ## docs/offline-learning.md: what is learnt from data, beside d3rlpy; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/learning_offline.py $(BENCH)
+
+learning-online: $(ENV) .venv/.installed-bench  ## docs/offline-to-online.md: what is gained by going on online; goes on where it was stopped
+	$(BIN)/python benchmarks/learning/learning_online.py $(BENCH)
 
 learning-imitation: $(ENV) .venv/.installed-bench  ## docs/imitation.md: what is learnt from experts; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/learning_imitation.py $(BENCH)
