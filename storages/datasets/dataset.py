@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -75,14 +76,19 @@ class Dataset(ABC):
     @abstractmethod
     def _episodes(self) -> Iterator[Episode]: ...
 
-    @abstractmethod
+    @cached_property
+    def _lengths(self) -> list[int]:
+        """Numbers of steps of the episodes, for classes that do not count both of these in another way."""
+        raise NotImplementedError
+
     def __len__(self) -> int:
         """Number of episodes."""
+        return len(self._lengths)
 
     @property
-    @abstractmethod
     def steps(self) -> int:
         """Number of transitions in all episodes."""
+        return sum(self._lengths)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, {len(self)} episodes, {self.steps} steps)"

@@ -21,7 +21,27 @@ from storages.persistent.replay.reading import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 
 
-class StorageDirectory(Dataset):
+class RingDataset(Dataset):
+    """The steps in a ring, as episodes, complete or not."""
+
+    @cached_property
+    def _ring(self) -> Ring:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Number of episodes, complete or not."""
+        return count_episodes_in(self._ring)
+
+    @property
+    def steps(self) -> int:
+        """Number of transitions in the ring."""
+        return self._ring.live_transitions
+
+    def _episodes(self) -> Iterator[Episode]:
+        return episodes_in(self._ring)
+
+
+class StorageDirectory(RingDataset):
     """The steps in the directory of a storage, as episodes; all are read at the first access.
 
     The storage may be in use: its last commit before the first access is read.
@@ -42,18 +62,6 @@ class StorageDirectory(Dataset):
             raise DatasetError(f"{path} holds no storage: it has no {RingManifest.name}")
         self.manifest = found
         """Size, environments, fields."""
-
-    def __len__(self) -> int:
-        """Number of episodes, complete or not."""
-        return count_episodes_in(self._ring)
-
-    @property
-    def steps(self) -> int:
-        """Number of transitions in the storage."""
-        return self._ring.live_transitions
-
-    def _episodes(self) -> Iterator[Episode]:
-        return episodes_in(self._ring)
 
     @cached_property
     def _ring(self) -> Ring:
@@ -99,16 +107,7 @@ class EpisodeDirectory(Dataset):
                 self._open.append((following, batch))
                 following += batch.steps
 
-    def __len__(self) -> int:
-        """Number of episodes."""
-        return len(self._lengths)
-
-    @property
-    def steps(self) -> int:
-        """Number of transitions in all episodes."""
-        return sum(self._lengths)
-
-    @property
+    @cached_property
     def _lengths(self) -> list[int]:
         lengths = []
         for segment in self._archive.segments:

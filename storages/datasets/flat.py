@@ -100,15 +100,7 @@ class FlatDataset(Dataset):
             if array is not None and math.prod(array.shape) != len(array):
                 raise DatasetError(f"{path}: {named[key]} has shape {tuple(array.shape)}, and not a number a step")
         self._bounds = _Bounds(self._arrays, ends)
-
-    def __len__(self) -> int:
-        """Number of episodes."""
-        return len(self._bounds.first)
-
-    @property
-    def steps(self) -> int:
-        """Number of transitions in all episodes."""
-        return int((self._bounds.end - self._bounds.first).sum())
+        self._lengths = (self._bounds.end - self._bounds.first).tolist()
 
     def _episodes(self) -> Iterator[Episode]:
         bounds = self._bounds

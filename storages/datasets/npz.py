@@ -64,21 +64,13 @@ class NpzDataset(Dataset):
             about = json.loads(arrays[_ABOUT].tobytes())
             lists = {key: tuple(value) for key, value in about.items() if isinstance(value, list)}
             super().__init__(path, About(**(about | lists)))
-            self._lengths = arrays[_LENGTH].astype(np.int64)
-            if self._lengths.ndim != 1 or not all(length > 0 for length in self._lengths.tolist()):
+            lengths = arrays[_LENGTH].astype(np.int64)
+            self._lengths = lengths.tolist()
+            if lengths.ndim != 1 or not all(length > 0 for length in self._lengths):
                 raise ValueError(f"{_LENGTH} must be a number from 1 for each episode")
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise DatasetError(f"{path} is damaged: {error!r}") from error
         self._arrays = arrays
-
-    def __len__(self) -> int:
-        """Number of episodes."""
-        return len(self._lengths)
-
-    @property
-    def steps(self) -> int:
-        """Number of transitions in all episodes."""
-        return sum(self._lengths.tolist())
 
     def _episodes(self) -> Iterator[Episode]:
         arrays = {name: self._arrays[name] for name in self._arrays}

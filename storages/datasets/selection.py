@@ -119,14 +119,9 @@ class SelectedDataset(Dataset):
         super().__init__(dataset.path, dataset.about)
         self._dataset, self._selection = dataset, selection
 
-    def __len__(self) -> int:
-        """Number of episodes."""
-        return len(self._chosen)
-
-    @property
-    def steps(self) -> int:
-        """Number of transitions in all episodes."""
-        return sum(self._chosen.values())
+    @cached_property
+    def _lengths(self) -> list[int]:
+        return list(self._chosen.values())
 
     def _episodes(self) -> Iterator[Episode]:
         for number, episode in enumerate(self._dataset):

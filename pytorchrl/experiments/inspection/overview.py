@@ -1,6 +1,6 @@
 """What a checkpoint's storage holds, told without environments or networks, and without changing anything."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,11 +17,11 @@ from pytorchrl.experiments.inspection.saved_storage import (
     ring_of,
     unreadable_named,
 )
-from storages import DatasetError, Episode
+from storages import DatasetError
 from storages.core.ring.summary import Episodes as EpisodesStored
 from storages.core.ring.summary import Field, episodes_of, fields_of
-from storages.datasets import About, Dataset
-from storages.datasets.fill import count_episodes_in, episodes_in
+from storages.datasets import About
+from storages.datasets.directories import RingDataset
 from storages.persistent import PersistenceError, read_state
 
 
@@ -123,7 +123,7 @@ def directory_of_episodes(path: Path) -> Path | None:
         return None
 
 
-class CheckpointDataset(Dataset):
+class CheckpointDataset(RingDataset):
     """What a checkpoint's storage holds, as a data set.
 
     Args:
@@ -150,18 +150,6 @@ class CheckpointDataset(Dataset):
             raise
         except WRONG as error:
             raise DatasetError(f"{file} holds no storage that can be read ({error!r})") from error
-
-    def __len__(self) -> int:
-        """Episodes, or what is stored of them."""
-        return count_episodes_in(self._ring)
-
-    @property
-    def steps(self) -> int:
-        """Transitions that are stored."""
-        return self._ring.live_transitions
-
-    def _episodes(self) -> Iterator[Episode]:
-        return episodes_in(self._ring)
 
 
 def _priorities(storage: SavedStorage) -> PriorityList | None:
