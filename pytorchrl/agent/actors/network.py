@@ -38,14 +38,20 @@ class Network(QuickModule):
 
     def forward(self, view: View, action: Tensor | None = None) -> Any:
         """The head's output for each row of a view, with actions (N, *action) or numbers (N, size) beside it or not."""
+        features = self.inputs(view, action)
+        if self.joint is not None:
+            features = self.joint(features)
+        return self.head(features)
+
+    def inputs(self, view: View, action: Tensor | None = None) -> Tensor:
+        """(N, size): what the layers behind the body get, which are the joint ones or else the head."""
         features = view.features(self.body)
         if self._is_frozen:
             features = features.detach()
-        if self.joint is not None:
-            assert action is not None
-            beside = action if self._codec is None else self._codec.features(action)
-            features = self.joint(torch.cat([features, beside], dim=1))
-        return self.head(features)
+        if self.joint is None:
+            return features
+        assert action is not None
+        return torch.cat([features, action if self._codec is None else self._codec.features(action)], dim=1)
 
     def target(self) -> "Network":
         """A copy that takes no gradients; it normalises observations as the network does."""

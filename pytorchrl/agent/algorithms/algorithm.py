@@ -266,10 +266,14 @@ class Algorithm(FieldComponent, ABC):
         if not losses.stop:
             for group in losses.of:
                 group.stepper.zero_grad()
-            total, *others = losses.of.values()
-            for other in others:
-                total = total + other
-            total.backward()  # type: ignore[no-untyped-call]
+            for group, gradients in losses.gradients.items():
+                group.put_gradients(gradients)
+            with_graph = [loss for group, loss in losses.of.items() if group not in losses.gradients]
+            if with_graph:
+                total, *others = with_graph
+                for other in others:
+                    total = total + other
+                total.backward()  # type: ignore[no-untyped-call]
         return losses
 
     def _step(self, groups: Iterable[Trained]) -> None:

@@ -50,6 +50,11 @@ class Trained:
             gradient = gradients.get(f"{self.name}.{name}")
             parameter.grad = None if gradient is None else gradient.to(device, copy=True)
 
+    def put_gradients(self, gradients: Iterable[Tensor]) -> None:
+        """Let parameters have gradients, one each in their order, which are not copied."""
+        for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
+            parameter.grad = gradient
+
     @property
     def has_gradients(self) -> bool:
         """Whether any parameter has a gradient."""

@@ -182,11 +182,11 @@ class ActionValueLayer(QuickModule):
 
     def __init__(self, layer: nn.Module, huber_threshold: float | None) -> None:
         super().__init__()
-        self.layer, self._huber_threshold = layer, huber_threshold
+        self.layer, self.huber_threshold = layer, huber_threshold
 
     def forward(self, features: Tensor) -> ScalarValue:
         """(N, features) to a :class:`ScalarValue`."""
-        return ScalarValue(linear(self.layer, features), self._huber_threshold)
+        return ScalarValue(linear(self.layer, features), self.huber_threshold)
 
 
 class _ActionQuantiles(QuickModule):

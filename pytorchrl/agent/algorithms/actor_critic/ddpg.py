@@ -36,5 +36,5 @@ class DDPG(PolicyAndCritics):
 
     def policy_loss(self, rows: Rows) -> Tensor:
         """(): the negative value of the policy's actions by the first critic (equation 6)."""
-        with self.critics.frozen():
+        with self.critics[0].frozen():
             return -rows.mean(self.critics[0](rows.now, self.pi(rows.now)).mean)

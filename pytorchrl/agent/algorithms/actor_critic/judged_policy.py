@@ -11,7 +11,7 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
+from pytorchrl.agent.algorithms.actor_critic.regression import Regression
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
@@ -55,7 +55,7 @@ class JudgedPolicy(OffPolicyAlgorithm):
 
         Args:
             rows: of a batch.
-            values: the critics' of the actions taken, with gradients in the critics.
+            values: the critics' of the actions taken, without gradients.
         """
 
     def build(self) -> None:
@@ -64,6 +64,8 @@ class JudgedPolicy(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
+        is_ours = type(self).losses is JudgedPolicy.losses
+        self.regression = Regression(self.critics, self.train_critics, with_graph=not is_ours)
         self.build_targets()
 
     def build_targets(self) -> None:
@@ -78,10 +80,9 @@ class JudgedPolicy(OffPolicyAlgorithm):
         """The losses of the critics and of the policy, all at the same weights."""
         with torch.no_grad():
             target = self.next_value(rows).backup(rows.reward, rows.discount)
-        values = self.critics(rows.now, rows.action)
-        critic_loss, errors = judge_critics(values, target, rows)
-        metrics = {"critic_loss": critic_loss.detach(), "q_value": rows.mean(values[0].mean.detach())}
-        losses = self.policy_losses(rows, values)
+        fit = self.regression(target, rows)
+        metrics = {"critic_loss": fit.loss.detach(), "q_value": rows.mean(fit.values[0].mean)}
+        losses = self.policy_losses(rows, fit.values)
         if self.train_pi in losses:
             metrics["policy_loss"] = losses[self.train_pi].detach()
-        return Losses({self.train_critics: critic_loss, **losses}, metrics, errors)
+        return Losses({self.train_critics: fit.loss, **losses}, metrics, fit.errors, gradients=fit.gradients)

@@ -32,5 +32,5 @@ class SVG0(PolicyAndCritics):
     def policy_loss(self, rows: Rows) -> Tensor:
         """(): the negative value of drawn actions by the first critic, whose gradient passes through the drawing."""
         action = self.pi(rows.now).rsample(self.generator)
-        with self.critics.frozen():
+        with self.critics[0].frozen():
             return -rows.mean(self.critics[0](rows.now, action).mean)

@@ -22,7 +22,7 @@ class TD3BC(TD3):
     def policy_loss(self, rows: Rows) -> Tensor:
         """(): the negative scaled value of the policy's actions, and their distance to those of the data."""
         action = self.pi(rows.now)
-        with self.critics.frozen():
+        with self.critics[0].frozen():
             value = self.critics[0](rows.now, action).mean
         scale = self.alpha / rows.mean(value.detach().abs()).clamp(min=_TINY)
         distance = (action - rows.action).square().mean(1, keepdim=True)

@@ -7,7 +7,8 @@ import torch
 
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.offline import soft_maximum
-from pytorchrl.agent.algorithms.offline.soft_maximum import _relu_layers, weighted_soft_maximum
+from pytorchrl.agent.algorithms.offline.soft_maximum import weighted_soft_maximum
+from pytorchrl.agent.algorithms.relu_layers import relu_layers
 from tests.support.by_hand import envs_with
 from tests.support.soft_critics import SPACE
 
@@ -38,10 +39,10 @@ def test_blocks_give_what_autograd_gives(
     hidden_sizes: tuple[int, ...], rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actor, critic = critic_of(hidden_sizes=hidden_sizes)
-    assert _relu_layers(critic) is not None
+    assert relu_layers(critic) is not None
     monkeypatch.setattr(soft_maximum, "_ROWS_OF_A_BLOCK", rows_of_a_block)
     by_blocks = computed(actor, critic)
-    monkeypatch.setattr(soft_maximum, "_relu_layers", lambda critic: None)
+    monkeypatch.setattr(soft_maximum, "relu_layers", lambda critic: None)
     for ours, autograds in zip(by_blocks, computed(actor, critic), strict=True):
         torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
 
@@ -59,7 +60,7 @@ def test_blocks_give_what_autograd_gives(
 )
 def test_what_is_more_than_layers_with_relus_is_left_to_autograd(actor: dict[str, Any]) -> None:
     made, critic = critic_of(**actor)
-    assert _relu_layers(critic) is None
+    assert relu_layers(critic) is None
     assert all(torch.isfinite(each).all() for each in computed(made, critic))
 
 

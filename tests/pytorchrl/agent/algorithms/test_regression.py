@@ -1,0 +1,116 @@
+"""Gradients of critics that are computed beside their loss are those of autograd."""
+
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.transition import OBS, WEIGHTS
+from tests.pytorchrl.agent.algorithms.test_ddpg import ACTIONS, SPACE, n_step_batch
+from tests.support.by_hand import envs_with, replayed
+
+
+def algorithm_of(kind: Any = prl.TD3, **actor: Any) -> Any:
+    torch.manual_seed(0)
+    envs = envs_with(SPACE)
+    body = prl.OffPolicyActor.create_factory(**({"hidden_sizes": (7, 5)} | actor))("cpu", envs)
+    algorithm = kind.create_factory(lr_q=1e-2, lr_pi=1e-2)("cpu", body, envs)
+    algorithm.seed(0)
+    return algorithm
+
+
+def by_autograd(kind: Any = prl.TD3, **actor: Any) -> Any:
+    """The same algorithm, whose losses have gradients."""
+    algorithm = algorithm_of(kind, **actor)
+    algorithm.regression._is_plain = False
+    return algorithm
+
+
+@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5)])
+@pytest.mark.parametrize("kind", [prl.TD3, prl.TD3BC, prl.DDPG, prl.IQL, prl.CRR])
+def test_updates_are_those_of_autograd(kind: Any, hidden_sizes: tuple[int, ...]) -> None:
+    ours, autograds = (make(kind, hidden_sizes=hidden_sizes) for make in (algorithm_of, by_autograd))
+    batches = [n_step_batch(seed) for seed in range(4)]
+    for number, batch in enumerate(batches):
+        batch[WEIGHTS] = torch.rand((5, 1), generator=torch.Generator().manual_seed(number))
+        result, expected = (algorithm.update(dict(batch)) for algorithm in (ours, autograds))
+        torch.testing.assert_close(result.metrics, expected.metrics)
+        torch.testing.assert_close(result.errors, expected.errors)
+    torch.testing.assert_close(ours.get_weights(), autograds.get_weights())
+
+
+def test_no_graph_is_built_for_plain_critics() -> None:
+    algorithm = algorithm_of()
+    losses = algorithm.losses(algorithm.read(n_step_batch()))
+    assert not losses.of[algorithm.train_critics].requires_grad
+    assert len(losses.gradients[algorithm.train_critics]) == len(algorithm.train_critics.parameters)
+
+
+def test_gradients_computed_for_others_stay_as_they_are() -> None:
+    algorithm = algorithm_of()
+    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    before = {name: gradient.clone() for name, gradient in gradients.items()}
+    algorithm.compute_gradients(n_step_batch(1))
+    torch.testing.assert_close(gradients, before, rtol=0, atol=0)
+
+
+def test_batches_of_other_lengths_are_learnt_from() -> None:
+    ours, autograds = algorithm_of(), by_autograd()
+    whole = n_step_batch()
+    for rows in (3, 5, 2):
+        batch = {key: value[:rows] for key, value in whole.items()}
+        for algorithm in (ours, autograds):
+            algorithm.update(dict(batch))
+    torch.testing.assert_close(ours.get_weights(), autograds.get_weights())
+
+
+@pytest.mark.parametrize(
+    "actor",
+    [{"activation": "tanh"}, {"layer_norm": True}, {"dropout": 0.1}, {"noisy": True}, {"late_action": 1}],
+    ids=str,
+)
+def test_what_is_more_than_layers_with_relus_is_left_to_autograd(actor: dict[str, Any]) -> None:
+    algorithm = algorithm_of(**actor)
+    losses = algorithm.losses(algorithm.read(n_step_batch()))
+    assert losses.of[algorithm.train_critics].requires_grad
+    assert not losses.gradients
+
+
+def test_hooks_of_a_critic_are_called() -> None:
+    algorithm = algorithm_of()
+    called = []
+    algorithm.critics[1].register_forward_hook(lambda *_: called.append(1))
+    algorithm.update(n_step_batch())
+    assert called
+
+
+class Cautious(prl.TD3):
+    """Adds to the critics' loss."""
+
+    def losses(self, rows: Rows) -> Losses:
+        losses = super().losses(rows)
+        size = sum(parameter.square().sum() for parameter in self.train_critics.parameters.values())
+        return Losses({**losses.of, self.train_critics: 3 * losses.of[self.train_critics] + size})
+
+
+def test_a_loss_that_is_made_of_the_critics_loss_has_its_gradients() -> None:
+    algorithm, plain = algorithm_of(Cautious), by_autograd()
+    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    of_errors, _ = plain.compute_gradients(n_step_batch())
+    for name, parameter in algorithm.train_critics.parameters.items():
+        expected = 3 * of_errors[f"critics.{name}"] + 2 * parameter.detach()
+        torch.testing.assert_close(gradients[f"critics.{name}"], expected)
+
+
+def test_observations_of_double_precision_are_learnt_from() -> None:
+    ours, autograds = algorithm_of(), by_autograd()
+    batch = replayed(ACTIONS, 0)
+    batch[OBS] = batch[OBS].double()
+    assert isinstance(ours.actor.observation_space, spaces.Box)
+    for algorithm in (ours, autograds):
+        algorithm.update(dict(batch))
+    torch.testing.assert_close(ours.get_weights(), autograds.get_weights())
