@@ -190,7 +190,9 @@ class Request(NamedTuple):
     def uniform(self) -> Rows:
         """Rows that are drawn uniformly."""
         transitions = self.window.uniform(self.generator, self.ring, self.first, self.batch_size)
-        return Rows(transitions, np.ones((self.batch_size, 1), np.float32))
+        weights = np.empty((self.batch_size, 1), np.float32)
+        weights.fill(1)
+        return Rows(transitions, weights)
 
 
 class Sampler(RingObserver, Protocol):

@@ -343,9 +343,7 @@ class ReplayBuffer(Storage):
                     self._prefetcher.cancel()
                 draw = self._draw(batch_size, update, updates)
                 sent = self._make_batch(draw)
-                self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
-                if self._draw_counter is not None:
-                    self._draw_counter.count(draw.rows)
+                self._count_drawn(draw)
                 yield sent.batch if sent.arrived is None else self._transfer.receive(sent)
             return
 
@@ -354,10 +352,13 @@ class ReplayBuffer(Storage):
             return self._draw(batch_size, update, updates)._replace(before=before)
 
         for draw, sent in self._prefetcher.batches(draw_ahead, self._make_batch, updates, ahead):
-            self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
-            if self._draw_counter is not None:
-                self._draw_counter.count(draw.rows)
+            self._count_drawn(draw)
             yield self._transfer.receive(sent)
+
+    def _count_drawn(self, draw: Draw) -> None:
+        self._sampled += len(draw.transitions) if draw.steps is None else draw.steps.learnt_steps
+        if self._draw_counter is not None:
+            self._draw_counter.count(draw.rows)
 
     def draw_rows(self, batch_size: int, update: int = 1, updates: int = 1) -> Rows:
         """Draw the rows of the ``update``-th of ``updates`` batches of an update phase."""

@@ -60,7 +60,7 @@ class Transfer:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        self.device = _CPU if device.type == "cpu" else device
         self._stream: Any = None
         self.is_asynchronous = device.type == "cuda"
         """Whether the host need not wait for the device."""
@@ -129,9 +129,10 @@ def to_batch(fields: Mapping[str, Any], device: torch.device) -> Batch:
     """
     from_numpy = torch.from_numpy
     batch: Batch = {
-        key: to_batch(value, _CPU) if isinstance(value, dict) else from_numpy(value) for key, value in fields.items()
+        key: from_numpy(value) if isinstance(value, np.ndarray) else to_batch(value, _CPU)
+        for key, value in fields.items()
     }
-    return batch if device.type == "cpu" else _on(device, batch)
+    return batch if device is _CPU or device.type == "cpu" else _on(device, batch)
 
 
 class Place(NamedTuple):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from storages.core.kernels.compilation import inlined_kernel
 
 _READ, _KEEP_IN_ALL_CACHES, _OF_DATA = 0, 3, 1
-_LONGEST_SHORT_ROW_BYTES = 128
+_LONGEST_SHORT_ROW_BYTES, _VECTOR_BYTES = 128, 32
 
 
 @intrinsic
@@ -48,6 +48,20 @@ def _copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> An
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def _copy_vector(typing_context: Any, target: Any, source: Any) -> Any:
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = ir.VectorType(ir.IntType(8), _VECTOR_BYTES).as_pointer()
+        value = builder.load(builder.inttoptr(arguments[1], block))
+        value.align = 1
+        instruction = builder.store(value, builder.inttoptr(arguments[0], block))
+        instruction.align = 1
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
 
 
 @intrinsic
@@ -125,6 +139,7 @@ prefetch_at: Callable[[int | np.signedinteger], None] = _prefetch_at  # type: ig
 """Ask for the cache line of an address."""
 copy_bytes: Callable[[int, int, int], None] = _copy_bytes  # type: ignore[assignment]
 """Copy to an address, from an address, so many bytes; the two do not overlap."""
+_copy_one_vector: Callable[[int, int], None] = _copy_vector  # type: ignore[assignment]
 address_of: Callable[[NDArray[Any]], int] = _address_of  # type: ignore[assignment]
 """Where an array begins."""
 read_arrays: Callable[[tuple[NDArray[Any], ...], int, int], bool] = _read_arrays  # type: ignore[assignment]
@@ -172,7 +187,12 @@ def prefetch(array: NDArray[Any], row: int, column: int) -> None:
 @inlined_kernel
 def copy_row(target: int, source: int, width: int) -> None:
     """Copy as :func:`copy_bytes`, without its call where a row is so short that the call would dominate."""
-    if 8 <= width <= _LONGEST_SHORT_ROW_BYTES:
+    if _VECTOR_BYTES <= width <= _LONGEST_SHORT_ROW_BYTES:
+        last = width - _VECTOR_BYTES
+        for k in range(0, last, _VECTOR_BYTES):
+            _copy_one_vector(target + k, source + k)
+        _copy_one_vector(target + last, source + last)
+    elif 8 <= width <= _LONGEST_SHORT_ROW_BYTES:
         last = width - 8
         for k in range(0, last, 8):
             store_int64(target + k, load_int64(source + k))

@@ -13,8 +13,7 @@ class UniformSampler(Sampler):
 
     def draw(self, request: Request) -> Rows:
         """Draw the rows of a batch."""
-        generator, ring, window, batch_size, first, _, _ = request
-        return Rows(window.uniform(generator, ring, first, batch_size), np.ones((batch_size, 1), np.float32))
+        return request.uniform()
 
 
 def permuted(generator: np.random.Generator, transitions: NDArray[np.int64], parts: int) -> Iterator[NDArray[np.int64]]:
