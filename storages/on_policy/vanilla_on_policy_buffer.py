@@ -11,7 +11,7 @@ from storages.checks import refuse_counts
 from storages.component.generated_init import parameter, with_hyper_parameters
 from storages.component.hyper_parameters import Count
 from storages.core.device.transfer import to_batch
-from storages.core.kernels.returns import discounted_returns
+from storages.core.kernels.returns import lambda_returns
 from storages.core.ring.layout import SCALAR
 from storages.core.sampling.uniform import permuted
 from storages.core.windows.segments import in_time
@@ -120,7 +120,7 @@ class VanillaOnPolicyBuffer(Storage):
 
     def estimate(self, stream: RewardStream, returns: NDArray[np.floating], advantages: NDArray[np.floating]) -> None:
         """Write the returns and advantages of a stream, (T, E) each."""
-        discounted_returns(stream.rewards, stream.next_values, stream.ends, stream.gamma, returns)
+        lambda_returns(stream.rewards, stream.next_values, stream.ends, stream.gamma, 1.0, returns)
         np.subtract(returns, stream.values, out=advantages)
 
     def streams(self) -> list[RewardStream]:

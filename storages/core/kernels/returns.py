@@ -13,27 +13,6 @@ from storages.core.kernels.compilation import parallel_kernel
 
 
 @parallel_kernel
-def discounted_returns(
-    rewards: NDArray[np.floating],
-    next_values: NDArray[np.floating],
-    ends: NDArray[np.bool_],
-    gamma: float,
-    returns: NDArray[np.floating],
-) -> None:
-    """Write the bootstrapped discounted return of every row into ``returns``.
-
-    ``G_t = r_t + gamma * (v'_t if the row ends the rollout or an episode else G_{t+1})``.
-    """
-    steps, num_envs = rewards.shape
-    following = np.zeros(num_envs)
-    for t in range(steps - 1, -1, -1):
-        for e in range(num_envs):
-            last = t == steps - 1 or ends[t, e]
-            following[e] = rewards[t, e] + gamma * (next_values[t, e] if last else following[e])
-            returns[t, e] = following[e]
-
-
-@parallel_kernel
 def generalized_advantages(
     rewards: NDArray[np.floating],
     values: NDArray[np.floating],
@@ -71,6 +50,7 @@ def lambda_returns(
 
     Sutton and Barto, "Reinforcement Learning" (2018), equation 12.2, recursively:
     ``G_t = r_t + gamma * ((1 - lambda) * v'_t + lambda * G_{t+1})``, and ``v'_t`` alone at an end and in the last row.
+    With a lambda of 1 it is the bootstrapped discounted return.
     """
     steps, num_envs = rewards.shape
     following = np.zeros(num_envs)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.kernels.compilation import inlined_kernel, kernel
-from storages.core.kernels.memory import address_of, prefetch, prefetch_at
+from storages.core.kernels.memory import address_of, prefetch_at
 
 _MOST_PREFETCHED_STEPS = 8
 _LARGEST, _CACHE_LINE_BYTES = 1024, 64
@@ -106,38 +106,6 @@ def cut_discounts(terminated: NDArray[np.float32], discounts: NDArray[np.float32
 
 
 @kernel
-def discounted_sums(
-    rows: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    rewards: NDArray[Any],
-    gamma: float,
-    num_envs: int,
-    sums: NDArray[np.floating],
-) -> None:
-    """Write ``sum_i gamma**i * r_i`` over each window into ``sums``, kept in float64 on the way.
-
-    Args:
-        rows: (B,) int64, where windows begin.
-        lengths: (B,) int64, steps in each window.
-        rewards: (rows, 1), the reward in each row.
-        gamma: discount factor of one step.
-        num_envs: how many environments a step has.
-        sums: (B, 1), written.
-    """
-    longest = 0
-    for i in range(rows.shape[0]):
-        longest = max(longest, lengths[i])
-    _prefetch_windows(rewards, rows, longest, num_envs)
-    for i in range(rows.shape[0]):
-        row, total, discount = rows[i], 0.0, 1.0
-        for _ in range(lengths[i]):
-            total += discount * rewards[row, 0]
-            discount *= gamma
-            row = _following(row, num_envs, rewards.shape[0])
-        sums[i, 0] = total
-
-
-@kernel
 def lay_out(
     first: NDArray[np.int64],
     before: int,
@@ -195,29 +163,12 @@ def lay_out(
 
 
 @kernel
-def sequence_errors(errors: NDArray[np.floating], mask: NDArray[np.float32], eta: float) -> NDArray[np.float32]:
-    """(B,): ``eta * max + (1 - eta) * mean`` of the magnitudes of each sequence's errors (T, B) where mask is not 0.
-
-    Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, 2019), section 2.3.
-    """
-    out = np.empty(errors.shape[1], np.float32)
-    for b in range(errors.shape[1]):
-        largest, total, steps = 0.0, 0.0, 0
-        for t in range(errors.shape[0]):
-            if mask[t, b] > 0:
-                magnitude = abs(float(errors[t, b]))
-                largest = max(largest, magnitude)
-                total += magnitude
-                steps += 1
-        out[b] = eta * largest + (1 - eta) * (total / max(1, steps))
-    return out
-
-
-@kernel
-def packed_sequence_errors(
+def sequence_errors(
     errors: NDArray[np.floating], of: NDArray[np.int64], num_sequences: int, eta: float
 ) -> NDArray[np.float32]:
-    """(B,): as :func:`sequence_errors`, of errors (N,) of steps that are each of one of the sequences, ``of`` (N,).
+    """(B,): ``eta * max + (1 - eta) * mean`` of the magnitudes of the errors (N,) of steps, each of a sequence (N,).
+
+    Kapturowski et al., "Recurrent Experience Replay in Distributed Reinforcement Learning" (R2D2, 2019), section 2.3.
 
     Raises:
         IndexError: a step is of none of the sequences.
@@ -247,15 +198,6 @@ def _prefetch_window(final_numbers: NDArray[np.int32], row: int, steps: int, num
         for offset in range(0, min(record_bytes, _LARGEST) if whole else 1, _CACHE_LINE_BYTES):
             prefetch_at(address + row * record_bytes - offset)
         row = _following(row, num_envs, num_rows)
-
-
-@kernel
-def _prefetch_windows(column: NDArray[Any], rows: NDArray[np.int64], longest: int, num_envs: int) -> None:
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        for _ in range(min(longest, _MOST_PREFETCHED_STEPS)):
-            prefetch(column, row, 0)
-            row = _following(row, num_envs, column.shape[0])
 
 
 @inlined_kernel

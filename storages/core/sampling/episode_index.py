@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.episode_rows import OPEN, add_part, add_steps
+from storages.core.kernels.episode_rows import OPEN, add_steps
 from storages.core.ring.ring import Ring
 
 
@@ -23,13 +23,15 @@ class EpisodeIndex:
         """(rows, E): the step in which the episode of a row began, be it live or not."""
         self.last = np.full((ring.rows, ring.envs), OPEN, np.int64)
         """(rows, E): the step which it ended or broke off with, OPEN while it goes on."""
-        if begun is None:
-            begun = np.full((ring.envs,), ring.oldest)
-        add_steps(self._final_numbers, ring.oldest, ring.steps, begun, self.first, self.last)
+        second = min(ring.oldest + 1, ring.steps)
+        self._add(ring.oldest, second)
+        if begun is not None:
+            self.first[ring.oldest % ring.rows] = begun
+        self._add(second, ring.steps)
 
     def put(self, begin: int) -> None:
         """Take up the steps from one on, which were put into the ring behind what it still holds."""
-        add_part(self._final_numbers, begin, self._ring.steps, self._ring.oldest, self.first, self.last)
+        self._add(begin, self._ring.steps)
 
     def first_of(self, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """(B,): the oldest live transition of the episode of each."""
@@ -55,6 +57,6 @@ class EpisodeIndex:
         """Bytes of memory."""
         return self.first.nbytes + self.last.nbytes
 
-    @property
-    def _final_numbers(self) -> NDArray[np.int32]:
-        return self._ring.columns.finals.numbers
+    def _add(self, begin: int, end: int) -> None:
+        ring = self._ring
+        add_steps(ring.columns.finals.numbers, begin, end, ring.oldest, self.first, self.last)

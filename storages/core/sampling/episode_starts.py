@@ -34,21 +34,14 @@ class EpisodeStarts:
         self._starts = np.empty(max(_FEWEST_PLACES, ring.live_transitions), np.int64)
         self._bounds = np.zeros(2, np.int64)
         self._add_all(ring.oldest)
-        self._make_room(ring.envs)
 
     def inserted(self, steps: int) -> None:
         """Take up the steps that were just inserted, half of what the ring holds at most; one where not ``whole``."""
-        if steps > 1:
-            self._insert_whole(steps)
-            return
-        ring, places = self._ring, (self._starts, self._bounds)
-        step = (ring.steps - 1, ring.oldest, self._index.first)
-        if self._whole:
-            self._num_added = kernel.add_whole(*step, *self._flags, self._longest, *places, self._added)
-        else:
-            self._num_added, self._num_moved = kernel.add_parts(*step, self._longest, *places, self._added, self._moved)
-        if self._bounds[1] + ring.envs > len(self._starts):
-            self._make_room(ring.envs)
+        ring, most = self._ring, steps * self._ring.envs
+        self._make_room(most)
+        if most > len(self._added):
+            self._added = np.empty(most, np.int64)
+        self._num_added, self._num_moved = self._add(ring.steps - steps, self._added)
 
     def ended(self, envs: NDArray[np.int64]) -> None:
         """Add the episodes of some environments that were ended after their newest steps were inserted."""
@@ -64,11 +57,10 @@ class EpisodeStarts:
         added = (starts * ring.envs + envs)[whole]
         self._num_added = len(added)
         self._added[: len(added)] = added
+        self._make_room(len(added))
         numbers = np.sort(np.append(self.numbers, added))
         self._bounds[1] += len(added)
         self.numbers[:] = numbers
-        if self._bounds[1] + ring.envs > len(self._starts):
-            self._make_room(ring.envs)
 
     def put(self, begin: int) -> None:
         """Take up the steps from one on, which were put into the ring, and forget those that it dropped.
@@ -161,30 +153,20 @@ class EpisodeStarts:
         starts: NDArray[np.int64] = np.maximum(begins, ring.oldest) * ring.envs + envs
         return starts
 
-    def _insert_whole(self, steps: int) -> None:
-        assert self._whole
-        ring, most = self._ring, steps * self._ring.envs
-        if self._bounds[1] + most > len(self._starts):
-            self._make_room(most)
-        if most > len(self._added):
-            self._added = np.empty(most, np.int64)
-        newest = (ring.steps - steps, ring.steps, ring.oldest, self._index.first)
-        self._num_added = kernel.add_newest_whole(
-            *newest, *self._flags, self._longest, self._starts, self._bounds, self._added
-        )
-        self._num_moved = 0
-        if self._bounds[1] + ring.envs > len(self._starts):
-            self._make_room(ring.envs)
-
     def _add_all(self, begin: int) -> None:
+        self._add(begin, np.empty((self._ring.steps - begin) * self._ring.envs, np.int64))
+
+    def _add(self, begin: int, added: NDArray[np.int64]) -> tuple[int, int]:
+        """Add the starts from a step on; return how many are new, and how many moved."""
         ring, places = self._ring, (self._starts, self._bounds)
         steps = (begin, ring.steps, ring.oldest, self._index.first)
         if self._whole:
-            kernel.add_all_whole(*steps, *self._flags, self._longest, *places, self._added)
-        else:
-            kernel.add_all_parts(*steps, self._longest, *places, self._added, self._moved)
+            return kernel.add_whole(*steps, *self._flags, self._longest, *places, added), 0
+        return kernel.add_parts(*steps, self._longest, *places, added, self._moved)
 
     def _make_room(self, more: int) -> None:
+        if self._bounds[1] + more <= len(self._starts):
+            return
         numbers = self.numbers
         self._starts = np.empty(max(_FEWEST_PLACES, 2 * (len(numbers) + more)), np.int64)
         self._starts[: len(numbers)] = numbers

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.device.transfer import Fetched
-from storages.core.kernels.step_windows import packed_sequence_errors, sequence_errors
+from storages.core.kernels.step_windows import sequence_errors
 from storages.transition import ERRORS
 
 _AS_STORED = (torch.float32, torch.float64)
@@ -46,8 +46,9 @@ def errors_of_sequences(errors: NDArray[Any], steps: NDArray[Any], count: int, e
         eta: share of the largest.
     """
     if steps.ndim == 2:
-        return packed_sequence_errors(errors, steps[:, 0], count, eta)
-    return sequence_errors(errors, steps[..., 0], eta)
+        return sequence_errors(errors, steps[:, 0], count, eta)
+    real = steps[..., 0] > 0
+    return sequence_errors(errors[real], np.nonzero(real)[1], count, eta)
 
 
 def tensor_of_errors(info: Mapping[str, Any], expected: tuple[int, ...], owner: str) -> torch.Tensor:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storages.core.kernels.step_windows import cut_discounts, discounted_sums, discounts_of, follow, next_steps
+from storages.core.kernels.step_windows import cut_discounts, discounts_of, follow, next_steps
 from storages.core.kernels.uniform_draws import uniform_integers
 from storages.core.parts import Gather, Window
 from storages.core.ring.ring import Ring
@@ -47,7 +47,7 @@ class NSteps(Window):
         if REW in fields:
             fields[REW] = spans.rewards
         if IREW in fields:
-            fields[IREW] = sums(ring, IREW, spans, gamma)
+            fields[IREW] = spans_of(ring, transitions, self.n, gamma, IREW).rewards
         cut_discounts(fields[DONE2], spans.discounts)
         fields[DISCOUNT] = spans.discounts
         return fields
@@ -66,8 +66,6 @@ class Spans(NamedTuple):
 
     first: NDArray[np.int64]
     """(B,): numbers of the transitions that they begin with."""
-    rows: NDArray[np.int64]
-    """(B,): rows of the ring in which these lie."""
     lengths: NDArray[np.int64]
     """(B,): numbers of steps."""
     last: NDArray[np.int64]
@@ -75,22 +73,22 @@ class Spans(NamedTuple):
     discounts: NDArray[np.float32]
     """(B, 1): ``gamma**length``."""
     rewards: NDArray[np.floating]
-    """(B, 1): the discounted sums of REW over them."""
+    """(B, 1): the discounted sums of a reward over them."""
 
 
-def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float) -> Spans:
+def spans_of(ring: Ring, first: NDArray[np.int64], longest: int, gamma: float, reward: str = REW) -> Spans:
     """Return spans of ``longest`` steps, cut where their episode ends, breaks off, or has not gone on yet."""
     count = len(first)
     followed, discounts = np.empty((3, count), np.int64), np.empty((count, 1), np.float32)
-    rewards = ring.columns.data(REW).reshape(-1, 1)
+    rewards = ring.columns.data(reward).reshape(-1, 1)
     sums = np.empty((count, 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
     # No window is longer than what is stored, and the kernel's numbers of transitions must not overflow.
     if longest > ring.size:
         longest = ring.size
     end, numbers = ring.steps * ring.envs, ring.columns.final_numbers
     follow(first, longest, end, ring.envs, numbers, gamma, rewards, followed, discounts, sums)
-    rows, lengths, last = followed
-    return Spans(first, rows, lengths, last, discounts, sums)
+    _, lengths, last = followed
+    return Spans(first, lengths, last, discounts, sums)
 
 
 def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
@@ -101,11 +99,3 @@ def next_actions(ring: Ring, last: NDArray[np.int64]) -> dict[str, Any]:
     following, taken = np.empty_like(last), np.empty((len(last), 1), np.float32)
     next_steps(last, ring.end, ring.envs, ring.columns.final_numbers, following, taken)
     return {ACT2: ring.columns.gather_leaf((ACT,), following), TAKEN2: taken}
-
-
-def sums(ring: Ring, key: str, spans: Spans, gamma: float) -> NDArray[np.floating]:
-    """(B, 1): the discounted sum of a kind of reward over each window, of the dtype in which rewards are stored."""
-    rewards = ring.columns.data(key).reshape(-1, 1)
-    out = np.empty((len(spans.first), 1), rewards.dtype if rewards.dtype.kind == "f" else np.float32)
-    discounted_sums(spans.rows, spans.lengths, rewards, gamma, ring.envs, out)
-    return out

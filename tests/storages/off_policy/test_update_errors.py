@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from storages import Episodes, PERBuffer, Sequences
-from storages.core.kernels.step_windows import packed_sequence_errors
+from storages.core.kernels.step_windows import sequence_errors
 from storages.transition import EPISODE, ERRORS, INDICES, MASK
 from tests.support.model import ALGORITHM, Stream, equal
 
@@ -114,4 +114,4 @@ def test_compiled_code_is_never_given_more_or_fewer_errors_than_transitions() ->
         with pytest.raises(ValueError, match=rf"as many errors as transitions are needed, got \({count},\) of \(4,\)"):
             priorities.update(np.arange(4), np.ones(count, np.float32))
     with pytest.raises(IndexError, match="more episodes in EPISODE than in INDICES"):
-        packed_sequence_errors(np.ones(3, np.float32), np.array([0, 1, 2]), 2, 0.9)
+        sequence_errors(np.ones(3, np.float32), np.array([0, 1, 2]), 2, 0.9)

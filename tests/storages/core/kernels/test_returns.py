@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from storages.core.kernels.returns import discounted_returns, generalized_advantages
+from storages.core.kernels.returns import generalized_advantages, lambda_returns
 
 GAMMA, LAMBDA = 0.97, 0.9
 Arrays = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]
@@ -44,7 +44,7 @@ def test_kernels_equal_plain_loops(steps: int, num_envs: int) -> None:
     arrays = rollout(steps, num_envs)
     rewards, values, next_values, ends = arrays
     returns, advantages = np.empty((2, steps, num_envs), np.float32)
-    discounted_returns(rewards, next_values, ends, GAMMA, returns)
+    lambda_returns(rewards, next_values, ends, GAMMA, 1.0, returns)
     generalized_advantages(rewards, values, next_values, ends, GAMMA, LAMBDA, advantages)
     for t in range(steps):
         for env in range(num_envs):
@@ -57,7 +57,7 @@ def test_a_constant_reward_of_one_is_worth_one_over_one_less_gamma() -> None:
     rewards, values = np.ones((50, 3), np.float32), np.full((50, 3), worth, np.float32)
     ends = np.zeros((50, 3), bool)
     returns, advantages = np.empty((2, 50, 3), np.float32)
-    discounted_returns(rewards, values, ends, GAMMA, returns)
+    lambda_returns(rewards, values, ends, GAMMA, 1.0, returns)
     generalized_advantages(rewards, values, values, ends, GAMMA, LAMBDA, advantages)
     np.testing.assert_allclose(returns, worth, rtol=1e-6)
     np.testing.assert_allclose(advantages, 0, atol=1e-4)
@@ -70,12 +70,12 @@ def test_lambda_zero_is_the_one_step_error_and_lambda_one_the_whole_return() -> 
     generalized_advantages(rewards, values, next_values, ends, GAMMA, 0.0, advantages)
     np.testing.assert_allclose(advantages, rewards + GAMMA * next_values - values, rtol=1e-4, atol=1e-5)
     generalized_advantages(rewards, values, next_values, ends, GAMMA, 1.0, advantages)
-    discounted_returns(rewards, next_values, ends, GAMMA, returns)
+    lambda_returns(rewards, next_values, ends, GAMMA, 1.0, returns)
     np.testing.assert_allclose(advantages, returns - values, rtol=1e-4, atol=1e-4)
 
 
 def test_sums_do_not_lose_small_rewards_to_float32() -> None:
     rewards = np.full((100_000, 1), 0.1, np.float32)
     returns = np.empty_like(rewards)
-    discounted_returns(rewards, np.zeros_like(rewards), np.zeros(rewards.shape, bool), 1.0, returns)
+    lambda_returns(rewards, np.zeros_like(rewards), np.zeros(rewards.shape, bool), 1.0, 1.0, returns)
     np.testing.assert_allclose(returns[0, 0], 100_000 * np.float64(np.float32(0.1)), rtol=1e-7)
