@@ -4,12 +4,13 @@ import importlib.util
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import warm_interpreter
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -67,13 +68,13 @@ def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[
     if language == "python":
         # What a page has a module for is started again to be continued.
         for _ in range(2 if modules else 1):
-            run([sys.executable, "-W", "error", "-c", code], tmp_path)
+            interpret(["-c", code], tmp_path, strict=True)
         return
     if language == "yaml":
         # A configuration of a run, of which the beginning is trained.
         (tmp_path / "run.yaml").write_text(code, encoding="utf-8")
         train = ["-m", "pytorchrl", "train", "--config", "run.yaml", "--steps", "50", "--seeds", "1"]
-        run([sys.executable, *train], tmp_path)
+        interpret(train, tmp_path)
         return
     assert language == "bash", f"a block in {language or 'no language'} is run by no test"
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -81,10 +82,10 @@ def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[
         command = shlex.split(line)
         if command[0] == "make":
             # What the targets do is what this run, and continuous integration, do already.
-            run(["make", "--dry-run", *command[1:]], ROOT)
+            subprocess.run(["make", "--dry-run", *command[1:]], cwd=ROOT, capture_output=True, check=True)
         else:
             assert command[0] == "python", f"{line!r} is run by no test"
-            run([sys.executable, *command[1:]], tmp_path)
+            interpret(command[1:], tmp_path)
 
 
 def test_five_common_tasks_take_no_more_lines_than_in_stable_baselines3() -> None:
@@ -122,6 +123,6 @@ def anchors(page: Path) -> list[str]:
     return ["#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
-def run(command: list[str], directory: Path) -> None:
-    finished = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300)
+def interpret(arguments: list[str], directory: Path, strict: bool = False) -> None:
+    finished = warm_interpreter.run(arguments, directory, strict=strict)
     assert finished.returncode == 0, finished.stderr

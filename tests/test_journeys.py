@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
+from tests.support import warm_interpreter
 from tests.support.folders import content
 from tests.support.processes import suspend, wait_for
 from tests.support.repositories import git
@@ -28,27 +29,30 @@ def section(title: str) -> list[str]:
     return [code for _, code in BLOCK.findall(found)]
 
 
-def command(line: str) -> list[str]:
-    """A line of a block, by this interpreter."""
+def arguments_of(line: str) -> list[str]:
+    """What a line of a block gives to Python."""
     program, *arguments = shlex.split(line)
     assert program == "python"
-    return [sys.executable, "-W", "error", *arguments]
+    return arguments
+
+
+def command(line: str) -> list[str]:
+    """A line of a block, by this interpreter, for what is stopped or killed."""
+    return [sys.executable, "-W", "error", *arguments_of(line)]
 
 
 def typed(lines: str, folder: Path) -> str:
     """What is printed by commands of a block that are typed in a folder."""
     said = ""
     for line in lines.splitlines():
-        finished = subprocess.run(command(line), cwd=folder, capture_output=True, text=True, timeout=300)
+        finished = warm_interpreter.run(arguments_of(line), folder, strict=True)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         said += finished.stdout
     return said
 
 
 def run_script(code: str, folder: Path) -> str:
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, timeout=300
-    )
+    finished = warm_interpreter.run(["-c", code], folder, strict=True)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 

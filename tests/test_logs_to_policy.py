@@ -2,13 +2,12 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import pytorchrl as prl
+from tests.support import warm_interpreter
 
 pytestmark = pytest.mark.long
 
@@ -18,14 +17,14 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 def typed(language: str, code: str, folder: Path) -> str:
     if language == "python":
-        commands = [[sys.executable, "-W", "error", "-c", code]]
+        commands = [["-c", code]]
     else:
         lines = [shlex.split(line) for line in code.splitlines()]
         assert all(line[0] == "python" for line in lines)
-        commands = [[sys.executable, "-W", "error", *line[1:]] for line in lines]
+        commands = [line[1:] for line in lines]
     said = ""
     for command in commands:
-        finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+        finished = warm_interpreter.run(command, folder, strict=True)
         assert finished.returncode == 0, finished.stdout + finished.stderr
         said += finished.stdout
     return said

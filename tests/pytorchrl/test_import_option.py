@@ -15,6 +15,7 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.experiments import own_modules
 from pytorchrl.experiments.own_modules import import_modules, is_maker, maker_named, modules_to_import
+from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
 
@@ -62,9 +63,9 @@ if __name__ == "__main__":
     train()
 """
 TYPED = {
-    "script.py": [sys.executable, "script.py"],
+    "script.py": ["script.py"],
     "the command": [
-        *(sys.executable, "-m", "pytorchrl", "train", "--import", "my_parts", "--algorithm", "MyDQN", "--env", "My-v0"),
+        *("-m", "pytorchrl", "train", "--import", "my_parts", "--algorithm", "MyDQN", "--env", "My-v0"),
         *("--algorithm.start-steps", "20", "--steps", "60"),
     ],
 }
@@ -79,7 +80,7 @@ def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     Path("my_parts.py").write_text(MODULE)
     Path("script.py").write_text(SCRIPT)
-    began = subprocess.run(TYPED[begun_by], capture_output=True, text=True, timeout=100, check=False)
+    began = warm_interpreter.run(TYPED[begun_by], tmp_path)
     assert "Stopped at 33 of 60 steps; continue with\n  " in began.stdout, began.stderr
     printed = began.stdout.splitlines()[-1].strip()
     assert printed.endswith(" --import script" if begun_by == "script.py" else " --import my_parts")

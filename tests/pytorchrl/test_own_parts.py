@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.experiments import checkpoint
-from tests.support import own_parts
+from tests.support import own_parts, warm_interpreter
 from tests.support.comparison import assert_equal
 
 PACKAGES = Path(prl.__file__).parents[1]
@@ -33,15 +33,7 @@ for run in sorted(Path(sys.argv[1]).iterdir()):
 
 def run_python(folder: Path, *arguments: str) -> str:
     """What a process prints that knows the packages, and nothing of the tests."""
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(PACKAGES)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    finished = warm_interpreter.run(arguments, folder, strict=True)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 

@@ -1,0 +1,94 @@
+"""The process that `warm_interpreter` starts: imports the toolkit, and is forked for every command that it reads.
+
+A fork leaves this script's loop, so that its interpreter ends as that of the command would.
+"""
+
+import gc
+import json
+import multiprocessing.process
+import os
+import random
+import runpy
+import signal
+import sys
+import threading
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch._dynamo  # noqa: F401
+from matplotlib.backends import backend_agg  # noqa: F401
+
+import pytorchrl.__main__
+
+# What has been imported is executed once more by ``python -m pytorchrl``.
+del sys.modules[pytorchrl.__main__.__name__]
+
+
+def next_command() -> dict[str, Any]:
+    """Fork for each line of the input; the fork returns what it read, and this process ends with the input."""
+    assert threading.active_count() == 1, "a fork has no threads but the one that forks"
+    # What the collector visits is copied for each fork.
+    gc.freeze()
+    # Answers have a file of their own, as commands print to the standard output.
+    with os.fdopen(os.dup(1), "w") as answers:
+        for line in sys.stdin:
+            request: dict[str, Any] = json.loads(line)
+            child = os.fork()
+            if child == 0:
+                return request
+            _, status, usage = os.wait4(child, 0)
+            answer = {"returncode": os.waitstatus_to_exitcode(status), "seconds": usage.ru_utime + usage.ru_stime}
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+    sys.exit()
+
+
+def become(request: dict[str, Any]) -> None:
+    """Make this process what an interpreter is that has just been started in the folder."""
+    signal.alarm(request["timeout"])
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    multiprocessing.process.ORIGINAL_DIR = request["folder"]  # type: ignore[attr-defined]
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [path for path in paths if path and path not in sys.path]
+    if not request["strict"]:
+        sys.warnoptions.clear()
+        warnings.filters.remove(("error", None, Warning, None, 0))  # type: ignore[attr-defined]
+        warnings.simplefilter("default", append=True)
+    random.seed()
+    np.random.seed()  # noqa: NPY002
+
+
+def execute(arguments: list[str]) -> None:
+    """Do what ``python *arguments`` does."""
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path[0] = str(Path.cwd())
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        return
+    main = types.ModuleType("__main__")
+    sys.modules["__main__"] = main
+    if arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        sys.path[0] = ""
+        code = compile(arguments[1], "<string>", "exec")
+    else:
+        sys.argv = arguments
+        script = Path(arguments[0]).absolute()
+        sys.path[0] = str(script.resolve().parent)
+        main.__file__ = str(script)
+        code = compile(script.read_bytes(), script, "exec")
+    exec(code, main.__dict__)  # what a test has given
+
+
+if __name__ == "__main__":
+    command = next_command()
+    become(command)
+    execute(command["arguments"])
