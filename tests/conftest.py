@@ -4,6 +4,7 @@ With more, the threads of one process wait at every matrix product for a core th
 seconds takes minutes. Processes that tests start inherit it; it is therefore said before torch is imported.
 """
 
+import gc
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -18,6 +19,16 @@ __all__ = ["drawn_curves"]
 
 profiles.load()
 curves.stand_in()
+
+
+def pytest_collection() -> None:
+    # Ten thousand tests are made, and stay: a collector that visits them finds nothing.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = """
 import time
 import pytest
@@ -27,6 +29,7 @@ def test_marked(): spend(0.3)
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.long
 def test_of_slow_tests_those_are_named_that_are_not_marked(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-c", str(ROOT / "pyproject.toml")]
