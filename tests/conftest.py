@@ -6,6 +6,7 @@ seconds takes minutes. Processes that tests start inherit it; it is therefore sa
 
 import gc
 import os
+from collections.abc import Generator
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -21,14 +22,15 @@ profiles.load()
 curves.stand_in()
 
 
-def pytest_collection() -> None:
-    # Ten thousand tests are made, and stay: a collector that visits them finds nothing.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # Ten thousand tests are made, and stay: a garbage collector that visits them finds nothing.
     gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
