@@ -18,7 +18,7 @@ test-long: $(ENV)  ## the tests that are not quick, with all generated examples
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not ray" --durations=30
 
 test-ray: $(ENV)  ## the tests that start Ray
-	$(BIN)/python -m pytest -q -m ray --durations=10
+	$(BIN)/python -m pytest -q -m ray --durations=10 $$(grep -rl --include="*.py" "mark\.ray" tests | sort)
 
 check: $(ENV)  ## format, lint, types, and who imports whom
 	$(BIN)/ruff format --check .
