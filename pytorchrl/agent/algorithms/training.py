@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.network import make_target
-from pytorchrl.agent.optimizers import FlatParameters, Optimizer, Stepper
+from pytorchrl.agent.optimizers import FlatParameters, FlatStepper, Optimizer, Stepper
 
 
 class Trained:
@@ -49,6 +49,12 @@ class Trained:
         for name, parameter in self.parameters.items():
             gradient = gradients.get(f"{self.name}.{name}")
             parameter.grad = None if gradient is None else gradient.to(device, copy=True)
+
+    def gradient_memory(self) -> list[Tensor]:
+        """Tensors of the shapes of the parameters, in their order, to compute gradients in."""
+        if isinstance(self.stepper, FlatStepper):
+            return self.stepper.gradient_views
+        return [torch.empty_like(parameter) for parameter in self.parameters.values()]
 
     def put_gradients(self, gradients: Iterable[Tensor]) -> None:
         """Let parameters have gradients, one each in their order, which are not copied."""

@@ -33,7 +33,8 @@ class FlatStepper(ABC):
         self.parameters = parameters
         self.learning_rate = 0.0
         self._name = name
-        self._gradient, self._gradients = parameters.empty_vector()
+        self._gradient, self.gradient_views = parameters.empty_vector()
+        """Where gradients of all parameters may be put that are then not copied: views of one vector."""
         self._averages = {average: parameters.empty_vector() for average in averages}
 
     @abstractmethod
@@ -63,12 +64,15 @@ class FlatStepper(ABC):
         if not present:
             return
         positions = None
-        views = self._gradients
+        views = self.gradient_views
         if len(present) < len(gradients):
             positions = [position for position, gradient in enumerate(gradients) if gradient is not None]
             views = [views[position] for position in positions]
+            # Some of them may be views of what is cleared.
+            present = [gradient.clone() for gradient in present]
             self._gradient.zero_()
-        torch._foreach_copy_(views, present)
+        if any(gradient is not view for gradient, view in zip(present, views, strict=True)):
+            torch._foreach_copy_(views, present)
         divisor = None
         if max_grad_norm is not None:
             divisor = (torch.linalg.vector_norm(self._gradient) / max_grad_norm).clamp_(min=1)
@@ -81,7 +85,7 @@ class FlatStepper(ABC):
             return [[flat.vector], [self._gradient], *([vector] for vector, _ in self._averages.values())]
         in_parts: list[Sequence[Tensor]] = [
             flat.parameters,
-            self._gradients,
+            self.gradient_views,
             *(views for _, views in self._averages.values()),
         ]
         return [[views[position] for position in positions] for views in in_parts]

@@ -17,8 +17,8 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.relu_layers import Sweep, parameters_of, relu_layers
 
-_ROWS_OF_A_BLOCK = 240
-"""A quarter of a megabyte for each layer of 256 units."""
+_ROWS_OF_A_BLOCK = 480
+"""Half a megabyte for each layer of 256 units."""
 
 
 def weighted_soft_maximum(

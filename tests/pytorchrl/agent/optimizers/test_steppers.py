@@ -18,6 +18,7 @@ from pytorchrl.agent.optimizers import (
     AdamW,
     ElementwiseOptimizer,
     FlatParameters,
+    FlatStepper,
     Optimizer,
     RMSprop,
     Stepper,
@@ -244,3 +245,27 @@ def test_laying_parameters_end_to_end_keeps_their_values_and_writes_through() ->
 def test_parameters_that_cannot_lie_in_one_vector_are_refused(trained: list[nn.Parameter], found: str) -> None:
     with pytest.raises(ValueError, match=found):
         FlatParameters(trained)
+
+
+@pytest.mark.parametrize("setting", FLAT, ids=repr)
+@pytest.mark.parametrize("missing", [(), (1,), (0, 3)])
+@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+def test_gradients_that_lie_in_the_steppers_memory_are_as_good_as_others(
+    setting: Optimizer, missing: tuple[int, ...], max_grad_norm: float | None
+) -> None:
+    here, elsewhere = network(), network()
+    steppers = [stepper_of(setting, net) for net in (here, elsewhere)]
+    assert isinstance(steppers[0], FlatStepper)
+    for seed in range(3):
+        loss_of(elsewhere, seed).backward()  # type: ignore[no-untyped-call]
+        parameters = zip(here.parameters(), elsewhere.parameters(), steppers[0].gradient_views, strict=True)
+        for position, (ours, other, view) in enumerate(parameters):
+            if position in missing:
+                ours.grad = other.grad = None
+            else:
+                assert other.grad is not None
+                ours.grad = view.copy_(other.grad)
+        for stepper in steppers:
+            stepper.step(max_grad_norm)
+            stepper.zero_grad()
+        assert all(equal(values(here), values(elsewhere)))
