@@ -15,30 +15,6 @@ padding frames of that number."""
 
 
 @kernel
-def compare_stacks(begins: int, follows: int, newest: NDArray[np.uint8], depth: int, differs: NDArray[np.bool_]) -> int:
-    """Where what follows is no stack moved on by a frame, and which stacks do not begin with the newest ones.
-
-    Args:
-        begins: where the stacks (E, depth, frame) lie that a step begins with.
-        follows: where those lie that it led to.
-        newest: (E, depth * frame), bytes: what the step before led to.
-        depth: frames in a stack.
-        differs: (E,), written: where a step begins with something else than that.
-
-    Returns:
-        The first environment whose stack is no stack, or -1.
-    """
-    size = newest.shape[1]
-    width = size // depth
-    for env in range(newest.shape[0]):
-        offset = env * size
-        if not equal_bytes(begins + offset + width, follows + offset, size - width):
-            return env
-        differs[env] = not equal_bytes(begins + offset, address_of(newest) + offset, size)
-    return -1
-
-
-@kernel
 def store_newest(
     follows: int,
     depth: int,

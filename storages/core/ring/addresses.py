@@ -83,11 +83,6 @@ class AddressTable:
 
     def plan(self, wanted: Selection | None) -> "GatherPlan":
         """Make a plan of gathering leaves, and keep it."""
-        # Another thread may make the same plan: each is put in as a whole.
-        plan = self.plans[wanted] = self._made_plan(wanted)
-        return plan
-
-    def _made_plan(self, wanted: Selection | None) -> "GatherPlan":
         fields: list[tuple[int, ...]] = []
         leaves: list[_Leaf] = []
         stacks: list[_Stack] = []
@@ -114,7 +109,10 @@ class AddressTable:
                 leaves.append(_Leaf(column.successor, column.layout.shape, dtype, value_bytes))
         numbers = self._finals.numbers
         here.add(data_address(numbers), numbers.strides[1], numbers.itemsize)
-        return GatherPlan(np.array(fields, gather.FIELD), here.array(), following.array(), numbers, leaves, stacks)
+        tables = np.array(fields, gather.FIELD), here.array(), following.array()
+        # Another thread may make the same plan: each is put in as a whole.
+        plan = self.plans[wanted] = GatherPlan(*tables, numbers, leaves, stacks)
+        return plan
 
     def _final(self, key: FieldKey) -> int:
         return data_address(self._finals.values(text(key)))

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.kernels.memory import data_address
-from storages.core.kernels.stacks import REPEAT, ZERO, compare_stacks, gather_stacks, store_newest
+from storages.core.kernels.stacks import REPEAT, ZERO, gather_stacks, store_newest
 from storages.core.ring.column import Column, bytes_of
 from storages.core.ring.layout import FieldKey, LeafLayout
 from storages.core.ring.side_table import SideTable
@@ -75,19 +75,6 @@ class FrameColumn(Column):
         """Where it lies, as the first fields of a STACK: its arrays never move, but for the frames of padding."""
         arrays = (self._newest, self._before, self._padding.numbers, self._padding.queue)
         return (data_address(self.data), self.width, self.depth, *map(data_address, arrays))
-
-    def compare(self, begins: int, follows: int, differs: NDArray[np.bool_]) -> int:
-        """See whether a step can be stored.
-
-        Args:
-            begins: where the stacks (E, depth, *frame) lie that it begins with, in one piece.
-            follows: where those lie that it led to.
-            differs: (E,), written: where it does not begin, byte for byte, with what the step before led to.
-
-        Returns:
-            The first environment where what follows is not what it begins with moved on by one frame, or -1.
-        """
-        return compare_stacks(begins, follows, bytes_of(self._newest), self.depth, differs)
 
     def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
         """(E,): where a step begins with something else than what the step before led to; None for nowhere."""
@@ -199,7 +186,7 @@ class FrameColumn(Column):
         super().restore(rows, saved)
         self._before[rows] = saved["before"].numpy()
         self._padding.extend(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
-        self._newest = saved["newest"].numpy().copy()
+        self._newest[...] = saved["newest"].numpy()
 
     def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
         """Return rows [first, end), as views, and what the last of them led to."""

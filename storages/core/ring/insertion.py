@@ -56,6 +56,9 @@ class RingWriter:
         self._keys = addresses.keys
         self._expected = [(layout[key].dtype, (num_envs, *layout[key].shape)) for key in self._keys]
         self._stacks = [(key, column, self._keys.index(key)) for key, column in stacks.items()]
+        self._table = np.empty(0, STACK)
+        self._stacks_of: AddressTable | None = None
+        """The addresses with which the table of stacks was made."""
         self._field_count = len({key[0] for key in layout})
         leaf_counts = {field: sum(key[0] == field for key in layout) for field, *name in layout if name}
         # Functions instead of bound methods: a cycle would keep the ring's memory until the garbage collector runs.
@@ -87,7 +90,7 @@ class RingWriter:
             if (
                 compiled is not None
                 and compiled(self.addresses.context_address, step, check, arrays)
-                and (not self._stacks or self._append_read(step, check, arrays))
+                and (not self._stacks or self._insert_next(step, check, 1))
             ):
                 return True
         except KeyError:
@@ -129,15 +132,7 @@ class RingWriter:
         """
         self._set_sources(block.arrays)
         self.addresses.sources += first * self.addresses.step_bytes
-        steps = min(most, block.steps - first)
-        if not self._stacks:
-            return self._insert(step, check, steps, True)
-        return self._insert_by(
-            lambda context, stored: insert_steps_with_stacks(
-                context, self._stack_table(), step + stored, check, steps - stored
-            ),
-            steps,
-        )
+        return self._insert_next(step, check, min(most, block.steps - first))
 
     def _append_by_python(self, sample: Sample, step: int, check: bool) -> bool:
         """Append as :meth:`append`, for arrays of any kind, and tensors."""
@@ -152,22 +147,12 @@ class RingWriter:
             return False
         arrays = tuple(map(np.ascontiguousarray, arrays))
         self._set_sources(arrays)
-        if not self._append_read(step, check, arrays):
+        if not self._insert_next(step, check, 1):
             return False
         self._left_to_python -= 1
         if self._left_to_python == 0:
             self._left_to_python = COMPILED_AFTER_STEPS
             self._compile(leaves, arrays)
-        return True
-
-    def _append_read(self, step: int, check: bool, arrays: tuple[Array, ...]) -> bool:
-        """Append a step whose arrays are the sources already."""
-        if not self._stacks:
-            return self._insert(step, check, 1, True) == 1
-        starts = self._ended.copy()
-        if not self._stacks_continue(arrays, check) or not self._insert(step, check, 1, True):
-            return False
-        self._store_stacks(arrays, step, starts)
         return True
 
     def _compile(self, leaves: tuple[Any, ...], arrays: tuple[Array, ...]) -> None:
@@ -199,6 +184,17 @@ class RingWriter:
             steps,
         )
 
+    def _insert_next(self, step: int, check: bool, steps: int) -> int:
+        """Insert steps whose arrays are the sources, up to the first that the slow path must validate."""
+        if not self._stacks:
+            return self._insert(step, check, steps, True)
+        return self._insert_by(
+            lambda context, stored: insert_steps_with_stacks(
+                context, self._stack_table(), step + stored, check, steps - stored
+            ),
+            steps,
+        )
+
     def _insert_by(self, insert: Callable[[int, int], int], steps: int) -> int:
         """Insert by a function of the context's address and the number of steps stored; make room where it lacks."""
         stored = 0
@@ -214,28 +210,19 @@ class RingWriter:
             self.addresses.sources[:] = sources
 
     def _stack_table(self) -> NDArray[np.void]:
-        """Where the columns of stacks lie now: side tables move when they grow."""
-        table = [
-            (
-                *column.addresses(),
-                source,
-                column.data.dtype.itemsize if must_be_finite(key, column.data.dtype) else 0,
-                data_address(self._finals.values(text(key))),
-            )
-            for key, column, source in self._stacks
-        ]
-        return np.array(table, STACK)
-
-    def _stacks_continue(self, arrays: Sequence[Array], check: bool) -> bool:
-        differs = np.empty_like(self._ended)
-        for key, column, source in self._stacks:
-            begins, follows = self.addresses.sources[source : source + 2]
-            if column.compare(begins, follows, differs) >= 0 or (differs & ~self._ended).any():
-                return False
-            checked = arrays[source : source + 2] if check and must_be_finite(key, column.data.dtype) else ()
-            if not all(kernel.all_finite(stacks.reshape(-1)) for stacks in checked):
-                return False
-        return True
+        """Where the columns of stacks lie: side tables move when they grow, and with them all addresses."""
+        if self._stacks_of is not self.addresses:
+            rows = [
+                (
+                    *column.addresses(),
+                    source,
+                    column.data.dtype.itemsize if must_be_finite(key, column.data.dtype) else 0,
+                    data_address(self._finals.values(text(key))),
+                )
+                for key, column, source in self._stacks
+            ]
+            self._table, self._stacks_of = np.array(rows, STACK), self.addresses
+        return self._table
 
     def _store_stacks(self, arrays: Sequence[Array], step: int, starts: NDArray[np.bool_]) -> None:
         rows = len(self._finals.numbers)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from storages.core.parts import Relabeler, Segments, Window
 from storages.core.ring.layout import SampleError
 from storages.core.ring.ring import Ring
-from storages.core.sampling.episode_index import EpisodeIndex
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.windows.relabeling import (
     DESIRED,
@@ -50,7 +49,7 @@ class Hindsight(Relabeler):
         self.ratio: float = 0.8
         """Part of the rows that is relabelled."""
         self.strategy: Strategy = "future"
-        """Where goals come from, see :func:`choose_goals`."""
+        """Where goals come from, see :class:`storages.HERBuffer`."""
         self.termination: GoalFunction | None = None
         """Whether an achieved goal ends an episode; None leaves ends as they were."""
         self._tracker, self._her_function, self._reward = tracker, her_function, reward
@@ -127,7 +126,19 @@ class Hindsight(Relabeler):
             fields[WINDOW] = lengths[:, None]
 
     def _goals(self, generator: np.random.Generator, ring: Ring, transitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        return choose_goals(self.strategy, generator, ring, self._tracker.index, transitions)
+        """(B,): transitions whose OBS2 shows the goal that each is to have meant; section 4.5.
+
+        "future": it or one after it in its episode. "final": the last of its episode, the newest step of one that still
+        runs. "episode": any of its episode. "random": any that is stored.
+        """
+        if self.strategy == "random":
+            return generator.integers(ring.start, ring.end, len(transitions))
+        episodes, envs = self._tracker.index, ring.envs
+        last = episodes.last_of(transitions)
+        if self.strategy == "final":
+            return last
+        first = episodes.first_of(transitions) if self.strategy == "episode" else transitions
+        return first + generator.integers(0, (last - first) // envs + 1) * envs
 
 
 class Goals(NamedTuple):
@@ -137,26 +148,3 @@ class Goals(NamedTuple):
     """(R,): which rows."""
     reached: NDArray[np.int64]
     """(R,): transitions whose OBS2 shows the new goals."""
-
-
-def choose_goals(
-    strategy: Strategy,
-    generator: np.random.Generator,
-    ring: Ring,
-    episodes: EpisodeIndex,
-    transitions: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """(B,): transitions whose OBS2 shows the goal that each of ``transitions`` is to have meant; section 4.5.
-
-    "future": it or one after it in its episode. "final": the last of its episode, the newest step of one that still
-    runs. "episode": any of its episode.
-    "random": any that is stored.
-    """
-    envs = ring.envs
-    if strategy == "random":
-        return generator.integers(ring.start, ring.end, len(transitions))
-    last = episodes.last_of(transitions)
-    if strategy == "final":
-        return last
-    first = episodes.first_of(transitions) if strategy == "episode" else transitions
-    return first + generator.integers(0, (last - first) // envs + 1) * envs

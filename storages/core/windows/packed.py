@@ -23,11 +23,30 @@ class PackedWindow(EpisodeWindow):
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`Packing` of episodes that begin with transitions (B,)."""
-        return pack_episodes(ring, first, self.lengths(first))
+        lengths = self.lengths(first)
+        order = np.argsort(-lengths, kind="stable")
+        shortest_first = lengths[order[::-1]]
+        sizes = len(lengths) - np.searchsorted(shortest_first, np.arange(shortest_first[-1]), side="right")
+        step = np.repeat(np.arange(len(sizes)), sizes)
+        of = order[np.arange(len(step)) - (np.cumsum(sizes) - sizes)[step]]
+        segments = Segments(first, first + (lengths - 1) * ring.envs, of)
+        return Packing(first[of] + step * ring.envs, segments, sizes, order)
 
     def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
-        """Arrange the fields of steps as those of a ``PackedSequence``."""
-        return assemble_packed(ring, gather, steps, fields, self.window_lengths(ring, steps, fields, gamma))
+        """Arrange the fields of steps, in the packing's order, as those of a ``PackedSequence``."""
+        lengths = self.window_lengths(ring, steps, fields, gamma)
+        unsorted = np.empty_like(steps.order)
+        unsorted[steps.order] = np.arange(len(unsorted))
+        batch = fields | {
+            WINDOW: lengths[:, None],
+            EPISODE: steps.segments.of_each(len(lengths))[:, None],
+            BATCH_SIZES: steps.sizes,
+            SORTED_INDICES: steps.order,
+            UNSORTED_INDICES: unsorted,
+        }
+        if (RHS,) in ring.layout:
+            batch[RHS] = gather(steps.segments.first, {RHS})[RHS]
+        return batch
 
 
 class Packing(NamedTuple):
@@ -45,40 +64,3 @@ class Packing(NamedTuple):
     def learnt_steps(self) -> int:
         """How many steps are learnt from."""
         return len(self.transitions)
-
-
-def pack_episodes(ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64]) -> Packing:
-    """The steps of episodes that begin with some transitions (B,) and have some lengths (B,)."""
-    order = np.argsort(-lengths, kind="stable")
-    shortest_first = lengths[order[::-1]]
-    sizes = len(lengths) - np.searchsorted(shortest_first, np.arange(shortest_first[-1]), side="right")
-    step = np.repeat(np.arange(len(sizes)), sizes)
-    of = order[np.arange(len(step)) - (np.cumsum(sizes) - sizes)[step]]
-    segments = Segments(first, first + (lengths - 1) * ring.envs, of)
-    return Packing(first[of] + step * ring.envs, segments, sizes, order)
-
-
-def assemble_packed(
-    ring: Ring, gather: Gather, packing: Packing, fields: dict[str, Any], lengths: NDArray[np.int64]
-) -> dict[str, Any]:
-    """A batch of packed episodes, of the fields of all their steps, (N, ...), without hidden states.
-
-    Args:
-        ring: what holds the transitions.
-        gather: fetches the hidden states that episodes begin with.
-        packing: of the episodes.
-        fields: of all steps, in the packing's order.
-        lengths: (N,), steps in the n-step window of each.
-    """
-    unsorted = np.empty_like(packing.order)
-    unsorted[packing.order] = np.arange(len(unsorted))
-    batch = fields | {
-        WINDOW: lengths[:, None],
-        EPISODE: packing.segments.of_each(len(lengths))[:, None],
-        BATCH_SIZES: packing.sizes,
-        SORTED_INDICES: packing.order,
-        UNSORTED_INDICES: unsorted,
-    }
-    if (RHS,) in ring.layout:
-        batch[RHS] = gather(packing.segments.first, {RHS})[RHS]
-    return batch

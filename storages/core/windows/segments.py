@@ -49,7 +49,11 @@ class SequenceWindow(Window):
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
         """Return the :class:`SequenceLayout` of sequences that begin with transitions (B,)."""
-        return layout_sequences(ring, first, self.sequences, self._bootstrap_steps(ring))
+        sequences, lead_out = self.sequences, self._bootstrap_steps(ring)
+        burn_in, end = sequences.burn_in, sequences.burn_in + sequences.length
+        steps = _steps(ring, first, burn_in, end + lead_out, sequences.across_episodes)
+        segments = Segments(steps.numbers[0], steps.numbers[-1])
+        return SequenceLayout(*steps, slice(burn_in, end), segments, sequences.length * len(first))
 
     def _bootstrap_steps(self, ring: Ring) -> int:
         return self.steps.reach(ring) if self._reach is None else self._reach
@@ -58,7 +62,9 @@ class SequenceWindow(Window):
         self, ring: Ring, gather: Gather, transitions: NDArray[np.int64], gamma: float, keys: set[str] | None = None
     ) -> dict[str, Any]:
         """Return the fields of steps, but for hidden states, which only the first step of a sequence needs."""
-        return self.steps.step_fields(ring, gather, transitions, gamma, keys_of_steps(ring) if keys is None else keys)
+        if keys is None:
+            keys = {path[0] for path in ring.layout} - {RHS, RHS2} | {DISCOUNT}
+        return self.steps.step_fields(ring, gather, transitions, gamma, keys)
 
     def spans(self, ring: Ring, transitions: NDArray[np.int64], gamma: float) -> Any:
         """Return the n-step windows of steps."""
@@ -66,7 +72,24 @@ class SequenceWindow(Window):
 
     def arrange(self, ring: Ring, gather: Gather, steps: Any, fields: dict[str, Any], gamma: float) -> dict[str, Any]:
         """Arrange the fields of steps as those of sequences, time first."""
-        return assemble(ring, gather, steps, fields, self.window_lengths(ring, steps, fields, gamma))
+        lengths = self.window_lengths(ring, steps, fields, gamma)
+        shape, learnt = steps.transitions.shape, steps.learnt
+        burn_in = learnt.start
+        parts = {key: in_time(value, shape) for key, value in fields.items()}
+        parts[DONE] = np.maximum(parts[DONE], steps.anew[..., None])
+        batch = {key: _cut(value, learnt) for key, value in parts.items()}
+        batch[MASK] = np.ascontiguousarray(steps.real[learnt, :, None])
+        batch[WINDOW] = np.ascontiguousarray(lengths.reshape(*shape, 1)[learnt])
+        first = {RHS: steps.transitions[burn_in]}
+        if burn_in:
+            batch[BURN_IN] = {key: _cut(parts[key], slice(0, burn_in)) for key in (OBS, DONE)}
+            first[BURN_IN] = steps.transitions[0]
+        if shape[0] > learnt.stop:
+            batch[LEAD_OUT] = {key: _cut(parts[key], slice(learnt.stop, shape[0])) for key in (OBS, DONE)}
+        if (RHS,) in ring.layout:
+            for key, transitions in first.items():
+                (batch if key == RHS else batch[key])[RHS] = gather(transitions, {RHS})[RHS]
+        return batch
 
     def window_lengths(self, ring: Ring, steps: Any, fields: dict[str, Any], gamma: float) -> NDArray[np.int64]:
         """(N,): steps in the n-step window of each step, which a relabeler may have cut."""
@@ -114,8 +137,16 @@ class EpisodeWindow(SequenceWindow):
         return starts
 
     def select(self, ring: Ring, first: NDArray[np.int64]) -> Any:
-        """Return the :class:`SequenceLayout` of episodes that begin with transitions (B,)."""
-        return layout_episodes(ring, first, self.lengths(first), self.episodes, self._bootstrap_steps(ring))
+        """Return the :class:`SequenceLayout` of episodes, or pieces of such, that begin with transitions (B,).
+
+        What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
+        """
+        lengths, episodes, lead_out = self.lengths(first), self.episodes, self._bootstrap_steps(ring)
+        length = episodes.longest or episodes.max_steps or int(lengths.max())
+        steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
+        steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
+        segments = Segments(first, first + (lengths - 1) * ring.envs)
+        return SequenceLayout(*steps, slice(0, length), segments, int(lengths.sum()))
 
 
 class SequenceLayout(NamedTuple):
@@ -132,65 +163,6 @@ class SequenceLayout(NamedTuple):
     segments: Segments
     learnt_steps: int
     """How many steps are learnt from, in all sequences."""
-
-
-def layout_sequences(ring: Ring, first: NDArray[np.int64], sequences: Sequences, lead_out: int) -> SequenceLayout:
-    """Return the steps of sequences that begin with transitions (B,), and ``lead_out`` bootstrap steps after them."""
-    burn_in, length = sequences.burn_in, sequences.length
-    steps = _steps(ring, first, burn_in, burn_in + length + lead_out, sequences.across_episodes)
-    segments = Segments(steps.numbers[0], steps.numbers[-1])
-    return SequenceLayout(*steps, slice(burn_in, burn_in + length), segments, length * len(first))
-
-
-def layout_episodes(
-    ring: Ring, first: NDArray[np.int64], lengths: NDArray[np.int64], episodes: Episodes, lead_out: int
-) -> SequenceLayout:
-    """As :func:`layout_sequences`, the steps of episodes, or pieces of such, of some lengths (B,).
-
-    What fills a piece up are the steps that follow it, where there are any: n-step windows reach there.
-    """
-    length = episodes.longest or episodes.max_steps or int(lengths.max())
-    steps = _steps(ring, first, 0, length + lead_out, across_episodes=False)
-    steps.real[np.arange(length + lead_out)[:, None] >= lengths] = 0
-    segments = Segments(first, first + (lengths - 1) * ring.envs)
-    return SequenceLayout(*steps, slice(0, length), segments, int(lengths.sum()))
-
-
-def assemble(
-    ring: Ring, gather: Gather, layout: SequenceLayout, fields: dict[str, Any], lengths: NDArray[np.int64]
-) -> dict[str, Any]:
-    """A batch of sequences, of the fields of all their steps.
-
-    Args:
-        ring: what holds the transitions.
-        gather: fetches the hidden states that sequences begin with.
-        layout: of the sequences.
-        fields: of all steps, (steps * B, ...), in the layout's order; without hidden states.
-        lengths: (steps * B,), steps in the n-step window of each.
-    """
-    steps, batch_size = layout.transitions.shape
-    shape, learnt = (steps, batch_size), layout.learnt
-    burn_in = learnt.start
-    parts = {key: in_time(value, shape) for key, value in fields.items()}
-    parts[DONE] = np.maximum(parts[DONE], layout.anew[..., None])
-    batch = {key: _cut(value, learnt) for key, value in parts.items()}
-    batch[MASK] = np.ascontiguousarray(layout.real[learnt, :, None])
-    batch[WINDOW] = np.ascontiguousarray(lengths.reshape(*shape, 1)[learnt])
-    first = {RHS: layout.transitions[burn_in]}
-    if burn_in:
-        batch[BURN_IN] = {key: _cut(parts[key], slice(0, burn_in)) for key in (OBS, DONE)}
-        first[BURN_IN] = layout.transitions[0]
-    if steps > learnt.stop:
-        batch[LEAD_OUT] = {key: _cut(parts[key], slice(learnt.stop, steps)) for key in (OBS, DONE)}
-    if (RHS,) in ring.layout:
-        for key, transitions in first.items():
-            (batch if key == RHS else batch[key])[RHS] = gather(transitions, {RHS})[RHS]
-    return batch
-
-
-def keys_of_steps(ring: Ring) -> set[str]:
-    """The fields that every step of a sequence has: all but hidden states, which only its first step needs."""
-    return {path[0] for path in ring.layout} - {RHS, RHS2} | {DISCOUNT}
 
 
 def in_time(value: Any, shape: tuple[int, ...]) -> Any:
