@@ -1,4 +1,4 @@
-"""Stacks of frames: compared and stored frame by frame, and put together again.
+"""Stacks of frames, put together again; :mod:`storages.core.kernels.stack_slices` stores them.
 
 Rows are those of :mod:`storages.core.kernels.gather`.
 """
@@ -12,39 +12,6 @@ from storages.core.kernels.memory import address_of, copy_bytes, int64s_at, load
 REPEAT, ZERO = -1, -2
 """How a stack is filled up before its stream's first frame: with that frame, with zeros, or else (from 0 on) with the
 padding frames of that number."""
-
-
-@kernel
-def store_newest(
-    follows: int,
-    depth: int,
-    row: int,
-    following_row: int,
-    row_before: int,
-    starts: NDArray[np.bool_],
-    frames: NDArray[np.uint8],
-    before: NDArray[np.uint8],
-    newest: NDArray[np.uint8],
-) -> None:
-    """Store the newest frames of stacks.
-
-    Args:
-        follows: where the stacks (E, depth, frame) lie that a step led to.
-        depth: frames in a stack.
-        row: of the step's first environment.
-        following_row: that of the step after it.
-        row_before: that of the step before it.
-        starts: (E,), where a stream of frames begins with the step.
-        frames: (rows, frame), bytes; written.
-        before: (rows,), how many rows before this one belong to its stream, at most ``depth - 1``; written.
-        newest: (E, depth * frame), bytes; written: the stacks.
-    """
-    width = frames.shape[1]
-    for env in range(starts.shape[0]):
-        before[row + env] = 0 if starts[env] else min(before[row_before + env] + np.uint8(1), np.uint8(depth - 1))
-        stack = follows + env * depth * width
-        copy_bytes(address_of(frames) + (following_row + env) * width, stack + (depth - 1) * width, width)
-        copy_bytes(address_of(newest) + env * depth * width, stack, depth * width)
 
 
 @parallel_kernel

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from storages.core.kernels.memory import data_address
-from storages.core.kernels.stacks import REPEAT, ZERO, gather_stacks, store_newest
+from storages.core.kernels.stacks import REPEAT, ZERO, gather_stacks
 from storages.core.ring.column import Column, bytes_of
 from storages.core.ring.layout import FieldKey, LeafLayout
 from storages.core.ring.side_table import SideTable
@@ -50,30 +50,22 @@ class FrameColumn(Column):
         depth, *frame = layout.shape
         super().__init__(layout, np.zeros((rows, num_envs, *frame), layout.dtype), successor, own=True)
         self.depth = depth
-        self._before = np.zeros((rows, num_envs), np.uint8)
-        self._padding = SideTable(np.empty((rows, num_envs), np.int32))
-        self._padding.add(FRAMES, (self.depth - 1) * self.width)
-        self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
-
-    @property
-    def before(self) -> NDArray[np.uint8]:
+        self.before = np.zeros((rows, num_envs), np.uint8)
         """(rows, E): how many rows before each belong to its stream, at most ``depth - 1``; to be read, not written."""
-        return self._before
-
-    @property
-    def padding(self) -> SideTable:
+        self.padding = SideTable(np.empty((rows, num_envs), np.int32))
         """The frames, ``depth - 1`` each, that streams begin with where they are others than the first one or zeros."""
-        return self._padding
+        self.padding.add(FRAMES, (self.depth - 1) * self.width)
+        self._newest = np.zeros((num_envs, *layout.shape), layout.dtype)
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        padding = self._padding.nbytes + self._padding.numbers.nbytes
-        return super().nbytes + self._before.nbytes + padding + self._newest.nbytes
+        padding = self.padding.nbytes + self.padding.numbers.nbytes
+        return super().nbytes + self.before.nbytes + padding + self._newest.nbytes
 
     def addresses(self) -> tuple[int, ...]:
         """Where it lies, as the first fields of a STACK: its arrays never move, but for the frames of padding."""
-        arrays = (self._newest, self._before, self._padding.numbers, self._padding.queue)
+        arrays = (self._newest, self.before, self.padding.numbers, self.padding.queue)
         return (data_address(self.data), self.width, self.depth, *map(data_address, arrays))
 
     def differs(self, slot: int, begins: Array) -> NDArray[np.bool_] | None:
@@ -83,29 +75,20 @@ class FrameColumn(Column):
         different: NDArray[np.bool_] = (bytes_of(self._newest) != bytes_of(begins)).any(axis=1)
         return different
 
-    def insert(self, slot: int, following: int, begins: Array, follows: int, starts: NDArray[np.bool_]) -> None:
+    def insert(self, slot: int, following: int, begins: Array, follows: Array, starts: NDArray[np.bool_]) -> None:
         """Store a step; where a stream starts, all its frames, else its newest.
 
         Args:
             slot: the step's row.
             following: the row after it.
             begins: (E, depth, *frame), what the step saw.
-            follows: where the stacks (E, depth, *frame) lie that it led to, in one piece.
+            follows: (E, depth, *frame), what it led to.
             starts: (E,), where the step does not continue the one before it.
         """
-        rows, envs = self._before.shape
-        self._padding.free(following)
-        store_newest(
-            follows,
-            self.depth,
-            slot * envs,
-            following * envs,
-            (slot - 1) % rows * envs,
-            starts,
-            self.data.reshape(rows * envs, -1).view(np.uint8),
-            self._before.reshape(-1),
-            bytes_of(self._newest),
-        )
+        self.padding.free(following)
+        earlier = self.before[(slot - 1) % len(self.before)]
+        self.before[slot] = np.where(starts, 0, np.minimum(earlier, self.depth - 2) + 1)
+        self.data[following], self._newest[...] = follows[:, -1], follows
         if starts.any():
             self._start(slot, begins, np.flatnonzero(starts))
 
@@ -114,11 +97,11 @@ class FrameColumn(Column):
         older, newest = stacks[:, :-1], stacks[:, -1:]
         repeated, zero = (older == newest).all(axis=(1, 2)), ~older.any(axis=(1, 2))
         self.data[slot, envs] = begins[envs, -1]
-        self._padding.numbers[slot, envs] = np.where(repeated, REPEAT, ZERO)
+        self.padding.numbers[slot, envs] = np.where(repeated, REPEAT, ZERO)
         others = ~repeated & ~zero
         if others.any():
-            places = self._padding.append(slot, envs[others])
-            self._padding.values(FRAMES)[places] = older[others].reshape(len(places), -1)
+            places = self.padding.append(slot, envs[others])
+            self.padding.values(FRAMES)[places] = older[others].reshape(len(places), -1)
 
     def gather(
         self,
@@ -152,9 +135,9 @@ class FrameColumn(Column):
             self.depth,
             finals.values(name),
             finals.numbers.reshape(rows, 1),
-            self._before.reshape(rows, 1),
-            self._padding.numbers.reshape(rows, 1),
-            self._padding.values(FRAMES),
+            self.before.reshape(rows, 1),
+            self.padding.numbers.reshape(rows, 1),
+            self.padding.values(FRAMES),
             self.data.shape[1],
             first,
             last,
@@ -165,17 +148,17 @@ class FrameColumn(Column):
 
     def reset(self) -> None:
         """Forget all rows."""
-        self._padding.clear()
+        self.padding.clear()
 
     def drop(self, slots: NDArray[np.int64]) -> None:
         """Forget the oldest rows."""
-        self._padding.free_all(slots)
+        self.padding.free_all(slots)
 
     def saved(self, rows: NDArray[np.int64]) -> dict[str, Any]:
         """Return what some rows hold, as tensors and plain data."""
-        numbers, padding = self._padding.saved(rows)
+        numbers, padding = self.padding.saved(rows)
         return super().saved(rows) | {
-            "before": torch.from_numpy(self._before[rows]),
+            "before": torch.from_numpy(self.before[rows]),
             "padding": torch.from_numpy(numbers),
             "padding_frames": torch.from_numpy(padding[FRAMES]),
             "newest": torch.from_numpy(self._newest.copy()),
@@ -184,18 +167,18 @@ class FrameColumn(Column):
     def restore(self, rows: NDArray[np.int64], saved: Mapping[str, Any]) -> None:
         """Restore what :meth:`saved` returned."""
         super().restore(rows, saved)
-        self._before[rows] = saved["before"].numpy()
-        self._padding.extend(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
+        self.before[rows] = saved["before"].numpy()
+        self.padding.extend(rows, saved["padding"].numpy(), {FRAMES: saved["padding_frames"].numpy()})
         self._newest[...] = saved["newest"].numpy()
 
     def snapshot(self, first: int, end: int) -> dict[str, Fragments]:
         """Return rows [first, end), as views, and what the last of them led to."""
         rows = len(self.data)
-        numbers, frames = self._padding.saved(slots(first, end, rows))
+        numbers, frames = self.padding.saved(slots(first, end, rows))
         places = list(spans(first, end, rows))
         return {
             ROWS: tuple(self.data[place] for place in places) or (self.data[:0],),
-            BEFORE: tuple(self._before[place] for place in places) or (self._before[:0],),
+            BEFORE: tuple(self.before[place] for place in places) or (self.before[:0],),
             PADDING: (numbers,),
             PADDING_FRAMES: (frames[FRAMES],),
             NEWEST: (self._newest.copy(),),
@@ -205,10 +188,10 @@ class FrameColumn(Column):
         """Append the rows of a span, of the leaf ``key``."""
         rows, first, end = len(self.data), part.first, part.steps
         places = list(spans(first, end, rows))
-        self._padding.free_all(slots(first + 1, end + 1, rows))
+        self.padding.free_all(slots(first + 1, end + 1, rows))
         fill(self.data, places, part.array(ROWS, key))
-        fill(self._before, places, part.array(BEFORE, key))
+        fill(self.before, places, part.array(BEFORE, key))
         frames = {FRAMES: part.array(PADDING_FRAMES, key)}
-        self._padding.extend(slots(first, end, rows), part.array(PADDING, key), frames)
+        self.padding.extend(slots(first, end, rows), part.array(PADDING, key), frames)
         self._newest[...] = part.array(NEWEST, key)
         self.data[end % rows] = self._newest[:, -1]

@@ -228,7 +228,7 @@ class RingWriter:
         rows = len(self._finals.numbers)
         slot, following = step % rows, (step + 1) % rows
         for _, column, source in self._stacks:
-            column.insert(slot, following, arrays[source], int(self.addresses.sources[source + 1]), starts)
+            column.insert(slot, following, arrays[source], arrays[source + 1], starts)
         if self._stacks and self._ended.any():
             envs = np.flatnonzero(self._ended)
             entries = self._finals.numbers[slot, envs] % self._finals.capacity
