@@ -117,7 +117,7 @@ class TransitionList:
     """Transitions by their numbers."""
 
     numbers: NDArray[np.int64]
-    """(N,), N at least 1, in rising order."""
+    """(N,), in rising order."""
 
     @property
     def first(self) -> int:
@@ -140,6 +140,8 @@ class TransitionList:
 
     def among(self, transitions: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(N,): whether each of some transitions (N,) is one of them."""
+        if not self.count:
+            return np.zeros(len(transitions), np.bool_)
         places = np.minimum(np.searchsorted(self.numbers, transitions), len(self.numbers) - 1)
         found: NDArray[np.bool_] = self.numbers[places] == transitions
         return found

@@ -146,18 +146,26 @@ class Ring:
         else:
             self._make_columns(*self._layout_of(sample))
 
-    def checked(self, sample: Sample, envs: Sequence[int]) -> dict[FieldKey, Array]:
-        """Return the arrays of transitions of some environments (N,) as they are stored; the first fix the layout.
+    def checked(self, sample: Sample, envs: Sequence[int] | None = None) -> dict[FieldKey, Array]:
+        """Return the arrays of a sample as they are stored; the first sample fixes the layout.
+
+        Args:
+            sample: a step (E, ...), or the transitions (N, ...) of some environments.
+            envs: (N,), numbers of these; None for a step.
 
         Raises:
             SampleError: they do not fit those that are stored, or hold NaN or infinity.
         """
-        layout = self.layout or first_layout(sample, self.owner, self._computed)[0]
-        arrays = fit(sample, layout, len(envs), self.owner)
+        layout, num_envs = self.layout, self.envs
+        if not layout and envs is None:
+            layout, num_envs = self._layout_of(sample)
+        elif not layout:
+            layout, _ = first_layout(sample, self.owner, self._computed)
+        arrays = fit(sample, layout, num_envs if envs is None else len(envs), self.owner)
         if not self.allow_nonfinite:
             check_finite(arrays, self.steps, self.owner, envs)
         if not self.layout:
-            self._make_columns(layout, self.envs)
+            self._make_columns(layout, num_envs)
         check_frame_stack(arrays, self.columns.stacked, self.steps, self.owner, envs)
         return arrays
 
@@ -450,14 +458,8 @@ class Ring:
     # Internals
 
     def _insert_slowly(self, sample: Sample) -> None:
-        layout, num_envs = (self.layout, self.envs) if self.layout else self._layout_of(sample)
-        arrays = fit(sample, layout, num_envs, self.owner)
-        if not self.allow_nonfinite:
-            check_finite(arrays, self.steps, self.owner)
-        if not self.layout:
-            self._make_columns(layout, num_envs)
-        check_frame_stack(arrays, self.columns.stacked, self.steps, self.owner)
-        starts = np.ones((num_envs,), np.bool_)
+        arrays = self.checked(sample)
+        starts = np.ones((self.envs,), np.bool_)
         if self.steps > self.first:
             starts = self.columns.ended | self._keep_broken_streams(arrays)
         self.columns.writer.store(arrays, self.steps, starts)

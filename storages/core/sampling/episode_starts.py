@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storages.core.kernels import episode_rows as kernel
+from storages.core.parts import TransitionList
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_index import EpisodeIndex
 from storages.transition import DONE, DONE2, TRUNC2, Array
@@ -109,12 +110,7 @@ class EpisodeStarts:
 
     def among(self, transitions: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(B,): whether each is one of the starts."""
-        numbers = self.numbers
-        if not len(numbers):
-            return np.zeros(len(transitions), np.bool_)
-        places = np.minimum(np.searchsorted(numbers, transitions), len(numbers) - 1)
-        found: NDArray[np.bool_] = numbers[places] == transitions
-        return found
+        return TransitionList(self.numbers).among(transitions)
 
     def lengths(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """(B,): steps that are stored of the episodes that begin with some transitions."""

@@ -14,7 +14,7 @@ from storages.component.hyper_parameters import InitialError
 from storages.core.kernels.priority_updates import store_errors
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_starts import EpisodeStarts
-from storages.core.sampling.priority_trees import PrioritySettings, tree_of
+from storages.core.sampling.priority_trees import PrioritySettings, ProportionalTree, tree_of
 
 _LARGEST_BEFORE_ANY = 1.0
 _FIRST = 1_000_000.0
@@ -269,21 +269,18 @@ class Priorities:
 
     def _mass(self, first: int, end: int) -> tuple[float, int]:
         """The sum of priorities, and the end of the leaves that have them."""
-        if self._waiting:
-            self._catch_up()
-        ring = self._ring
+        ring, tree = self._ring, self._current_tree
         if end == ring.steps * ring.envs and first == max(ring.first, ring.steps - ring.size) * ring.envs:
             # What is not live has no mass, so what is live is the whole tree, which is quicker to draw from.
             end = first + self._leaves
-        mass = self._tree.total
+        mass = tree.total
         if mass > 0 and end - first < self._leaves:
-            mass = self._tree.mass(first, end)
+            mass = tree.mass(first, end)
         return mass, end
 
     def of(self, transitions: NDArray[np.int64]) -> NDArray[np.float64]:
         """(B,): the priorities of live transitions; 0 for those that are not drawn."""
-        self._catch_up()
-        return self._tree.masses_of(transitions % self._leaves)
+        return self._current_tree.masses_of(transitions % self._leaves)
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -293,24 +290,18 @@ class Priorities:
     @property
     def smallest(self) -> float:
         """The smallest priority that is not zero."""
-        if self._waiting:
-            self._catch_up()
-        return self._tree.minimum
+        return self._current_tree.minimum
 
     @property
     def largest(self) -> float:
         """The largest priority."""
-        if self._waiting:
-            self._catch_up()
-        return self._tree.maximum
+        return self._current_tree.maximum
 
     @property
     def mean(self) -> float:
         """Over all live transitions, or all episodes; 0 where no episode is whole yet."""
-        if self._waiting:
-            self._catch_up()
         number = self._ring.live_transitions if self._starts is None else len(self._starts.numbers)
-        return self._tree.total / max(1, number)
+        return self._current_tree.total / max(1, number)
 
     @property
     def nbytes(self) -> int:
@@ -364,6 +355,15 @@ class Priorities:
         self.rescale(self.settings)
 
     # Inside
+
+    @property
+    def _current_tree(self) -> ProportionalTree:
+        """The tree, to be read: it has learnt of all steps, and its priorities follow from all errors."""
+        if self._waiting:
+            self._catch_up()
+        if not self._tree.is_current:
+            self._tree.settle()
+        return self._tree
 
     def _set_initial_error(self) -> None:
         default = self._default_error

@@ -48,6 +48,8 @@ class ProportionalTree(SumTree):
 
     _beside_leaves: ClassVar[tuple[str, ...]] = ("_settings", "_clips", "_initial")
     """What a copy has beside the leaves."""
+    is_current = True
+    """Whether all priorities follow from the present errors; else :meth:`settle` is called before any is read."""
 
     def __init__(self, size: int, settings: PrioritySettings) -> None:
         super().__init__(size)
@@ -88,6 +90,9 @@ class ProportionalTree(SumTree):
         masses[leaves] = self.priorities(magnitudes)
         self.fill(masses)
 
+    def settle(self) -> None:
+        """Let all priorities follow from the present errors."""
+
     def priorities(self, magnitudes: NDArray[np.float64]) -> NDArray[np.float64]:
         """``(magnitude + epsilon)**alpha`` of each, after it was clipped, in place.
 
@@ -117,7 +122,7 @@ class RankTree(ProportionalTree):
     """
 
     _histogram = ("_bucket_of", "_links", "_heads", "_counts", "_octaves", "_ranks")
-    _beside_leaves = (*ProportionalTree._beside_leaves, *_histogram, "_initial_bucket", "_is_current")
+    _beside_leaves = (*ProportionalTree._beside_leaves, *_histogram, "_initial_bucket", "is_current")
 
     def __init__(self, size: int, settings: PrioritySettings) -> None:
         super().__init__(size, settings)
@@ -135,7 +140,7 @@ class RankTree(ProportionalTree):
         self._ranks = np.full(BUCKETS, np.inf, np.float32)
         """(buckets,): the rounded rank that the leaves of each were set by."""
         self._initial_bucket = np.zeros(1, np.int32)
-        self._is_current = True
+        self.is_current = True
 
     def set_initial(self, error: np.float32) -> None:
         """Set the error of leaves that :meth:`insert` adds."""
@@ -169,30 +174,11 @@ class RankTree(ProportionalTree):
         self._octaves.fill(0)
         self._ranks.fill(np.inf)
 
-    # What follows from all ranks
-
-    @property
-    def total(self) -> float:
-        """The sum of all priorities."""
-        self._update_ranks()
-        return super().total
-
-    @property
-    def minimum(self) -> float:
-        """The smallest priority."""
-        self._update_ranks()
-        return super().minimum
-
-    @property
-    def maximum(self) -> float:
-        """The largest priority."""
-        self._update_ranks()
-        return super().maximum
-
-    def masses_of(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(K,): the priorities of leaves (K,)."""
-        self._update_ranks()
-        return super().masses_of(leaves)
+    def settle(self) -> None:
+        """Let priorities follow from the ranks of the present errors."""
+        self.is_current = True
+        leaves, ranks = changed_ranks(self._links, self._heads, self._counts, self._octaves, self._ranks)
+        self.set(leaves, ranks**-self._settings.alpha)
 
     @property
     def nbytes(self) -> int:
@@ -202,14 +188,7 @@ class RankTree(ProportionalTree):
     def _move(self, leaves: NDArray[np.int64], to: NDArray[np.int32]) -> None:
         move(leaves, to, self._bucket_of, self._links, self._heads, self._counts, self._octaves)
         self.set(leaves, np.where(to < 0, 0.0, self._ranks[to].astype(np.float64) ** -self._settings.alpha))
-        self._is_current = False
-
-    def _update_ranks(self) -> None:
-        if not self._is_current:
-            self._is_current = True
-            of = (self._links, self._heads, self._counts, self._octaves, self._ranks)
-            leaves, ranks = changed_ranks(*of)
-            self.set(leaves, ranks**-self._settings.alpha)
+        self.is_current = False
 
     def _buckets(self, magnitudes: NDArray[np.float64]) -> NDArray[np.int32]:
         # Numbers that are not negative are in the order of their bits.
