@@ -1,8 +1,4 @@
-"""Insertion of many steps with stacks of frames: one call compares, checks and stores all of their fields.
-
-What is stored is what :mod:`storages.core.kernels.insert` and :mod:`storages.core.kernels.stacks` store of one step
-after the other.
-"""
+"""Insertion of steps with stacks of frames: one call compares, checks and stores all of their fields."""
 
 from typing import Any
 

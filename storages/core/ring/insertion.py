@@ -31,7 +31,7 @@ class Slice(NamedTuple):
 
 
 class RingWriter:
-    """Stores steps in columns: one compiled call for all of them, and some more for stacked frames.
+    """Stores steps in columns: one compiled call for all of them, and another where frames are stacked.
 
     Args:
         layout: shapes and dtypes of a transition's leaves.

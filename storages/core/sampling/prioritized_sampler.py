@@ -85,7 +85,8 @@ class PrioritizedSampler(Sampler):
             self.late.begin_draw(priorities.update)
         if self._settings.alpha == 0:
             return request.uniform()
-        priorities = self._made_priorities()
+        if priorities is None:
+            priorities = self._made_priorities()
         generator, ring, window, batch_size, first, _, _ = request
         count = batch_size
         if self.uniform_share:
