@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from storages import EmptyStorageError, ReplayBuffer, SampleError
-from storages.core.ring.frames import FrameColumn
+from storages.core.ring import insertion
 from storages.transition import ACT, DONE, DONE2, IREW, OBS, OBS2, REW, RHS2, TRUNC2
 from tests.support.model import ALGORITHM, Stream, contents, environments, map_leaves, replay_buffer
 
@@ -146,7 +146,7 @@ def test_stacks_that_do_not_fit_are_refused_before_their_frames_are_looked_at(
     before, sample = contents(storage), stream.step()
     with monkeypatch.context() as patched:
         # It reads memory by address, as far as stacks of the right shape and dtype would reach.
-        patched.setattr(FrameColumn, "compare", lambda *_: pytest.fail("frames of another shape were looked at"))
+        patched.setattr(insertion, "insert_steps_with_stacks", lambda *_: pytest.fail("frames were looked at"))
         with pytest.raises(SampleError, match=f"{key} {message}"):
             storage.insert_transition(sample | {key: changed(sample[key])})
     assert contents(storage) == before
