@@ -17,7 +17,7 @@ from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeMan
 from storages.persistent.episodes.memtable import finished_since, watermarks_of
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.files import refuse_links_in
-from storages.persistent.replay.reading import read_ring
+from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 
 

@@ -37,7 +37,7 @@ What is promised:
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.log.commit_log import Position
 from storages.persistent.repair.repair_directory import Repair, repair
-from storages.persistent.replay.reading import read_state
+from storages.persistent.replay.recovery import read_state
 
 __all__ = [
     "DamageError",

@@ -7,7 +7,7 @@ from typing import Any
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER
 from storages.persistent.log.log_files import LogFiles
 from storages.persistent.log.records import StoredRecord, read
-from storages.persistent.replay.write_ahead_log import STEPS_SUFFIX
+from storages.persistent.replay.recovery import SUFFIX
 
 
 def has_commits(directory: str | Path) -> bool:
@@ -37,4 +37,4 @@ def _folders(directory: str | Path) -> list[Path]:
 
 
 def _log(folder: Path) -> LogFiles:
-    return LogFiles(folder, STEPS_SUFFIX, durable=False)
+    return LogFiles(folder, SUFFIX, durable=False)

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from storages.persistent import PersistenceError
-from storages.persistent.episodes import memtable as running
-from storages.persistent.episodes import segment_store
+from storages.persistent.episodes import episode_log, segment_store
 from storages.persistent.replay import write_ahead_log
 from storages.transition import ERRORS, INDICES
 from tests.support.directories import made
@@ -44,7 +43,7 @@ def small_files() -> Iterator[None]:
     """Files of all logs that are full after a few commits."""
     with (
         mock.patch.object(write_ahead_log, "LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
-        mock.patch.object(running, "_LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
+        mock.patch.object(episode_log, "LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
         mock.patch.object(segment_store, "LOG_FILE_BYTES", SMALL_SEGMENT_BYTES),
     ):
         yield

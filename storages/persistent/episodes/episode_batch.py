@@ -210,7 +210,10 @@ class EpisodeBatch:
         length = len(columns[(DONE,)])
         stacks = {path: columns[path][0] for path in depths}
         rows = {path: column[:, -1] if path in depths else column for path, column in columns.items()}
-        rows = {path: column if len(column) > length else _lengthened(column) for path, column in rows.items()}
+        rows = {
+            path: column if len(column) > length else np.concatenate([column, np.zeros_like(column[:1])])
+            for path, column in rows.items()
+        }
         return cls._with_stacks(rows, length, stacks, facts)
 
     def episodes(self, layout: Layout) -> Iterator[Episode]:
@@ -273,10 +276,6 @@ def _with_leading(column: Array, leading: int, stack: Array | None) -> Array:
     if stack is not None:
         before[leading - len(stack) + 1 :] = stack[:-1]
     return np.concatenate([before, column])
-
-
-def _lengthened(column: Array) -> Array:
-    return np.concatenate([column, np.zeros_like(column[:1])])
 
 
 def columns_of(episode: Episode) -> dict[FieldKey, Array]:

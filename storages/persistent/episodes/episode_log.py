@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import torch
 
@@ -13,22 +13,36 @@ from storages.errors import DamageError, PersistenceError
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
 from storages.persistent.episodes.episode_store import EpisodeStore
-from storages.persistent.episodes.markers import (
-    EpisodePosition,
-    nothing_on_disk,
-    read_marker,
-    remove_marker,
-    write_marker,
-)
 from storages.persistent.episodes.memory_plan import RUNNING_STEPS
 from storages.persistent.episodes.memtable import Memtable
 from storages.persistent.episodes.segment_store import SegmentStore, manifest_to_read, manifest_to_write
-from storages.persistent.log.closing_note import ClosingNote, remove_note, write_note
-from storages.persistent.log.json_file import name_damage
+from storages.persistent.log.commit_log import Position
+from storages.persistent.log.json_file import name_damage, name_owner
 from storages.persistent.log.lock import Lock
+from storages.persistent.log.notes import (
+    ClosingNote,
+    read_marker,
+    remove_marker,
+    remove_note,
+    write_marker,
+    write_note,
+)
 from storages.persistent.replay.ring_log import close_at_exit
 from storages.persistent.replay.ring_manifest import RingManifest
+from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from storages.protocols import Environments, Loggable, StorageLog
+
+LOG_FILE_BYTES = 4 << 20
+"""Log files of the memtable are small, because what they hold is soon in segments."""
+
+
+class EpisodePosition(TypedDict):
+    """A state of a directory of episodes, as plain data."""
+
+    position: Position
+    """Commit of the write-ahead log."""
+    archive: Position
+    """Commit of the log of segments."""
 
 
 class EpisodicStorage(Loggable, Protocol):
@@ -65,7 +79,7 @@ class EpisodeLog(StorageLog):
         self._lock: Lock | None = None
         self._state_as_made = storage.extra_state()
         try:
-            with self._named():
+            with name_owner(self._owner, store.folder, "; name another one"):
                 self._open(storage, envs)
         except BaseException:
             self.release()
@@ -76,23 +90,17 @@ class EpisodeLog(StorageLog):
 
     def _open(self, storage: EpisodicStorage, envs: Environments | None) -> None:
         store, folder = self._store, self._store.folder
-        manifest, plan = self._claim(storage.ancestor), None
-        num_envs = None if envs is None else envs.num_envs
+        manifest, plan, wal_folder = self._claim(storage.ancestor), None, folder / WAL_FOLDER
+        num_envs, logged = None if envs is None else envs.num_envs, RingManifest.read(wal_folder)
         if manifest is not None:
-            logged = RingManifest.read(folder / WAL_FOLDER)
             num = num_envs or (logged and logged.num_envs) or 1
             plan = store.budget.plan(manifest.layout, manifest.stacked, num)
         if not store.read_only:
-            store.memtable = Memtable(
-                folder / WAL_FOLDER,
-                self._owner,
-                num_envs,
-                getattr(envs, "stacked_frames", 0),
-                storage.allow_nonfinite,
-                storage.commit_every,
-                store.durable,
-                RUNNING_STEPS if plan is None else plan.running_steps,
-            )
+            size = logged.size if logged else plan.running_steps if plan else RUNNING_STEPS
+            stacked_frames = getattr(envs, "stacked_frames", 0)
+            ring = Ring(size, self._owner, num_envs, storage.allow_nonfinite, stacked_frames=stacked_frames)
+            wal = WriteAheadLog(wal_folder, self._owner, ring, storage.commit_every, store.durable, LOG_FILE_BYTES)
+            store.memtable = Memtable(ring, wal)
         if manifest is None or plan is None:
             return
         store.begin(manifest, plan)
@@ -111,20 +119,6 @@ class EpisodeLog(StorageLog):
         archive = self._store.queue.archive
         return self._state_as_made | {"live": archive.live, "unwritten": archive.end, "watermarks": archive.watermarks}
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Begin errors with the storage's name."""
-        try:
-            yield
-        except DamageError:
-            raise
-        except PersistenceError as error:
-            raise PersistenceError(f"{self._owner}: {str(error).removeprefix(f'{self._owner}: ')}") from None
-        except OSError as error:
-            raise PersistenceError(
-                f"{self._owner}: {self._store.folder} cannot be written: {error}; name another one"
-            ) from error
-
     def _claim(self, ancestor: str | Path | None) -> EpisodeManifest | None:
         """Lock the directory, unless it is only read; return its manifest, if there is one."""
         store, folder = self._store, self._store.folder
@@ -138,7 +132,7 @@ class EpisodeLog(StorageLog):
         store, folder = self._store, self._store.folder
         if store.memtable is None:
             return None
-        state = store.memtable.recover()
+        state = store.memtable.wal.recover()
         # The last process that wrote here was killed during a rollback.
         unfinished = read_marker(folder)
         if unfinished is not None:
@@ -181,41 +175,41 @@ class EpisodeLog(StorageLog):
 
         def write() -> None:
             if pin or live_range.live > archive.live:
-                archive.note(live_range.live, queue.watermarks_on_disk(), pin=pin)
+                pinned = archive.log.with_pin(live_range.live, pin) if pin else None
+                archive.note(live_range.live, queue.watermarks_on_disk, pinned=pinned)
             archive.manifest.tell_zarr(store.folder, archive.next_row, store.durable)
             if known is not None:
                 remove_note(store.folder, store.durable)
                 known.write(store.folder, live_range.next, store.durable)
             if last:
-                write_note(store.folder, archive.log, [], store.durable, None if known is None else known.checksum)
+                write_note(store.folder, archive.log, store.durable, None if known is None else known.checksum)
 
         store.written(write)
         if last:
-            state = state | {"watermarks": queue.watermarks_on_disk()}
-            memtable.wal.flush(memtable.ring, state, None, new_file=True)
+            state = state | {"watermarks": queue.watermarks_on_disk}
+            memtable.wal.flush(state, None, new_file=True)
         if pin:
-            memtable.wal.flush(memtable.ring, state, None, pin=pin)
+            memtable.wal.flush(state, None, pin=pin)
         return state | self.position
 
     @property
     def position(self) -> EpisodePosition:
         """The last commit; of a directory that is only read, the last record alone."""
-        position, store = nothing_on_disk(), self._store
-        if store.flush_queue is not None:
-            position["archive"] = store.flush_queue.archive.record
-            if store.memtable is not None:
-                position["position"] = store.memtable.wal.position
-        return position
+        store, nothing = self._store, Position(commit=0, checksum=0)
+        if store.flush_queue is None:
+            return {"position": nothing, "archive": nothing}
+        logged = nothing if store.memtable is None else store.memtable.wal.position
+        return {"position": logged, "archive": store.flush_queue.archive.record}
 
     def pin(self, storage: Loggable, position: EpisodePosition) -> None:
         """Keep what is needed to roll back to a commit, instead of what was pinned before."""
         memtable, queue = self._store.writable(), self._store.flush_queue
         if queue is None:
             return
-        live = queue.archive.refuse_unless_there(position["archive"])
+        archive, commit = queue.archive, position["archive"]["commit"]
+        pinned = [[commit, archive.refuse_unless_there(position["archive"])]] if commit else []
         memtable.wal.pin(position["position"])
-        watermarks = queue.watermarks_on_disk()
-        self._store.written(lambda: queue.archive.pin(position["archive"], live, watermarks))
+        self._store.written(lambda: archive.note(archive.live, queue.watermarks_on_disk, pinned=pinned))
         self._flush(storage)
 
     def save(self, storage: Loggable) -> dict[str, Any]:
@@ -245,7 +239,7 @@ class EpisodeLog(StorageLog):
         saved = dict(position) if "generator" in position else None
         if store.read_only:
             archive = SegmentStore.beside_a_writer(store.folder, store.queue.archive.manifest)
-            archive.look_back(position["archive"])
+            archive.roll_back(position["archive"])
             store.queue.begin_anew(archive)
             state = storage.extra_state() | {"live": archive.live, "unwritten": archive.end}
         else:
@@ -266,12 +260,13 @@ class EpisodeLog(StorageLog):
 
     def _mark(self, position: Mapping[str, Any]) -> None:
         folder, durable = self._store.folder, self._store.durable
-        try:
-            write_marker(folder, position, durable)
-        except OSError as error:
-            with self._or_release():
-                remove_marker(folder, durable)
-            raise PersistenceError(f"{self._owner}: {folder} cannot be written: {error}; it is as it was") from error
+        with name_owner(self._owner, folder, "; it is as it was"):
+            try:
+                write_marker(folder, position, durable)
+            except OSError:
+                with self._or_release():
+                    remove_marker(folder, durable)
+                raise
 
     def _refuse_unless_there(self, position: Mapping[str, Any]) -> None:
         self._store.queue.archive.refuse_unless_there(position["archive"])

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from storages.core.ring.layout import FieldKey, Layout, LeafLayout
 from storages.persistent.log.chunks import Chunks, metadata, with_rows
@@ -17,15 +17,8 @@ GROUP, WAL_FOLDER = "episodes", "wal"
 """Subfolders of segments, and of the write-ahead log."""
 
 
-@dataclass(frozen=True)
-class Ancestor:
-    """The archive whose episodes come before an archive's own.
-
-    Args:
-        directory: where it is.
-        commit: number of its last commit that counts.
-        checksum: of that commit.
-    """
+class Ancestor(NamedTuple):
+    """The archive whose episodes come before an archive's own, and its last commit that counts."""
 
     directory: str
     commit: int
@@ -65,10 +58,9 @@ class EpisodeManifest(Manifest):
         return columns_of(self.layout, self.stacked, self.segment_rows)
 
     def _other_facts(self) -> dict[str, Any]:
-        ancestor = self.ancestor
         return {
             "segment_rows": self.segment_rows,
-            "ancestor": ancestor and [ancestor.directory, ancestor.commit, ancestor.checksum],
+            "ancestor": self.ancestor and list(self.ancestor),
             "zarr": self.zarr,
         }
 
@@ -84,11 +76,7 @@ class EpisodeManifest(Manifest):
     # Metadata of zarr
 
     def tell_zarr(self, directory: Path, rows: int, durable: bool) -> None:
-        """Write the zarr metadata of so many rows, where it differs.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the zarr metadata of so many rows, where it differs."""
         for name, said in self.zarr.items():
             path, facts = directory / GROUP / name, with_rows(said, rows)
             if _read(path) != facts:

@@ -20,6 +20,7 @@ from storages.persistent.episodes.memtable import EpisodeSpan, Memtable, State, 
 from storages.persistent.episodes.segment import Segment
 from storages.persistent.episodes.segment_cache import SegmentCache
 from storages.persistent.episodes.segment_store import SegmentStore
+from storages.persistent.log.json_file import name_owner, name_repair
 from storages.transition import OBS2, RHS2, Sample
 
 
@@ -62,8 +63,9 @@ class EpisodeStore:
 
     # Opening
 
-    def begin_with(self, memtable: Memtable) -> None:
+    def _begin_anew(self) -> None:
         """Begin the directory with the layout of the memtable."""
+        memtable = self.writable()
         ring = memtable.ring
         plan = self.budget.plan(ring.layout, ring.stacked, ring.envs)
         manifest = EpisodeManifest.made(ring.layout, ring.stacked, plan.segment_rows)
@@ -86,9 +88,8 @@ class EpisodeStore:
         )
         flaws = manifest.flaws_of_zarr(self.folder) if archive.next_row else []
         if flaws:
-            raise DamageError(
-                f"{self._owner}: {flaws[0]}. storages.persistent.repair({str(self.folder)!r}) makes it anew"
-            )
+            with name_repair(self.folder, "makes it anew"):
+                raise DamageError(flaws[0])
         if not self.read_only:
             # Before the ring, so that it can be tried again where it cannot be written.
             self.written(archive.tidy)
@@ -140,7 +141,7 @@ class EpisodeStore:
         return {
             "live": self.live_range.live,
             "unwritten": following if queue is None else queue.first_unwritten(following),
-            "watermarks": [] if queue is None else queue.watermarks_on_disk(),
+            "watermarks": [] if queue is None else queue.watermarks_on_disk,
             "memory": None,
         }
 
@@ -148,10 +149,17 @@ class EpisodeStore:
 
     def init_columns(self, sample: Sample) -> None:
         """Fix the layout by a sample, which is not stored."""
-        memtable = self.writable()
-        memtable.ring.init_columns(sample)
+        ring = self.writable().ring
+        num_envs = ring.num_envs
+        ring.init_columns(sample)
         if self.flush_queue is None:
-            self.begin_with(memtable)
+            try:
+                self._begin_anew()
+            except BaseException:
+                # So that another sample may be the first.
+                ring.forget_columns()
+                ring.num_envs = num_envs
+                raise
 
     def writable(self) -> Memtable:
         """Where steps go.
@@ -178,19 +186,11 @@ class EpisodeStore:
             state: called for the state beside it, when a commit is due.
         """
         memtable = self.writable()
-        begins = self.flush_queue is None
-        if not begins:
+        if self.flush_queue is None:
+            self.init_columns(sample)
+        else:
             self._advance(memtable, state)
-        finished = memtable.insert(sample, state)
-        if begins:
-            try:
-                self.begin_with(memtable)
-            except BaseException:
-                # So that the same step can be inserted again.
-                memtable.forget_first_step()
-                raise
-            finished += memtable.cut()
-        for one in finished:
+        for one in memtable.insert(sample, state):
             self._add(memtable.batch(one), one)
         return memtable.ring.envs
 
@@ -209,12 +209,11 @@ class EpisodeStore:
             state: called for the state beside it, when a commit is due.
         """
         memtable, ring = self.writable(), self._ring
-        if self.flush_queue is not None:
-            self._advance(memtable, state)
         columns, length = columns_of(episode), len(episode)
-        if not ring.layout:
-            memtable.ring.init_columns(first_step_of(columns, memtable.ring.num_envs or 1))
-            self.begin_with(memtable)
+        if self.flush_queue is None:
+            self.init_columns(first_step_of(columns, memtable.ring.num_envs or 1))
+        else:
+            self._advance(memtable, state)
         ring.init_columns(first_step_of(columns, 1))
         most = ring.size if memtable.longest is None else memtable.longest
         if length > most:
@@ -251,7 +250,7 @@ class EpisodeStore:
         queue = self.queue
         written = queue.advance(memtable.wal.written)
         while queue.is_full:
-            memtable.wal.flush(memtable.ring, state(), None)
+            memtable.wal.flush(state(), None)
             queue.settle(memtable.wal.written, only_the_first=True)
             written = True
         if written:
@@ -281,7 +280,7 @@ class EpisodeStore:
         if seal:
             queue.seal(self.live_range.live)
         beside = state()
-        memtable.wal.flush(memtable.ring, beside, None)
+        memtable.wal.flush(beside, None)
         queue.settle(memtable.wal.written)
         memtable.release(queue.unwritten())
         return beside
@@ -295,7 +294,7 @@ class EpisodeStore:
         following = self.live_range.next
         memtable.reset()
         watermarks = memtable.start_rows.tolist()
-        self.written(lambda: queue.archive.begin_anew(watermarks, following))
+        self.written(lambda: queue.archive.note(following, watermarks))
         queue.begin_anew()
         self.live_range.begin(following, following)
         self.cache.reset(following)
@@ -306,13 +305,9 @@ class EpisodeStore:
         Raises:
             PersistenceError: it could not write.
         """
-        try:
+        safe = ". What was committed there is safe; make room, or give permission, and flush() again"
+        with name_owner(self._owner, self.folder, safe):
             write()
-        except OSError as error:
-            raise PersistenceError(
-                f"{self._owner}: {self.folder} cannot be written: {error}. What was committed there is safe; make "
-                f"room, or give permission, and flush() again"
-            ) from error
 
     # Out
 

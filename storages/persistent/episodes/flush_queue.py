@@ -62,7 +62,8 @@ class FlushQueue:
         """All, by their first transitions; those too that are not written yet."""
         self.watermarks: list[int] = list(archive.watermarks)
         """Of each environment, how many of its steps have gone into segments."""
-        self._watermarks_on_disk = list(archive.watermarks)
+        self.watermarks_on_disk = list(archive.watermarks)
+        """Of each environment, how many of its steps are in segments that are on disk, or in no segment any more."""
 
     # In
 
@@ -87,7 +88,7 @@ class FlushQueue:
         kept = [one for one in open_batches if one[0] >= live]
         if not kept:
             if not self._waiting:
-                self._watermarks_on_disk = list(self.watermarks)
+                self.watermarks_on_disk = list(self.watermarks)
             return
         batch = joined([one for _, one, _ in kept])
         segment = self.archive.planned(batch, kept[0][0], self._next_row)
@@ -167,7 +168,7 @@ class FlushQueue:
                 f"permission, and insert or flush() again"
             ) from error
         self.segments[segment.first] = segment
-        self._watermarks_on_disk = waiting.watermarks
+        self.watermarks_on_disk = waiting.watermarks
         del self._by_first[segment.first]
         self._waiting.popleft()
 
@@ -234,10 +235,6 @@ class FlushQueue:
             return self._waiting[0].segment.first
         return self._open[0][0] if self._open else otherwise
 
-    def watermarks_on_disk(self) -> list[int]:
-        """Of each environment, how many of its steps are in segments that are on disk, or in no segment any more."""
-        return list(self._watermarks_on_disk)
-
     def forget(self, live: int) -> None:
         """Segments without live transitions do not count any more."""
         for first in [first for first, segment in self.segments.items() if segment.end <= live]:
@@ -250,12 +247,12 @@ class FlushQueue:
         self.archive = archive or self.archive
         self._open, self._open_rows, self._live_before = [], 0, self.archive.live
         self._next_row, self.watermarks = self.archive.next_row, list(self.archive.watermarks)
-        self._watermarks_on_disk = list(self.watermarks)
+        self.watermarks_on_disk = list(self.watermarks)
         self.segments = {segment.first: segment for segment in self.archive.segments}
 
     def go_on_from(self, watermarks: list[int]) -> None:
         """Say how many steps of each environment are on disk, or gone."""
-        self.watermarks, self._watermarks_on_disk = list(watermarks), list(watermarks)
+        self.watermarks, self.watermarks_on_disk = list(watermarks), list(watermarks)
 
     @property
     def nbytes(self) -> int:

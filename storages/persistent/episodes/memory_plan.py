@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storages.core.ring.layout import FieldKey, Layout
-from storages.core.ring.ring import Ring
 from storages.core.sampling.priority_trees import BYTES_OF_A_HISTOGRAM, BYTES_OF_A_RANK
 from storages.persistent.episodes.episode_manifest import EpisodeManifest, columns_of
+from storages.persistent.log.manifest import empty_ring
 from storages.transition import SUCCESSORS
 from storages.windows import Episodes
 
@@ -98,7 +98,8 @@ class MemoryBudget:
                 f"{budget + of_ranks}"
             )
         rows = min(rows, _power_of_two(longest, 1, rows))
-        ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path in _with_ends(layout))
+        # The leaves that have final values at the end of an episode.
+        ends = sum(leaf.count * leaf.dtype.itemsize for path, leaf in layout.items() if path[0] in SUCCESSORS)
         if episodes is not None:
             ends += _START_BYTES
         return MemoryPlan(
@@ -129,20 +130,9 @@ def _row_on_disk(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
     return sum(column.layout.count * column.layout.dtype.itemsize for column in columns_of(layout, stacked, 1))
 
 
-def _with_ends(layout: Layout) -> set[FieldKey]:
-    """Return the leaves that have final values at the end of an episode."""
-    return {path for path in layout if path[0] in SUCCESSORS}
-
-
 def _bytes_of_a_row(layout: Layout, stacked: Mapping[FieldKey, int]) -> int:
-    names = {path[-1]: depth for path, depth in stacked.items()}
-    whole = next((depth for path, depth in stacked.items() if len(path) == 1), 0)
-    sizes = []
-    for size in (64, 128):
-        ring = Ring(size, "", 1, stacked_frames=whole or names)
-        ring.prepare(layout, 1)
-        sizes.append(ring.columns.nbytes)
-    return (sizes[1] - sizes[0]) // 64
+    fewer, more = (empty_ring(layout, stacked, size, "", 1).columns.nbytes for size in (64, 128))
+    return (more - fewer) // 64
 
 
 def _power_of_two(number: float, least: int, most: int) -> int:

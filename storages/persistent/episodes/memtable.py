@@ -6,7 +6,6 @@ and log files with them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +15,11 @@ from storages.core.ring.ring import Ring
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.segment_store import SegmentStore
 from storages.persistent.log.commit_log import Position
-from storages.persistent.replay.ring_manifest import RingManifest
 from storages.persistent.replay.write_ahead_log import WriteAheadLog
 from storages.transition import DONE, Sample
 
 State = Callable[[], dict[str, Any]]
 _UNKNOWN = -1
-_LOG_FILE_BYTES = 4 << 20
-"""Log files are small, because what they hold is soon in segments."""
 
 
 class EpisodeSpan(NamedTuple):
@@ -42,56 +38,30 @@ class Memtable:
     """Steps of unfinished episodes, in a ring with a write-ahead log.
 
     Args:
-        directory: of the write-ahead log.
-        owner: the storage's name, for errors.
-        num_envs: environments in a step; the first sample says so where None.
-        stacked_frames: as of a ring.
-        allow_nonfinite: as of a ring.
-        commit_every: as of a write-ahead log.
-        durable: as of a write-ahead log.
-        size: steps that there is room for at first.
+        ring: still empty.
+        wal: of the ring.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        owner: str,
-        num_envs: int | None,
-        stacked_frames: int | Mapping[str, int],
-        allow_nonfinite: bool,
-        commit_every: int,
-        durable: bool,
-        size: int,
-    ) -> None:
-        self._arguments = (owner, num_envs, allow_nonfinite, True, stacked_frames)
-        kept = RingManifest.read(directory)
-        self.ring = Ring(size if kept is None else kept.size, *self._arguments)
-        self.wal = WriteAheadLog(directory, owner, self.ring, commit_every, durable, _LOG_FILE_BYTES)
+    def __init__(self, ring: Ring, wal: WriteAheadLog) -> None:
+        self.ring, self.wal = ring, wal
         self.longest: int | None = None
         """Steps of the longest piece that an episode is kept in."""
-        self._start_rows: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.start_rows: NDArray[np.int64] = np.zeros(0, np.int64)
+        """(E,): first row of each unfinished episode; empty before the first step."""
         self._too_long_at = 0
         """Number of steps before which no episode that runs can have become too long."""
         self._put_aside = _UNKNOWN
         """Final observations in the ring after the newest step."""
 
-    def recover(self) -> dict[str, Any] | None:
-        """Recover the ring; return the state beside it, None if there is none."""
-        return self.wal.recover(self.ring)
-
     def roll_back(self, position: Position) -> dict[str, Any] | None:
-        """Restore a commit; later ones are dropped. Return as :meth:`recover`.
-
-        Raises:
-            OSError: not everything could be dropped.
-        """
-        state = self.wal.roll_back(self.ring, position, at_once=True)
-        self._start_rows, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
+        """Restore a commit; later ones are dropped. Return the state beside the ring, None if there is none."""
+        state = self.wal.roll_back(position, at_once=True)
+        self.start_rows, self._too_long_at, self._put_aside = np.zeros(0, np.int64), 0, _UNKNOWN
         return state
 
     def go_on_from(self, watermarks: Sequence[int]) -> list[EpisodeSpan]:
         """Say how many steps of each environment are kept elsewhere; returns which episodes are finished since."""
-        self._start_rows, finished = finished_since(self.ring, watermarks, self.longest)
+        self.start_rows, finished = finished_since(self.ring, watermarks, self.longest)
         return finished
 
     def insert(self, sample: Sample, state: State) -> list[EpisodeSpan]:
@@ -103,19 +73,18 @@ class Memtable:
         """
         ring = self.ring
         if ring.steps >= self.wal.due:
-            self.wal.commit_soon(ring, state, None)
+            self.wal.commit_soon(state, None)
         if ring.live_steps == ring.size:
             self.make_room(2 * ring.size)
-            ring = self.ring
         ring.insert(sample)
-        if not len(self._start_rows):
-            self._start_rows = np.full(ring.envs, ring.first)
+        if not len(self.start_rows):
+            self.start_rows = np.full(ring.envs, ring.first)
         # No new final observation means that no episode ended or was broken off.
         put_aside = ring.columns.finals.next_number
         finished: list[EpisodeSpan] = []
         if put_aside != self._put_aside:
             newest = ring.steps - 1
-            finished = _shown_by(newest, ring.broken_after(newest - 1), ring.broken_after(newest), self._start_rows)
+            finished = _shown_by(newest, ring.broken_after(newest - 1), ring.broken_after(newest), self.start_rows)
         self._put_aside = put_aside
         return finished if self.longest is None else finished + self.cut()
 
@@ -128,29 +97,22 @@ class Memtable:
         ring = self.ring
         # A commit that is being written reads the newest row.
         self.wal.wait()
-        running = np.flatnonzero(self._start_rows < ring.steps)
-        which = np.zeros(len(self._start_rows), np.bool_)
+        running = np.flatnonzero(self.start_rows < ring.steps)
+        which = np.zeros(len(self.start_rows), np.bool_)
         which[ring.break_off(running if envs is None else np.intersect1d(running, envs), truncate=True)] = True
         # The newest transition of the others belongs to a piece that is kept elsewhere as it was.
         ring.break_off(envs)
         self._put_aside = ring.columns.finals.next_number
-        return _finish(which, ring.steps, ring.steps, self._start_rows)
+        return _finish(which, ring.steps, ring.steps, self.start_rows)
 
     def cut(self) -> list[EpisodeSpan]:
         """Return the episodes that have become too long."""
         steps = self.ring.steps
         if self.longest is None or steps < self._too_long_at:
             return []
-        finished = _finish(steps - self._start_rows >= self.longest, steps, steps, self._start_rows)
-        self._too_long_at = int(self._start_rows.min()) + self.longest
+        finished = _finish(steps - self.start_rows >= self.longest, steps, steps, self.start_rows)
+        self._too_long_at = int(self.start_rows.min()) + self.longest
         return finished
-
-    def forget_first_step(self) -> None:
-        """Undo the insertion of the first step, and forget its layout."""
-        allow_nonfinite = self.ring.allow_nonfinite
-        self.ring = Ring(self.ring.size, *self._arguments)
-        self.ring.allow_nonfinite = allow_nonfinite
-        self._start_rows, self._put_aside = np.zeros(0, np.int64), _UNKNOWN
 
     def make_room(self, size: int) -> None:
         """Have room for so many steps, which must be no fewer than there are."""
@@ -163,8 +125,8 @@ class Memtable:
 
     def release(self, unwritten: Sequence[EpisodeSpan] = ()) -> None:
         """Forget all rows but those of episodes that run, and of these."""
-        if len(self._start_rows):
-            needed = min([int(self._start_rows.min()), *(finished.first for finished in unwritten)])
+        if len(self.start_rows):
+            needed = min([int(self.start_rows.min()), *(finished.first for finished in unwritten)])
             # Of an episode that is kept in pieces, the first stack of frames reaches back to the piece before.
             deepest = max(self.ring.stacked.values(), default=1)
             if needed - deepest + 1 > self.ring.first:
@@ -175,13 +137,8 @@ class Memtable:
         self.wal.wait()
         self.ring.reset()
         self.wal.changed()
-        self._start_rows, self._too_long_at = np.full(len(self._start_rows), self.ring.steps), 0
+        self.start_rows, self._too_long_at = np.full(len(self.start_rows), self.ring.steps), 0
         self._put_aside = _UNKNOWN
-
-    @property
-    def start_rows(self) -> NDArray[np.int64]:
-        """(E,): first row of each unfinished episode; empty before the first step."""
-        return self._start_rows
 
 
 def watermarks_of(state: Mapping[str, Any], archive: SegmentStore, logged: Ring) -> list[int]:

@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from storages.core.parts import RingObserver
-from storages.core.ring.layout import text
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import RowSpan
 from storages.core.sampling.episode_tracker import EpisodeTracker
 from storages.core.sampling.prioritized_sampler import PrioritizedSampler
-from storages.errors import PersistenceError
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.flush_queue import FlushQueue, LiveRange
@@ -87,20 +85,7 @@ class SegmentCache(RingObserver):
         Raises:
             PersistenceError: they are of other observations than the ring is made for.
         """
-        manifest, folder, ring = source.archive.manifest, source.archive.directory, self._ring
-        try:
-            ring.prepare(manifest.layout, 1, plan.steps)
-        except ValueError as error:
-            raise PersistenceError(f"{folder} holds other observations: {error}") from None
-        if ring.stacked != manifest.stacked:
-            there, made_for = (
-                {text(path): depth for path, depth in stacked.items()} or "none"
-                for stacked in (manifest.stacked, ring.stacked)
-            )
-            raise PersistenceError(
-                f"{folder} holds stacked frames: {there}; this storage is made for {made_for}; make it for the same "
-                f"environments, or name another directory"
-            )
+        source.archive.manifest.make_columns(self._ring, 1, source.archive.directory, plan.steps)
         self._source, self._most_episodes = source, plan.episodes
         if self._tracker is not None:
             self._tracker.build()

@@ -18,11 +18,11 @@ from storages.errors import DamageError, DroppedError, PersistenceError
 from storages.persistent.episodes.episode_batch import EpisodeBatch
 from storages.persistent.episodes.episode_manifest import GROUP, Ancestor, EpisodeManifest
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
-from storages.persistent.log.closing_note import refuse_missing, remove_note
 from storages.persistent.log.commit_log import CommitLog, Position
 from storages.persistent.log.files import make_directory, read_beside_a_writer
-from storages.persistent.log.json_file import name_damage
-from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
+from storages.persistent.log.json_file import name_damage, name_repair
+from storages.persistent.log.notes import refuse_missing, remove_note
+from storages.persistent.log.system_calls import open_file, sync_data, sync_directory, write_all
 
 SUFFIX = "segments"
 LOG_FILE_BYTES = 4 << 20
@@ -71,14 +71,8 @@ class SegmentStore:
 
     def _read_log(self, until: int | None = None) -> None:
         older = self._ancestor()
-        try:
-            with name_damage(self.directory):
-                self._replay(older, until)
-        except DamageError as damage:
-            raise DamageError(
-                f"{damage}. storages.persistent.repair({str(self.directory)!r}) drops what is damaged and keeps the "
-                "rest"
-            ) from None
+        with name_repair(self.directory), name_damage(self.directory):
+            self._replay(older, until)
 
     def _replay(self, older: "SegmentStore | None", until: int | None) -> None:
         log = segments_log(self.directory, self._durable)
@@ -148,7 +142,7 @@ class SegmentStore:
         """
         checksums, nbytes = self._write_chunks(batch, segment)
         segment = replace(segment, checksums=checksums, nbytes=nbytes)
-        self._record(segment, live, segment.end, self.row_after(segment), watermarks, self.log.pinned)
+        self.note(live, watermarks, segment=segment)
         return segment
 
     def planned(self, batch: EpisodeBatch, first: int, row: int) -> Segment:
@@ -169,49 +163,34 @@ class SegmentStore:
         """Where the next segment begins."""
         return segment.row + -(-segment.rows // self.manifest.segment_rows) * self.manifest.segment_rows
 
-    def note(self, live: int, watermarks: Sequence[int], *, pin: int) -> None:
-        """Record a change without a new segment.
+    def note(
+        self,
+        live: int,
+        watermarks: Sequence[int],
+        *,
+        pinned: list[list[int]] | None = None,
+        segment: Segment | None = None,
+    ) -> None:
+        """Record a change.
 
         Args:
             live: number of the oldest live transition.
             watermarks: see :attr:`watermarks`.
-            pin: 0, or for how many checkpoints what was live is kept, from now on this one among them.
+            pinned: the commits that checkpoints refer to, and what was live at each; those of before where None.
+            segment: that was written; None where none was.
 
         Raises:
             OSError: it could not be written.
         """
-        pinned = self.log.with_pin(live, pin) if pin else self.log.pinned
-        self._record(None, live, max(self.end, live), self.next_row, watermarks, pinned)
-
-    def pin(self, position: Position, live: int, watermarks: Sequence[int]) -> None:
-        """Keep what was live at a commit, and no longer what those pinned before need.
-
-        Args:
-            position: the commit.
-            live: number of the oldest transition that was live then.
-            watermarks: see :attr:`watermarks`.
-
-        Raises:
-            OSError: it could not be written.
-        """
-        pinned = [[position["commit"], live]] if position["commit"] else []
-        self._record(None, self.live, max(self.end, self.live), self.next_row, watermarks, pinned)
-
-    def _record(
-        self,
-        segment: Segment | None,
-        live: int,
-        end: int,
-        next_row: int,
-        watermarks: Sequence[int],
-        pinned: list[list[int]],
-    ) -> None:
+        pinned = self.log.pinned if pinned is None else pinned
+        end, next_row = max(self.end, live), self.next_row
+        if segment is not None:
+            end, next_row = segment.end, self.row_after(segment)
         facts = self.log.next_facts(live, pinned, begins=False)
         facts |= {"watermarks": list(watermarks), "next_row": next_row}
-        new_file = self.log.is_full(LOG_FILE_BYTES)
-        if new_file:
+        if self.log.is_full(LOG_FILE_BYTES):
             facts["manifest"] = self.manifest.facts()
-        self.log.append(record_of(self.record["commit"] + 1, segment, facts, end), pinned, new_file)
+        self.log.append(record_of(self.record["commit"] + 1, segment, facts, end))
         if segment is not None:
             self.segments = [*self.segments, segment]
         self.live, self.end, self.next_row, self.watermarks = live, end, next_row, list(watermarks)
@@ -249,38 +228,27 @@ class SegmentStore:
         try:
             return read_segment(segment, self._columns)
         except DamageError as damage:
-            if self._read_only and not self._is_recorded(segment):
-                raise DroppedError(f"{self.directory} does not hold {segment.described()} any more") from None
-            raise DamageError(
-                f"{damage}. storages.persistent.repair({str(segment.directory.parent)!r}) drops these episodes and "
-                f"keeps the rest"
-            ) from None
-
-    def _is_recorded(self, segment: Segment) -> bool:
-        now = SegmentStore.beside_a_writer(self.directory, self.manifest)
-        return any(segment.is_same_as(other) for other in now.segments)
+            if self._read_only:
+                now = SegmentStore.beside_a_writer(self.directory, self.manifest)
+                if not any(segment.is_same_as(other) for other in now.segments):
+                    raise DroppedError(f"{self.directory} does not hold {segment.described()} any more") from None
+            with name_repair(segment.directory.parent, "drops these episodes and keeps the rest"):
+                raise damage
 
     # What is gone
 
-    def look_back(self, position: Position) -> None:
-        """Restore a commit, without a change on disk.
-
-        Raises:
-            PersistenceError: it is not there, or what was live then is gone.
-        """
-        self.refuse_unless_there(position)
-        self._read_log(position["commit"])
-
     def roll_back(self, position: Position) -> None:
-        """Restore a commit; later ones are dropped.
+        """Restore a commit; later ones are dropped, unless another process writes there.
 
         Raises:
             PersistenceError: it is not there, or what was live then is gone; nothing was dropped.
         """
         self.refuse_unless_there(position)
-        remove_note(self.directory, self._durable)
+        if not self._read_only:
+            remove_note(self.directory, self._durable)
         self._read_log(position["commit"])
-        self.tidy()
+        if not self._read_only:
+            self.tidy()
 
     def refuse_unless_there(self, position: Position) -> int:
         """Return the oldest transition that was live at a commit to which a rollback is possible.
@@ -290,17 +258,8 @@ class SegmentStore:
         """
         if not position["commit"]:
             return 0
-        record = self.log.commit_at(position, lambda record: record.facts["needed"] >= self._deleted)
-        live: int = record.facts["needed"]
+        live: int = self.log.commit_at(position, self._deleted).facts["needed"]
         return live
-
-    def begin_anew(self, watermarks: Sequence[int], end: int) -> None:
-        """Hold no episodes any more.
-
-        Raises:
-            OSError: it could not be recorded.
-        """
-        self._record(None, end, end, self.next_row, watermarks, self.log.pinned)
 
     def tidy(self) -> None:
         """Delete chunks without a record, and update the zarr metadata."""
@@ -346,9 +305,7 @@ def segments_log(directory: Path, durable: bool) -> CommitLog:
 def _write(path: Path, data: bytes, durable: bool) -> None:
     file = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        view = memoryview(data)
-        while len(view):
-            view = view[os.write(file, view) :]
+        write_all(file, data)
         if durable:
             sync_data(file)
     finally:

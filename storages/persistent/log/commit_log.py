@@ -4,13 +4,14 @@ The rows of a ring and the segments of episodes are kept in such a log. Recovery
 checkpoints refer to its commits by the same positions, and files that no commit needs are deleted by the same rule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict, TypeGuard
 
 from storages.errors import PersistenceError
 from storages.persistent.log.log_files import EMPTY_LOG, Flaw, LogFiles, LogOffset, refuse_damage
-from storages.persistent.log.records import EncodedRecord, Record, StoredRecord
+from storages.persistent.log.records import Record, StoredRecord
 
 LARGEST_NUMBER = 1 << 62
 """Numbers of commits, rows and checksums are smaller."""
@@ -109,12 +110,8 @@ class CommitLog:
             self.steps, self.pinned, self._read_to = record.steps, record.facts["pinned"], place
             yield record
 
-    def commit_at(self, position: Position, is_complete: Callable[[Record], bool]) -> Record:
-        """Return a commit that can be restored.
-
-        Args:
-            position: of the commit.
-            is_complete: whether all that a commit needs is still there.
+    def commit_at(self, position: Position, oldest: int) -> Record:
+        """Return a commit that can be restored, because it needs no row before the oldest one that is still there.
 
         Raises:
             PersistenceError: the directory does not have it.
@@ -124,7 +121,7 @@ class CommitLog:
         for found, _ in self.files.read():
             numbers.append(found.record.commit)
             if (found.record.commit, found.checksum) == (position["commit"], position["checksum"]):
-                if is_complete(found.record):
+                if found.record.facts["needed"] >= oldest:
                     return found.record
                 break
         there = f"commits {numbers[0]} to {numbers[-1]}" if numbers else "no commits"
@@ -137,6 +134,16 @@ class CommitLog:
     def file_of(self, commit: int, needed: int) -> int:
         """Return the number of the oldest file that a commit needs; 0 if it is gone."""
         return next((number for number, first in reversed(self._first_rows) if number <= commit and first <= needed), 0)
+
+    @property
+    def oldest_row(self) -> int:
+        """Number of the oldest row that the files hold."""
+        return self._first_rows[0][1] if self._first_rows else 0
+
+    def bytes_since(self, needed: int) -> int:
+        """Bytes of the files that the last commit needs, whose oldest row has this number."""
+        oldest = self.file_of(self.position["commit"], needed)
+        return sum(size for number, size in self.files.sizes().items() if number >= oldest)
 
     # In
 
@@ -153,31 +160,31 @@ class CommitLog:
         """Return the pinned commits, of which there may be so many, if the next one is pinned too."""
         return [*self.pinned, [self.position["commit"] + 1, needed]][-most:]
 
-    def append(self, record: Record | EncodedRecord, pinned: list[list[int]], new_file: bool) -> None:
-        """Append a commit.
+    def append(self, record: Record) -> None:
+        """Append a commit, to a new file if it has the manifest.
 
         Raises:
             OSError: it could not be written; the log is as it was.
         """
-        checksum = self.files.append(record, new_file)
+        checksum = self.files.append(record, record.begins_file)
         self.position = {"commit": record.commit, "checksum": checksum}
-        self.steps, self.pinned = record.steps, pinned
-        if new_file:
+        self.steps, self.pinned = record.steps, record.facts["pinned"]
+        if record.begins_file:
             self._first_rows.append((record.commit, record.first))
 
-    def cut(self) -> int:
-        """Drop what is newer than the commit to which the log was read; return how many bytes that was.
-
-        Raises:
-            OSError: not everything could be dropped.
-        """
-        return self.files.cut(self._read_to)
+    def cut(self) -> None:
+        """Drop what is newer than the commit to which the log was read."""
+        self.files.cut(self._read_to)
 
     def drop_unneeded(self, needed: int) -> None:
-        """Delete the files that neither the last commit nor a pinned one needs; ``needed`` is the former's."""
+        """Delete the files that neither the last commit nor a pinned one needs; ``needed`` is the former's.
+
+        What cannot be deleted stays for the next time.
+        """
         kept = [[self.position["commit"], needed], *self.pinned]
         oldest = min(self.file_of(commit, row) for commit, row in kept)
-        self.files.drop_before(oldest)
+        with suppress(OSError):
+            self.files.delete_before(oldest)
         self._first_rows = [(number, first) for number, first in self._first_rows if number >= oldest]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from storages.errors import DamageError, PersistenceError
-from storages.persistent.log.system_calls import open_file, sync_directory
+from storages.persistent.log.system_calls import open_file, sync_directory, write_all
 
 _LONGEST_TEXT_BYTES = 64 << 20
 _TRIES = 100
@@ -22,11 +22,7 @@ def unfinished(path: Path) -> Path:
 
 
 def create(path: Path) -> BinaryIO:
-    """Open a new file for writing, replacing the file or the link that was there.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Open a new file for writing, replacing the file or the link that was there."""
     path.unlink(missing_ok=True)
     # Fails where something appeared since, a link too.
     return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
@@ -77,9 +73,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = False) -> No
         OSError: it cannot be written; the file is what it was.
     """
     with replacing(path, durable=durable) as file:
-        view = memoryview(content)
-        while len(view):
-            view = view[os.write(file.fileno(), view) :]
+        write_all(file.fileno(), content)
 
 
 def open_for_append(path: Path) -> BinaryIO:

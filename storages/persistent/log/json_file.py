@@ -40,6 +40,30 @@ def name_damage(place: Path) -> Iterator[None]:
         raise DamageError(f"{place} is damaged, or was not written by this package: {error!r}") from error
 
 
+@contextmanager
+def name_owner(owner: str, folder: Path, way_out: str = "", does: str = "written") -> Iterator[None]:
+    """Begin errors with a storage's name, and say which folder cannot be written, or read, and what to do then.
+
+    Raises:
+        PersistenceError: instead of an OSError.
+    """
+    try:
+        yield
+    except PersistenceError as error:
+        raise type(error)(f"{owner}: {str(error).removeprefix(f'{owner}: ')}") from None
+    except OSError as error:
+        raise PersistenceError(f"{owner}: {folder} cannot be {does}: {error}{way_out}") from error
+
+
+@contextmanager
+def name_repair(folder: Path, does: str = "drops what is damaged and keeps the rest") -> Iterator[None]:
+    """Say of damage what repair does about it."""
+    try:
+        yield
+    except DamageError as damage:
+        raise DamageError(f"{damage}. storages.persistent.repair({str(folder)!r}) {does}") from None
+
+
 def write_verified(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
     """Replace the content of a file by facts, one of which is their ``format``, and their checksum.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
-from storages.persistent.log.records import CorruptRange, EncodedRecord, Record, StoredRecord
+from storages.persistent.log.records import CorruptRange, Record, StoredRecord
 from storages.persistent.log.system_calls import open_file, sync_data, sync_directory
 
 _DIGITS = 12
@@ -120,7 +120,7 @@ class LogFiles:
 
     # In
 
-    def append(self, record: Record | EncodedRecord, new_file: bool) -> int:
+    def append(self, record: Record, new_file: bool) -> int:
         """Append a record, to a new file if ``new_file``; return its checksum.
 
         Raises:
@@ -153,23 +153,15 @@ class LogFiles:
         self.end = end
         self._try_to_drop(place)
 
-    def cut(self, place: LogOffset) -> int:
-        """Drop everything after an offset; return how many bytes that was.
-
-        Raises:
-            OSError: not everything could be dropped.
-        """
+    def cut(self, place: LogOffset) -> None:
+        """Drop everything after an offset."""
         # The newest first, so that what is left at any instant has no gap.
         newer = [number for number in reversed(self.numbers()) if number > place.log_file]
-        dropped = sum(self.path(number).stat().st_size for number in newer)
-        if place.log_file:
-            dropped += max(0, self.path(place.log_file).stat().st_size - place.offset)
         self.end = place
         self._leftovers = [*(LogOffset(number, 0) for number in newer), *([place] if place.log_file else [])]
         self._drop_leftovers()
         if self._durable:
             self._sync_all()
-        return dropped
 
     def _opened(self, place: LogOffset) -> int:
         if place == self.end and self._file is not None:
@@ -238,17 +230,8 @@ class LogFiles:
                 os.close(file)
         sync_directory(self._directory)
 
-    def drop_before(self, log_file: int) -> None:
-        """Delete the files before one, the oldest first; what cannot be deleted stays for the next time."""
-        with suppress(OSError):
-            self.delete_before(log_file)
-
     def delete_before(self, log_file: int) -> None:
-        """Delete the files before one, the oldest first.
-
-        Raises:
-            OSError: not all of them could be deleted.
-        """
+        """Delete the files before one, the oldest first."""
         for number in self.numbers():
             if number < log_file:
                 self.path(number).unlink()

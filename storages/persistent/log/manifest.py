@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from storages.core.ring.layout import FieldKey, Layout, LeafLayout
+from storages.core.ring.layout import FieldKey, Layout, LeafLayout, text
+from storages.core.ring.ring import Ring
 from storages.errors import PersistenceError
 from storages.persistent.log import lock
 from storages.persistent.log.files import make_directory, refuse_links_in, unfinished
@@ -75,12 +76,27 @@ class Manifest(ABC):
         return Lock(directory)
 
     def write(self, directory: Path, durable: bool) -> None:
-        """Write it to a directory atomically.
+        """Write it to a directory atomically."""
+        write_verified(directory / self.name, self.facts(), durable)
+
+    def make_columns(self, ring: Ring, num_envs: int, directory: Path, size: int | None = None) -> None:
+        """Give an empty ring the layout, and room for ``size`` steps unless its own size stays.
 
         Raises:
-            OSError: it cannot be written.
+            PersistenceError: it was made for something else.
         """
-        write_verified(directory / self.name, self.facts(), durable)
+        try:
+            ring.prepare(self.layout, num_envs, size)
+        except ValueError as error:
+            raise PersistenceError(f"{directory} holds other observations: {error}") from None
+        if ring.stacked != self.stacked:
+            there, here = (
+                {text(path): depth for path, depth in stacked.items()} for stacked in (self.stacked, ring.stacked)
+            )
+            raise PersistenceError(
+                f"{directory} holds stacked frames {there}, this storage has {here}; make it for the same "
+                f"environments, or name another directory"
+            )
 
     def facts(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -102,6 +118,15 @@ class Manifest(ABC):
         Raises:
             ValueError: no storage has such a manifest; other errors of such a kind mean the same.
         """
+
+
+def empty_ring(layout: Layout, stacked: Mapping[FieldKey, int], size: int, owner: str, num_envs: int) -> Ring:
+    """Make an empty ring of a layout, for ``size`` steps of so many environments."""
+    names = {path[-1]: depth for path, depth in stacked.items()}
+    whole = next((depth for path, depth in stacked.items() if len(path) == 1), 0)
+    ring = Ring(size, owner, num_envs, allow_nonfinite=True, stacked_frames=whole or names)
+    ring.prepare(layout, num_envs)
+    return ring
 
 
 def layout_of(facts: Mapping[str, Any]) -> Layout:

@@ -5,7 +5,6 @@ aligned to 8 bytes, and a checksum of everything but the header. A record that t
 killed process leaves it; any other record that is not whole is damage. The next record is found by its magic bytes.
 """
 
-import errno
 import json
 import math
 import mmap
@@ -20,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from storages.core.ring.snapshot import ArrayKey, Fragments
+from storages.persistent.log.system_calls import write_all
 from storages.transition import Array
 
-FORMAT = 4
+FORMAT = 5
 """Version of records and manifests that this code writes, and the only one that it reads."""
 
 _MAGIC = b"\x89records"
@@ -54,19 +54,14 @@ class Record:
     arrays: dict[ArrayKey, Fragments]
 
     @property
+    def begins_file(self) -> bool:
+        """Whether it is the first of a file: that has the manifest."""
+        return "manifest" in self.facts
+
+    @property
     def small(self) -> bool:
         """Whether it is cheap to copy."""
         return sum(piece.nbytes for pieces in self.arrays.values() for piece in pieces) <= SMALL_RECORD_BYTES
-
-
-class EncodedRecord(NamedTuple):
-    """A record as bytes."""
-
-    commit: int
-    first: int
-    steps: int
-    data: bytes
-    checksum: int
 
 
 class StoredRecord(NamedTuple):
@@ -91,39 +86,22 @@ class CorruptRange(NamedTuple):
     """Number after the last."""
 
 
-def encode(record: Record) -> EncodedRecord:
-    """Encode a record, copying its arrays."""
+def write(file: int, record: Record) -> tuple[int, int]:
+    """Append a record to a file; return its length in bytes and its checksum."""
     header, text = _beginning(record)
-    content = b"".join([text, *_bytes_of_arrays(record)])
-    checksum = zlib.crc32(content)
-    data = b"".join([header, content, _CHECKSUM.pack(checksum)])
-    return EncodedRecord(record.commit, record.first, record.steps, data, checksum)
-
-
-def encode_if_small(record: Record) -> Record | EncodedRecord:
-    """Return a record as it is kept until it is written: a copy where it is small."""
-    return encode(record) if record.small else record
-
-
-def write(file: int, record: Record | EncodedRecord) -> tuple[int, int]:
-    """Append a record to a file; return its length in bytes and its checksum.
-
-    Raises:
-        OSError: not all of it could be written.
-    """
-    if isinstance(record, Record) and record.small:
-        record = encode(record)
-    if isinstance(record, EncodedRecord):
-        _write_all(file, memoryview(record.data))
-        return len(record.data), record.checksum
-    header, text = _beginning(record)
-    _write_all(file, memoryview(header + text))
+    if record.small:
+        content = b"".join([text, *_bytes_of_arrays(record)])
+        checksum = zlib.crc32(content)
+        whole = b"".join([header, content, _CHECKSUM.pack(checksum)])
+        write_all(file, whole)
+        return len(whole), checksum
+    write_all(file, header + text)
     length, checksum = len(header) + len(text), zlib.crc32(text)
     for data in _bytes_of_arrays(record):
         checksum = zlib.crc32(data, checksum)
         length += len(data)
-        _write_all(file, memoryview(data))
-    _write_all(file, memoryview(_CHECKSUM.pack(checksum)))
+        write_all(file, data)
+    write_all(file, _CHECKSUM.pack(checksum))
     return length + _CHECKSUM.size, checksum
 
 
@@ -234,14 +212,6 @@ def _plain(number: Any) -> Any:
     if isinstance(number, np.generic):
         return number.item()
     raise TypeError(f"{number!r} is not plain data")
-
-
-def _write_all(file: int, data: "memoryview[int]") -> None:
-    while len(data):
-        written = os.write(file, data)
-        if not written:
-            raise OSError(errno.EIO, "nothing more is written")
-        data = data[written:]
 
 
 def checksum_of(facts: Mapping[str, Any]) -> int:

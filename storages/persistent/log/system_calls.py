@@ -6,7 +6,7 @@ Storages in memory need nothing of it. A storage with a directory needs file loc
 import os
 import stat
 from collections.abc import Callable
-from errno import EINVAL
+from errno import EINVAL, EIO
 from pathlib import Path
 
 from storages.errors import PersistenceError
@@ -54,6 +54,16 @@ def open_directory(directory: Path) -> int:
     if _DIRECTORY is None:
         raise NoLocksError(_NO_LOCKS)
     return os.open(directory, os.O_RDONLY | _DIRECTORY | _NOT_INHERITED)
+
+
+def write_all(file: int, data: "bytes | memoryview[int]") -> None:
+    """Write all of some bytes to an open file."""
+    left = memoryview(data)
+    while len(left):
+        written = os.write(file, left)
+        if not written:
+            raise OSError(EIO, "nothing more is written")
+        left = left[written:]
 
 
 def sync_data(file: int) -> None:

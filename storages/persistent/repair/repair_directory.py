@@ -6,14 +6,16 @@ from typing import TypeVar
 
 from storages.errors import DamageError, PersistenceError
 from storages.persistent.episodes.episode_manifest import WAL_FOLDER, EpisodeManifest
-from storages.persistent.log.closing_note import ClosingNote, remove_note
+from storages.persistent.episodes.segment_store import segments_log
 from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.files import refuse_links_in
 from storages.persistent.log.json_file import name_damage
 from storages.persistent.log.lock import Lock
 from storages.persistent.log.manifest import Manifest
+from storages.persistent.log.notes import ClosingNote, remove_note
 from storages.persistent.repair.repair_episodes import EpisodesLeft
 from storages.persistent.repair.repair_replay import RowsLeft
+from storages.persistent.replay.recovery import SUFFIX
 from storages.persistent.replay.ring_manifest import RingManifest
 
 _AnyManifest = TypeVar("_AnyManifest", bound=Manifest)
@@ -107,10 +109,12 @@ def _note(folder: Path) -> tuple[ClosingNote | None, list[str]]:
 
 def _opened(folder: Path) -> tuple[RowsLeft | EpisodesLeft, list[str]]:
     if EpisodesLeft.are_in(folder):
-        of_episodes, damage = _manifest(folder, EpisodeManifest, EpisodesLeft.log_of(folder))
-        return EpisodesLeft(folder, of_episodes), damage
-    of_ring, damage = _manifest(folder, RingManifest, RowsLeft.log_of(folder))
-    return RowsLeft(folder, of_ring), damage
+        log = segments_log(folder, durable=True)
+        of_episodes, damage = _manifest(folder, EpisodeManifest, log)
+        return EpisodesLeft(folder, of_episodes, log), damage
+    log = CommitLog(folder, SUFFIX, durable=True)
+    of_ring, damage = _manifest(folder, RingManifest, log)
+    return RowsLeft(folder, of_ring, log), damage
 
 
 def _manifest(folder: Path, kind: type[_AnyManifest], log: CommitLog) -> tuple[_AnyManifest, list[str]]:

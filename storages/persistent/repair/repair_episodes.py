@@ -9,14 +9,13 @@ from storages.errors import DamageError, PersistenceError
 from storages.persistent.episodes.cold_priorities import NAME as ERRORS_NAME
 from storages.persistent.episodes.cold_priorities import ColdPriorities
 from storages.persistent.episodes.episode_manifest import GROUP, WAL_FOLDER, EpisodeManifest
-from storages.persistent.episodes.markers import NAME as MARKER_NAME
-from storages.persistent.episodes.markers import read_marker, remove_marker
 from storages.persistent.episodes.segment import Segment, flaw_of_record, read_segment, record_of, segment_of
-from storages.persistent.episodes.segment_store import SUFFIX, SegmentStore, segments_log
+from storages.persistent.episodes.segment_store import SUFFIX, SegmentStore
 from storages.persistent.log.commit_log import CommitLog
+from storages.persistent.log.notes import MARKER_NAME, read_marker, remove_marker
 from storages.persistent.log.records import Record, StoredRecord
 from storages.persistent.log.system_calls import sync_directory
-from storages.persistent.replay.reading import read_ring
+from storages.persistent.replay.recovery import read_ring
 from storages.persistent.replay.ring_manifest import RingManifest
 
 _REPAIRED = "repaired"
@@ -29,11 +28,11 @@ class EpisodesLeft:
     Args:
         folder: the directory.
         manifest: of it.
+        log: of its segments.
     """
 
-    def __init__(self, folder: Path, manifest: EpisodeManifest) -> None:
-        self._folder, self.manifest = folder, manifest
-        self.log = self.log_of(folder)
+    def __init__(self, folder: Path, manifest: EpisodeManifest, log: CommitLog) -> None:
+        self._folder, self.manifest, self.log = folder, manifest, log
         self.newest: StoredRecord | None = None
         self._commits: list[Record] = []
         self._segments: list[Segment] = []
@@ -44,11 +43,6 @@ class EpisodesLeft:
     def are_in(folder: Path) -> bool:
         """Whether a directory holds whole episodes."""
         return (folder / EpisodeManifest.name).exists() or any(folder.glob(f"*.{SUFFIX}"))
-
-    @staticmethod
-    def log_of(folder: Path) -> CommitLog:
-        """Return the log of a directory."""
-        return segments_log(folder, durable=True)
 
     @property
     def _live(self) -> int:
@@ -106,16 +100,14 @@ class EpisodesLeft:
             ColdPriorities.read(self._folder, errors)
         except DamageError as damage:
             self._errors_damage = [str(damage).partition(". storages.persistent.repair")[0]]
-        flaws_of_zarr = self.manifest.flaws_of_zarr(self._folder) if self._commits else []
-        return flaws_of_zarr + self._wal_damage + self._errors_damage + self._damage_of_marker()
-
-    def _damage_of_marker(self) -> list[str]:
-        """Describe a marker that is damaged; with a whole one the next to open the directory finishes the rollback."""
+        flaws = self.manifest.flaws_of_zarr(self._folder) if self._commits else []
+        flaws += self._wal_damage + self._errors_damage
         try:
+            # With one that is whole, the next to open the directory finishes the rollback.
             read_marker(self._folder)
         except DamageError:
-            return [f"{self._folder / MARKER_NAME} is damaged: where the directory was going back to"]
-        return []
+            flaws.append(f"{self._folder / MARKER_NAME} is damaged: where the directory was going back to")
+        return flaws
 
     def drop_beside(self) -> None:
         """Drop cold priorities that are damaged."""
@@ -147,17 +139,17 @@ class EpisodesLeft:
         facts = {
             "watermarks": commits[-1].facts["watermarks"] if commits and not self._wal_damage else [],
             "next_row": self._row_after_all(),
-            "manifest": self.manifest.facts(),
         }
         anew = CommitLog(self._folder, _REPAIRED, durable=True)
         anew.files.delete_before(number + 1)
         anew.position = {"commit": number - 1, "checksum": 0}
         recorded: Sequence[Segment | None] = segments or [None]
         for place, segment in enumerate(recorded):
-            begins = place == 0
-            record = record_of(number + place, segment, anew.next_facts(live, [], begins) | facts, end)
+            as_commit = anew.next_facts(live, [], begins=place == 0)
+            as_commit |= {} if place else {"manifest": self.manifest.facts()}
+            record = record_of(number + place, segment, as_commit | facts, end)
             steps = end if place == len(recorded) - 1 else record.steps
-            anew.append(replace(record, steps=steps), [], new_file=begins)
+            anew.append(replace(record, steps=steps))
         anew.files.close()
         anew.files.path(number).replace(files.path(number))
         files.delete_before(number)

@@ -1,7 +1,7 @@
 """Repair of the directory of a replay storage."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,21 @@ from numpy.typing import NDArray
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, HAS_FINAL, ArrayKey, RowSpan
 from storages.persistent.log.commit_log import CommitLog
-from storages.persistent.log.log_files import LogFiles, LogOffset
+from storages.persistent.log.log_files import LogOffset
 from storages.persistent.log.records import Record, StoredRecord
-from storages.persistent.replay.recovery import ErrorRows, numbers_in
+from storages.persistent.replay.recovery import ErrorRows, changed_in
 from storages.persistent.replay.ring_manifest import RingManifest
-from storages.persistent.replay.snapshot_records import flaw_of_errors, flaw_of_part, part_of
-from storages.persistent.replay.write_ahead_log import ERRORS_OF_STEPS, ERRORS_SUFFIX, STEPS_SUFFIX
+from storages.persistent.replay.snapshot_records import CHANGES, flaw_of_part, part_of
 from storages.transition import DONE2, TRUNC2
 
 
+@dataclass
 class _Extent:
     """Steps that followed one another without a gap, and the numbers that they have now."""
 
-    def __init__(self, first: int, now: int) -> None:
-        self.first, self.end, self.now = first, first, now
+    first: int
+    end: int
+    now: int
 
 
 class RowsLeft:
@@ -33,11 +34,11 @@ class RowsLeft:
     Args:
         folder: the directory.
         manifest: of it.
+        log: of its steps.
     """
 
-    def __init__(self, folder: Path, manifest: RingManifest) -> None:
-        self.log = self.log_of(folder)
-        self._errors_log = LogFiles(folder, ERRORS_SUFFIX, durable=True, rows=ERRORS_OF_STEPS)
+    def __init__(self, folder: Path, manifest: RingManifest, log: CommitLog) -> None:
+        self.log, self._folder = log, folder
         self._log_bytes = self.log.files.nbytes
         self.ring = manifest.ring("repair", self._log_bytes)
         self.manifest = manifest
@@ -47,15 +48,8 @@ class RowsLeft:
         self.newest: StoredRecord | None = None
         self._oldest_there = 0
         """The first step that the logs hold of what is live."""
-        self._last_number = 0
-        """Of the commits and files that there are, damaged ones too."""
         self._before_flaws: LogOffset | None = None
         """Where all ends that can stay as it is, if nothing after it is whole."""
-
-    @staticmethod
-    def log_of(folder: Path) -> CommitLog:
-        """Return the log of a directory."""
-        return CommitLog(folder, STEPS_SUFFIX, durable=True)
 
     @property
     def steps(self) -> int:
@@ -64,47 +58,26 @@ class RowsLeft:
 
     def take(self) -> list[str]:
         """Replay all records that are whole; describe the others."""
-        dropped, changes = self._changes()
-        intact, told = not dropped, [change.record.commit for change in changes]
-        missing: list[int] = []
+        dropped: list[str] = []
         # Whether something before a commit that is whole is not.
-        gap, within = False, bool(dropped)
+        gap, within = False, False
         for one in self.log.walk(lambda record: flaw_of_part(record, self.ring)):
             if isinstance(one, str):
                 dropped.append(one)
                 gap = True
                 continue
-            found, place = one
-            record = found.record
-            self._before_flaws = place
-            within = within or gap
+            self.newest, self._before_flaws = one
+            within, record = within or gap, self.newest.record
             self._put(part_of(record), apart=gap)
-            gap, self.newest = False, found
-            while changes and changes[0].record.commit <= record.commit:
-                change = changes.pop(0)
-                if change.record.commit < record.commit or change.checksum == record.facts["errors"]:
-                    self._errors.change(change.record, self._now(numbers_in(change.record)))
-                else:
-                    told.remove(record.commit)
-            if ArrayKey(ERRORS) in record.arrays and record.commit not in told and record.commit > min(told, default=0):
-                missing.append(record.commit)
-        newest, folder = None if self.newest is None else self.newest.record, self.log.files.path(0).parent
-        if not dropped and newest is not None and (needed := newest.facts["needed"]) < self._oldest_there:
-            dropped.append(f"{folder}: the file with steps {needed} to {self._oldest_there} is gone")
-            within = True
-        if missing and intact:
-            dropped.append(f"{folder}: errors of commits {missing[0]} to {missing[-1]} are gone")
+            gap = False
+            if ArrayKey(ERRORS) in record.arrays:
+                self._errors.change(record, self._now(changed_in(record)))
+        if not dropped and self.newest and (needed := self.newest.record.facts["needed"]) < self._oldest_there:
+            dropped.append(f"{self._folder}: the file with steps {needed} to {self._oldest_there} is gone")
             within = True
         if within:
             self._before_flaws = None
-        last = 0 if newest is None else newest.commit
-        self._last_number = max([last, *told, *self.log.files.numbers(), *self._errors_log.numbers()])
         return dropped
-
-    def _changes(self) -> tuple[list[str], list[StoredRecord]]:
-        """Describe the damage in the log of errors, and return the rest."""
-        walked = list(self._errors_log.walk(lambda record: flaw_of_errors(record, self.manifest.num_envs)))
-        return [one for one in walked if isinstance(one, str)], [one[0] for one in walked if not isinstance(one, str)]
 
     def take_beside(self, errors: int | None) -> list[str]:
         """Describe nothing: there are only logs."""
@@ -118,7 +91,7 @@ class RowsLeft:
         if part.begins or not self._runs:
             self._oldest_there = part.first
         if part.begins:
-            self._runs, self._apart = [_Extent(part.first, self.ring.steps)], None
+            self._runs, self._apart = [_Extent(part.first, part.first, self.ring.steps)], None
         elif apart or not self._runs:
             self._apart = _AfterGap(self.manifest.ring("repair", self._log_bytes), part.first)
         if self._apart is not None and self._apart.whole_without_it(part):
@@ -145,7 +118,7 @@ class RowsLeft:
         for step, sample, broken in apart.samples(part):
             if apart.first is None:
                 apart.first = step
-                self._runs.append(_Extent(step, self.ring.steps))
+                self._runs.append(_Extent(step, step, self.ring.steps))
             self.ring.insert(sample)
             if broken:
                 self.ring.break_off()
@@ -181,38 +154,27 @@ class RowsLeft:
     def write(self, lost: bool, missing: bool, last_number: int) -> None:
         """Cut the end of the log, or write what is left as one commit, and drop everything else."""
         if lost and not missing and self._before_flaws is not None:
-            # As after a kill, the errors that belong to what is cut are dropped when the storage is made.
             self.log.files.cut(self._before_flaws)
         elif lost or missing:
-            self._write_anew(max(self._last_number, last_number) + 1)
+            last = 0 if self.newest is None else self.newest.record.commit
+            self._write_anew(max(last_number, last, *self.log.files.numbers()) + 1)
         self.log.files.close()
-        self._errors_log.close()
 
     def _write_anew(self, number: int) -> None:
         if self.newest is not None:
             ring, newest = self.ring, self.newest.record
             part = replace(ring.snapshot(ring.needed), begins=True)
-            facts: dict[str, Any] = {
-                "after": 0,
-                "begins": True,
-                "needed": ring.needed,
-                "pinned": [],
-                "state": newest.facts["state"],
-                "since": part.since,
-                "errors": None,
-                "manifest": self.manifest.facts(),
-            }
+            facts = self.log.next_facts(ring.needed, [], begins=True)
+            facts |= {"state": newest.facts["state"], "since": part.since, "start": ring.start}
+            facts["manifest"] = self.manifest.facts()
             if ArrayKey(ERRORS) in newest.arrays:
                 live = self._errors.live(ring)
                 live[np.isnan(live)] = facts["state"]["priorities"]["largest_error"]
                 of_rows = np.zeros((len(part), ring.envs), np.float32)
                 of_rows[len(part) - ring.live_steps :] = live.reshape(-1, ring.envs)
-                part = replace(part, arrays=part.arrays | {ArrayKey(ERRORS): (of_rows,)})
-                record = Record(number, part.first, part.steps, {"start": ring.start}, {ArrayKey(ERRORS): (live,)})
-                facts["errors"] = self._errors_log.append(record, new_file=True)
+                part = replace(part, arrays=part.arrays | {ArrayKey(ERRORS): (of_rows,), ArrayKey(CHANGES): (live,)})
             self.log.files.append(Record(number, part.first, part.steps, facts, part.arrays), new_file=True)
         self.log.files.delete_before(number)
-        self._errors_log.delete_before(number)
 
 
 class _AfterGap:

@@ -1,6 +1,6 @@
-"""Recovery: replay the commits of a directory into a ring, up to a commit."""
+"""Recovery: replay the commits of a directory into a ring, up to a commit; and reading, which changes nothing."""
 
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,34 +9,37 @@ from numpy.typing import NDArray
 
 from storages.core.ring.ring import Ring
 from storages.core.ring.snapshot import ERRORS, ArrayKey, RowSpan, fill, spans
-from storages.errors import DamageError
-from storages.persistent.log.commit_log import CommitLog
-from storages.persistent.log.log_files import EMPTY_LOG, LogFiles, LogOffset
-from storages.persistent.log.records import Record, StoredRecord
-from storages.persistent.replay.snapshot_records import OFFSETS, flaw_of_errors, flaw_of_part, part_of
+from storages.errors import DamageError, PersistenceError
+from storages.persistent.log.commit_log import CommitLog, Position
+from storages.persistent.log.files import read_beside_a_writer, refuse_links_in
+from storages.persistent.log.json_file import name_damage
+from storages.persistent.log.notes import refuse_missing
+from storages.persistent.log.records import Record
+from storages.persistent.replay.ring_manifest import RingManifest
+from storages.persistent.replay.snapshot_records import CHANGES, OFFSETS, flaw_of_part, part_of
+
+SUFFIX = "steps"
+"""Of log files."""
 
 
-def recover(
-    ring: Ring, steps: CommitLog, errors: LogFiles, until: int | None = None
-) -> tuple[dict[str, Any] | None, LogOffset]:
+def recover(ring: Ring, log: CommitLog, until: int | None = None) -> dict[str, Any] | None:
     """Replay a log into an empty ring whose columns are made.
 
     Args:
         ring: to fill.
-        steps: the log of steps, which then stands at the last commit that was replayed.
-        errors: the log of the errors of these steps.
+        log: its commits; then stands at the last one that was replayed.
         until: the last commit to replay; None for all.
 
     Returns:
-        The state of the storage beside the ring, None before the first commit, and the end of the log of errors.
+        The state of the storage beside the ring; None before the first commit.
 
     Raises:
         DamageError: something is damaged; the text names file and steps.
     """
-    rows, changes = ErrorRows(ring), _ErrorReader(errors, ring.envs)
+    rows = ErrorRows(ring)
     state: dict[str, Any] | None = None
-    available, change, has_errors = 0, None, False
-    for record in steps.replay(lambda record: flaw_of_part(record, ring), until):
+    available, has_errors = 0, False
+    for record in log.replay(lambda record: flaw_of_part(record, ring), until):
         part = part_of(record)
         if part.begins or state is None:
             available = part.first
@@ -44,19 +47,15 @@ def recover(
         has_errors = ArrayKey(ERRORS) in record.arrays
         if has_errors:
             rows.put(part)
-            change = changes.of(record.commit, record.facts["errors"])
-            if change is not None:
-                rows.change(change)
+            rows.change(record, changed_in(record))
         state = record.facts["state"]
     if state is None:
-        return None, EMPTY_LOG
+        return None
     if ring.needed < available:
-        raise DamageError(f"{steps.files.path(0).parent}: the file with steps {ring.needed} to {available} is missing")
+        raise DamageError(f"{log.files.path(0).parent}: the file with steps {ring.needed} to {available} is missing")
     if has_errors:
-        if change is None:
-            raise DamageError(f"{errors.path(0).parent}: the errors of commit {steps.position['commit']} are missing")
         state["priorities"]["errors"] = torch.from_numpy(rows.live(ring))
-    return state, changes.end
+    return state
 
 
 class ErrorRows:
@@ -78,18 +77,12 @@ class ErrorRows:
         fill(self._errors, list(spans(first, part.steps, size + 1)), rows[first - part.first :])
         self._end = part.steps * self._errors.shape[1]
 
-    def change(self, record: Record, numbers: NDArray[np.int64] | None = None) -> None:
-        """Apply the errors of an update.
-
-        Args:
-            record: of the log of errors.
-            numbers: of its transitions, -1 for those that were dropped; those of the record where None.
-        """
+    def change(self, record: Record, numbers: NDArray[np.int64]) -> None:
+        """Apply the errors that updates gave: of transitions of these numbers, -1 for those that were dropped."""
         flat = self._errors.reshape(-1)
-        told = numbers_in(record) if numbers is None else numbers
         # Of transitions that were live then and lie in files that were dropped, there may be more than rows.
-        here = told >= max(0, self._end - len(flat))
-        flat[told[here] % len(flat)] = record.arrays[ArrayKey(ERRORS)][0][here]
+        here = numbers >= max(0, self._end - len(flat))
+        flat[numbers[here] % len(flat)] = record.arrays[ArrayKey(CHANGES)][0][here]
 
     def live(self, ring: Ring) -> NDArray[np.float32]:
         """(transitions,): of all that is live, oldest first; NaN where nothing was told."""
@@ -98,43 +91,51 @@ class ErrorRows:
         return live
 
 
-def numbers_in(record: Record) -> NDArray[np.int64]:
-    """(changed,): the numbers of the transitions that a record of the log of errors has errors of."""
+def changed_in(record: Record) -> NDArray[np.int64]:
+    """(changed,): the numbers of the transitions whose errors a commit changes."""
     start: int = record.facts["start"]
     if ArrayKey(OFFSETS) in record.arrays:
         offsets: NDArray[np.int64] = record.arrays[ArrayKey(OFFSETS)][0].astype(np.int64)
         return start + offsets
-    return np.arange(start, start + len(record.arrays[ArrayKey(ERRORS)][0]))
+    return np.arange(start, start + len(record.arrays[ArrayKey(CHANGES)][0]))
 
 
-class _ErrorReader:
-    """The log of errors beside the log of steps."""
+def read_state(directory: str | Path, position: Position | None = None) -> dict[str, Any]:
+    """The state of the storage that a directory holds, as ``state_dict`` gives it of one without a directory.
 
-    def __init__(self, errors: LogFiles, num_envs: int) -> None:
-        self._errors = errors
-        self._records: Iterator[tuple[StoredRecord, LogOffset]] = errors.read(
-            lambda record: flaw_of_errors(record, num_envs)
+    Nothing is changed, and another process may go on writing.
+
+    Args:
+        directory: of the storage.
+        position: the commit; the last one where None.
+
+    Raises:
+        PersistenceError: there is no storage, or not this commit.
+        DamageError: something is not what was written; the text names file and steps.
+    """
+    ring, state, here = read_ring(directory, position)
+    if state is None or position not in (None, here):
+        raise PersistenceError(
+            f"{Path(directory).absolute()} does not have commit {(position or here)['commit']}, or not any more"
         )
-        self._next = next(self._records, None)
-        self._begun = False
-        self.end = EMPTY_LOG
-        """Of the last record that belongs to a commit."""
+    return {"ring": ring.state_dict()} | state
 
-    def of(self, commit: int, checksum: int) -> Record | None:
-        """The one of a commit, which knows its checksum; None where it is older than the log."""
-        found = None
-        while self._next is not None and self._next[0].record.commit <= commit:
-            candidate, end = self._next
-            if not self._begun and ArrayKey(OFFSETS) in candidate.record.arrays:
-                # It holds only the changes since a record that is not there.
-                break
-            self._begun = True
-            if (candidate.record.commit, candidate.checksum) == (commit, checksum):
-                found, self.end = candidate.record, end
-            self._next = next(self._records, None)
-        if found is None and (self._begun or self._next is None or self._next[0].record.commit <= commit):
-            raise DamageError(
-                f"{self._errors.path(self.end.log_file)}: the errors of commit {commit} are missing, which priorities "
-                f"follow from"
-            )
-        return found
+
+def read_ring(directory: str | Path, position: Position | None = None) -> tuple[Ring, dict[str, Any] | None, Position]:
+    """Return the ring of a directory, the state beside it and the commit; as :func:`read_state`."""
+    folder = Path(directory).absolute()
+    return read_beside_a_writer(folder, lambda: _read_ring(folder, position))
+
+
+def _read_ring(folder: Path, position: Position | None) -> tuple[Ring, dict[str, Any] | None, Position]:
+    manifest = RingManifest.read(folder)
+    if manifest is None:
+        raise PersistenceError(f"{folder} holds no storage")
+    refuse_links_in(folder)
+    with name_damage(folder):
+        log = CommitLog(folder, SUFFIX, durable=False, as_of_now=True)
+        ring = manifest.ring(folder.name, log.files.nbytes)
+        state = recover(ring, log, None if position is None else position["commit"])
+        if position is None:
+            refuse_missing(folder, log)
+    return ring, state, log.position

@@ -50,7 +50,7 @@ class RingLog(StorageLog):
         self._state_as_made = storage.extra_state()
         self.wal = WriteAheadLog(Path(directory), self._owner, self._ring, commit_every, durable)
         try:
-            state = self.wal.recover(self._ring)
+            state = self.wal.recover()
             if state is not None:
                 storage.load_extra_state(state)
         except (LookupError, TypeError, AttributeError) as error:
@@ -71,7 +71,7 @@ class RingLog(StorageLog):
         if ring.steps >= self.wal.due:
             storage = self._storage()
             assert storage is not None
-            self.wal.commit_soon(ring, storage.extra_state, storage.priorities)
+            self.wal.commit_soon(storage.extra_state, storage.priorities)
 
     def steps_at_once(self, ring: Ring) -> int:
         """Steps until the next commit."""
@@ -95,11 +95,11 @@ class RingLog(StorageLog):
 
     def flush(self, storage: Loggable) -> None:
         """Commit everything, and wait until it is written."""
-        self.wal.flush(self._ring, storage.extra_state(), storage.priorities)
+        self.wal.flush(storage.extra_state(), storage.priorities)
 
     def roll_back(self, position: Position) -> dict[str, Any]:
         """Restore the rows of a commit, drop later ones, and return the commit's state beside the rows."""
-        state = self.wal.roll_back(self._ring, position)
+        state = self.wal.roll_back(position)
         return self._state_as_made if state is None else state
 
     def pin(self, storage: Loggable, position: Position) -> None:
@@ -118,7 +118,7 @@ class RingLog(StorageLog):
     def save(self, storage: Loggable) -> dict[str, Any]:
         """Return the position of a commit of everything, and the state beside the rows."""
         state = storage.extra_state()
-        self.wal.flush(self._ring, state, storage.priorities, pin=storage.states_kept)
+        self.wal.flush(state, storage.priorities, pin=storage.states_kept)
         return {"position": dict(self.wal.position)} | state
 
     def refuse_other_fields(self, saved: Layout) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from storages.core.ring.layout import FieldKey, first_layout, nest, text
+from storages.core.ring.layout import first_layout, nest
 from storages.core.ring.ring import Ring
 from storages.errors import PersistenceError
-from storages.persistent.log.manifest import Manifest, count_of, layout_of, stacks_of
+from storages.persistent.log.manifest import Manifest, count_of, empty_ring, layout_of, stacks_of
 from storages.transition import OBS, SUCCESSORS
 
 _SMALL_STEP_BYTES = 64 << 20
@@ -62,12 +62,7 @@ class RingManifest(Manifest):
             ValueError: a step would take more than all of them.
         """
         self._refuse_large_steps(log_bytes)
-        names = {path[-1]: depth for path, depth in self.stacked.items()}
-        whole = next((depth for path, depth in self.stacked.items() if len(path) == 1), 0)
-        ring = Ring(
-            self._steps_within(log_bytes), owner, self.num_envs, allow_nonfinite=True, stacked_frames=whole or names
-        )
-        ring.prepare(self.layout, self.num_envs)
+        ring = empty_ring(self.layout, self.stacked, self._steps_within(log_bytes), owner, self.num_envs)
         ring.size = self.size
         return ring
 
@@ -82,18 +77,9 @@ class RingManifest(Manifest):
         self._refuse_large_steps(log_bytes)
         if not ring.grows and ring.max_bytes is None:
             self._refuse_another("size", self.size, ring.size, directory)
-        try:
-            ring.prepare(self.layout, self.num_envs, self._steps_within(log_bytes) if ring.grows else None)
-            stacked = ring.stacked
-        except ValueError as error:
-            raise PersistenceError(f"{directory} holds other observations: {error}") from None
+        self.make_columns(ring, self.num_envs, directory, self._steps_within(log_bytes) if ring.grows else None)
         if not ring.grows:
             self._refuse_another("size", self.size, ring.size, directory)
-        if stacked != self.stacked:
-            raise PersistenceError(
-                f"{directory} holds stacked frames {_named(self.stacked)}, this storage has {_named(stacked)}; "
-                f"make it for the same environments, or name another directory"
-            )
 
     # Inside
 
@@ -136,7 +122,3 @@ class RingManifest(Manifest):
                 raise ValueError(f"stacks of {depth!r} frames as {path!r}")
         if self.size * self._bytes_of_a_step > _MOST_BYTES:
             raise ValueError(f"{self.size} steps of {self._bytes_of_a_step} bytes, more than any memory holds")
-
-
-def _named(stacked: Mapping[FieldKey, int]) -> dict[str, int]:
-    return {text(path): depth for path, depth in stacked.items()}

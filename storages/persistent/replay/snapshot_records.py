@@ -31,8 +31,10 @@ from storages.persistent.log.commit_log import LARGEST_NUMBER, is_number
 from storages.persistent.log.records import Record
 from storages.transition import Array
 
+CHANGES = "changed errors"
+"""(changed,) float32: errors that updates gave since the commit before; of all live transitions without OFFSETS."""
 OFFSETS = "offsets"
-"""(changed,): of a record of errors, how many transitions after the oldest live one each is that an update changed."""
+"""(changed,) uint32: how many transitions after the oldest live one each is that an update changed."""
 
 
 def flaw_of_part(record: Record, ring: Ring) -> str | None:
@@ -50,26 +52,6 @@ def part_of(record: Record) -> RowSpan:
     return RowSpan(record.first, record.steps, record.facts["begins"], record.facts["since"], record.arrays)
 
 
-def flaw_of_errors(record: Record, num_envs: int) -> str | None:
-    """Describe what of a record of errors cannot be; None if all can."""
-    start, arrays = record.facts.get("start"), record.arrays
-    errors, offsets = (arrays[ArrayKey(role)][0] if ArrayKey(role) in arrays else None for role in (ERRORS, OFFSETS))
-    end = record.steps * num_envs
-    if errors is None or len(arrays) > 1 + (offsets is not None):
-        return f"arrays of {_named(arrays)}"
-    if end >= LARGEST_NUMBER or not is_number(start) or start > end:
-        return f"{start!r} as the oldest of {end} transitions"
-    if errors.ndim != 1 or errors.dtype != np.float32 or np.isinf(errors).any():
-        return f"errors of {errors.dtype}{errors.shape}, or infinite ones"
-    if offsets is None:
-        return None if start + len(errors) == end else f"errors of {start + len(errors)} of {end} transitions"
-    if offsets.shape != errors.shape or offsets.dtype != np.uint32:
-        return f"{offsets.dtype}{offsets.shape} as the numbers of {len(errors)} errors"
-    # Of no transitions there are none.
-    beyond = bool(len(offsets)) and start + int(offsets.max()) >= end
-    return f"errors of more than {end} transitions" if beyond else None
-
-
 def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
     facts, since = record.facts, record.facts.get("since")
     if not isinstance(facts.get("state"), dict):
@@ -78,8 +60,8 @@ def _flaw_of_facts(record: Record, ring: Ring) -> str | None:
         return f"steps {record.first} to {record.steps} after step {since!r}"
     if record.steps - record.first >= ring.rows:
         return f"{record.steps - record.first} steps, of {ring.size} that fit"
-    if not (facts.get("errors") is None or is_number(facts["errors"])):
-        return "no checksum of its errors"
+    if not is_number(facts.get("start")) or facts["start"] > record.steps * ring.envs:
+        return f"{facts.get('start')!r} as the oldest of {record.steps * ring.envs} transitions"
     return None
 
 
@@ -108,7 +90,12 @@ def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
         elif column.successor:
             shapes[ArrayKey(FOLLOWING, path)] = (envs, *layout.shape), layout.dtype
     if ArrayKey(ERRORS) in arrays:
+        live = record.steps * envs - record.facts["start"]
+        changed = arrays[ArrayKey(OFFSETS)][0].size if ArrayKey(OFFSETS) in arrays else live
         shapes[ArrayKey(ERRORS)] = (rows, envs), np.dtype(np.float32)
+        shapes[ArrayKey(CHANGES)] = (changed,), np.dtype(np.float32)
+        if ArrayKey(OFFSETS) in arrays:
+            shapes[ArrayKey(OFFSETS)] = (changed,), np.dtype(np.uint32)
     if arrays.keys() != shapes.keys():
         yield f"arrays of {_named(arrays)}"
         return
@@ -116,19 +103,21 @@ def _flaws_of_arrays(record: Record, ring: Ring) -> Iterator[str]:
         array = arrays[name][0]
         if (array.shape, array.dtype) != (shape, dtype):
             yield f"{array.dtype}{array.shape} as {_told(name)}, which is {dtype}{shape}"
-        elif flaw := _flaw_of_values(name, array, ring):
+        elif flaw := _flaw_of_values(name, array, record, ring):
             yield flaw
 
 
-def _flaw_of_values(name: ArrayKey, array: Array, ring: Ring) -> str | None:
+def _flaw_of_values(name: ArrayKey, array: Array, record: Record, ring: Ring) -> str | None:
     if array.dtype == np.bool_:
         wrong = array.view(np.uint8) > 1
     elif name.role == BEFORE:
         wrong = array >= ring.stacked[name.leaf]
     elif name.role == PADDING:
         wrong = array < ZERO
-    elif name.role == ERRORS:
+    elif name.role in (ERRORS, CHANGES):
         wrong = np.isinf(array)
+    elif name.role == OFFSETS:
+        wrong = array >= record.steps * ring.envs - record.facts["start"]
     else:
         return None
     return f"{array.view(_PLAIN.get(array.dtype, array.dtype))[wrong][0]} in {_told(name)}" if wrong.any() else None

@@ -111,7 +111,7 @@ def test_a_log_goes_on_in_new_files_and_drops_old_ones(tmp_path: Path) -> None:
         log.append(block(commit), new_file=commit in (3, 5))
     assert log.numbers() == [1, 3, 5]
     assert [found.record.commit for found, _ in log.read()] == [1, 2, 3, 4, 5, 6]
-    log.drop_before(3)
+    log.delete_before(3)
     assert [found.record.commit for found, _ in log.read()] == [3, 4, 5, 6]
     (place,) = (place for found, place in log.read() if found.record.commit == 4)
     assert place.log_file == 3

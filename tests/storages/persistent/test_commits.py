@@ -13,6 +13,7 @@ import pytest
 from storages.persistent import PersistenceError
 from storages.persistent.log import log_files as segments
 from storages.persistent.log import records as blocks
+from storages.persistent.log.commit_log import CommitLog
 from storages.persistent.log.log_files import LogFiles
 from storages.persistent.replay import write_ahead_log
 from storages.persistent.replay.write_ahead_log import WriteAheadLog
@@ -211,7 +212,7 @@ def _interrupted(_: Any) -> None:
         (blocks, "write"),
         (LogFiles, "append"),
         (LogFiles, "_opened"),
-        (WriteAheadLog, "_note_written"),
+        (CommitLog, "append"),
     ],
 )
 def test_wherever_a_small_commit_is_interrupted_it_is_there_once(
@@ -275,14 +276,19 @@ def test_a_forked_process_leaves_the_log_to_its_parent(tmp_path: Path) -> None:
     pair.close()
 
 
-def test_errors_that_are_told_anew_make_room_although_no_step_is_inserted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [0, 1])
+def test_errors_that_are_told_anew_make_room_although_few_steps_are_inserted(
+    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_ahead_log, "LONGEST_LOG_BYTES", 3_000)
     with small_segments(2_000):
         pair = Pair("priority", tmp_path)
         pair.insert(12)
         for _ in range(40):
+            pair.insert(steps)
             pair.update()
             pair.kept.flush()
-        assert 1 <= len(list(tmp_path.glob("*.errors"))) <= 2
+        assert sum(path.stat().st_size for path in tmp_path.glob("*.steps")) < 20_000
         pair.reopen()
     pair.assert_same()
     pair.close()

@@ -76,6 +76,14 @@ STEPS: dict[str, Callable[[Record], Record]] = {
     "a newest stack of one frame": array("newest", lambda a: a[:, :1]),
     "errors of one environment": array("errors", lambda a: a[:, :1]),
     "infinite errors": array("errors", lambda a: np.full_like(a, np.inf)),
+    "changed errors of two axes": array("changed errors", lambda a: a[:, None]),
+    "changed errors of another dtype": array("changed errors", lambda a: a.astype(np.int64)),
+    "infinite changed errors": array("changed errors", lambda a: np.full_like(a, -np.inf)),
+    "too few changed errors": array("changed errors", lambda a: a[:-1]),
+    "changed errors of no transitions": array("offsets", lambda a: a + 10**6),
+    "transitions of another dtype": array("offsets", lambda a: a.astype(np.int64)),
+    "an oldest transition that is not there": facts(start=10**6),
+    "an oldest transition that is a word": facts(start="one"),
     "another array": lambda block: replace(block, arrays=block.arrays | {ArrayKey("more"): (np.zeros(3),)}),
     "no array": lambda block: replace(block, arrays={}),
     "no facts": lambda block: replace(block, facts={"begins": False}),
@@ -124,25 +132,6 @@ def test_a_crafted_commit_is_named_before_anything_is_changed_and_dropped_by_a_r
     path = max(tmp_path.glob("*.steps"))
     rewritten(path, STEPS[what])
     assert_named_and_dropped(path, kind, samples)
-
-
-ERRORS: dict[str, Callable[[Record], Record]] = {
-    "two axes": array("errors", lambda a: a[:, None]),
-    "another dtype": array("errors", lambda a: a.astype(np.int64)),
-    "infinite": array("errors", lambda a: np.full_like(a, -np.inf)),
-    "too few": array("errors", lambda a: a[:-1]),
-    "none": lambda block: replace(block, arrays={}),
-    "of transitions that are not there": facts(start=10**6),
-    "of a transition that is a word": facts(start="one"),
-}
-
-
-@pytest.mark.parametrize("what", ERRORS)
-def test_crafted_errors_are_named_before_anything_is_changed_and_dropped_by_a_repair(what: str, tmp_path: Path) -> None:
-    samples = filled("priority", tmp_path, "vector")
-    path = max(tmp_path.glob("*.errors"))
-    rewritten(path, ERRORS[what])
-    assert_named_and_dropped(path, "vector", samples)
 
 
 STATES: dict[str, Any] = {

@@ -14,8 +14,8 @@ import pytest
 
 from storages import ReplayBuffer, SampleError
 from storages.persistent import DamageError, PersistenceError, repair
-from storages.persistent.episodes import markers as going_back
 from storages.persistent.episodes.segment_store import SegmentStore
+from storages.persistent.log.notes import MARKER_NAME, write_marker
 from tests.support import killing_episodic
 from tests.support.episodic import EpisodesModel, buffer, updated
 from tests.support.model import Stream, contents
@@ -419,10 +419,10 @@ def test_a_damaged_note_of_going_back_is_named_and_repaired(tmp_path: Path) -> N
     storage, episodes = filled(tmp_path)
     note = {"position": {"commit": 1, "checksum": 0}, "archive": {"commit": 1, "checksum": 0}}
     storage.close()
-    going_back.write_marker(tmp_path, note, durable=False)
-    path = tmp_path / going_back.NAME
+    write_marker(tmp_path, note, durable=False)
+    path = tmp_path / MARKER_NAME
     path.write_text(path.read_text().replace('"commit": 1', '"commit": 2'))
     with pytest.raises(DamageError, match=r"rollback\.json is damaged.*repair"):
         buffer(tmp_path)
-    assert [text for text in repair(tmp_path).dropped if going_back.NAME in text]
+    assert [text for text in repair(tmp_path).dropped if MARKER_NAME in text]
     assert len(opened_and_read(tmp_path)) == len(episodes)

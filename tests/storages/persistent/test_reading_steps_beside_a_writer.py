@@ -11,7 +11,7 @@ import torch
 
 from storages.persistent import DamageError, read_state
 from storages.persistent.log import records as blocks
-from storages.persistent.replay import reading
+from storages.persistent.replay import recovery
 from tests.support.directories import Pair, small_segments
 from tests.support.model import contents
 
@@ -49,32 +49,32 @@ def test_a_reader_beside_a_writer_sees_a_commit(way: str, tmp_path: Path) -> Non
         pair.close()
 
 
-def test_what_is_written_between_reading_errors_and_steps_is_no_damage(
+def test_what_is_written_and_dropped_before_steps_are_read_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("priority", tmp_path, commit_every=3)
     pair.insert(9)
     pair.kept.flush()
-    recover, more = reading.recover, [3]
+    recover, more = recovery.recover, [3]
 
     def goes_on_meanwhile(*given: Any) -> Any:
         if more[0]:
             more[0] -= 1
             pair.insert(20)
             pair.update()
-            # All errors go to a new file, and the older one is dropped.
-            pair.kept._log.wal.flush(pair.kept._ring, pair.kept.extra_state(), pair.kept.priorities, new_file=True)
+            # Everything goes to a new file, and the older ones are dropped.
+            pair.kept._log.wal.flush(pair.kept.extra_state(), pair.kept.priorities, new_file=True)
             pair.kept.flush()
         return recover(*given)
 
-    monkeypatch.setattr(reading, "recover", goes_on_meanwhile)
+    monkeypatch.setattr(recovery, "recover", goes_on_meanwhile)
     with small_segments(100):
         state = read_state(tmp_path)
     assert torch.equal(state["priorities"]["errors"], pair.kept.priorities.state_dict()["errors"])
     pair.close()
 
 
-def test_a_commit_that_comes_while_errors_are_read_is_no_damage(
+def test_a_commit_that_comes_while_commits_are_read_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair("priority", tmp_path, commit_every=3)
@@ -83,16 +83,16 @@ def test_a_commit_that_comes_while_errors_are_read_is_no_damage(
     pair.kept.flush()
     read, goes_on = blocks.read, [True]
 
-    def go_on_after_the_first_errors(path: Path, *given: Any) -> Iterator[Any]:
+    def go_on_after_the_first_commit(path: Path, *given: Any) -> Iterator[Any]:
         for found in read(path, *given):
-            if goes_on[0] and path.suffix == ".errors":
+            if goes_on[0]:
                 goes_on[0] = False
                 pair.insert(3)
                 pair.update()
                 pair.kept.flush()
             yield found
 
-    monkeypatch.setattr(blocks, "read", go_on_after_the_first_errors)
+    monkeypatch.setattr(blocks, "read", go_on_after_the_first_commit)
     assert read_state(tmp_path)["ring"]["steps"] >= 9
     assert not goes_on[0]
     assert read_state(tmp_path)["ring"]["steps"] == pair.kept.ring.steps

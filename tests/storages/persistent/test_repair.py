@@ -145,15 +145,13 @@ def _errors(storage: Any) -> list[float]:
 
 def test_lost_errors_leave_those_that_were_known_before(tmp_path: Path) -> None:
     filled("priority", tmp_path, "vector")
-    path = max(tmp_path.glob("*.errors"))
-    count = len(list(blocks.read(path)))
-    damage(path, count - 1, 70)
+    path = max(tmp_path.glob("*.steps"))
+    damage(path, len(list(blocks.read(path))) - 1, 70)
     with pytest.raises(DamageError, match=rf"{path.name} is damaged"):
         made("priority", tmp_path, size=SIZE)
     (dropped,) = repair(tmp_path).dropped
-    assert "where errors of steps" in dropped
+    assert "where steps" in dropped
     storage = made("priority", tmp_path, size=SIZE)
-    assert storage.ring.live_steps == SIZE
     assert np.isfinite(_errors(storage)).all()
     assert len(list(storage.generate_batches(3, 8))) == 3
     storage.close()
@@ -177,7 +175,7 @@ def test_a_manifest_is_made_anew(change: str, tmp_path: Path) -> None:
     if change == "deleted":
         manifest.unlink()
     else:
-        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 4', '"format": 9')
+        old, new = ('"size": 40', '"size": 41') if change == "damaged" else ('"format": 5', '"format": 9')
         manifest.write_text(text.replace(old, new))
     with pytest.raises(PersistenceError, match=r"storage\.json"):
         made("plain", tmp_path, environments("dict of frames", 2), size=SIZE)
@@ -194,7 +192,7 @@ def test_however_much_is_damaged_what_is_left_is_what_was_inserted(seed: int, tm
     kind = KINDS[seed % len(KINDS)]
     way, envs = ["priority", "recency", "sequences"][seed % 3], environments(kind, 2)
     samples = filled(way, tmp_path, kind)
-    for path in sorted({*tmp_path.glob("*.steps"), *tmp_path.glob("*.errors")}):
+    for path in sorted(tmp_path.glob("*.steps")):
         for _ in range(random.integers(0, 3)):
             data = bytearray(path.read_bytes())
             begin = int(random.integers(len(data)))

@@ -129,7 +129,8 @@ def _of_other_steps(block: Record) -> Record:
 
 
 def _with_other_errors(block: Record) -> Record:
-    arrays = {name: (np.zeros((3, 5), np.float32),) for name in block.arrays}
+    other = (np.zeros((3, 5), np.float32),)
+    arrays = {name: other if name.role == "changed errors" else pieces for name, pieces in block.arrays.items()}
     return Record(block.commit, block.first, block.steps, block.facts, arrays)
 
 
@@ -142,14 +143,14 @@ def _flipped(pattern: str, place: int) -> _Change:
 
 
 def _swapped(directory: Path, base: Base) -> None:
-    steps, errors = _first(directory, "*.steps"), _first(directory, "*.errors")
+    steps, note = _first(directory, "*.steps"), _first(directory, "closed.json")
     content = steps.read_bytes()
-    steps.write_bytes(errors.read_bytes())
-    errors.write_bytes(content)
+    steps.write_bytes(note.read_bytes())
+    note.write_bytes(content)
 
 
-def _without_errors(directory: Path, base: Base) -> None:
-    _first(directory, "*.errors").unlink()
+def _without_steps(directory: Path, base: Base) -> None:
+    _first(directory, "*.steps").unlink()
 
 
 def _halved_chunk(directory: Path, base: Base) -> None:
@@ -181,15 +182,15 @@ CASES = [
         ("a pipe", _pipe, "ring", "000000000009.steps"),
         ("a pipe, read", _pipe, "data set", "000000000009.steps"),
         ("bits of steps flipped", _flipped("*.steps", 300), "ring", "000000000001.steps"),
-        ("steps and errors swapped", _swapped, "ring", None),
-        ("no errors", _without_errors, "ring", None),
+        ("steps and note swapped", _swapped, "ring", None),
+        ("no steps", _without_steps, "ring", None),
         ("commits without facts", _rewritten("steps", _without_facts), "ring", None),
         ("commits without arrays", _rewritten("steps", _without_arrays), "state", None),
         ("commits of one row", _rewritten("steps", _of_one_row), "ring", None),
         ("commits of other leaves", _rewritten("steps", _of_other_leaves), "ring", None),
         ("commits of 10^15 steps", _rewritten("steps", _of_other_steps), "ring", None),
         ("a file of steps that is a link, repaired", _linked("000000000001.steps"), "repaired", "000000000001.steps"),
-        ("errors of another shape", _rewritten("errors", _with_other_errors), "ring", None),
+        ("errors of another shape", _rewritten("steps", _with_other_errors), "ring", None),
     )
 ] + [
     Case(f"{name}, of episodes", _episodic(change), how, named)

@@ -1,9 +1,13 @@
-"""Note of what a directory held when its storage was closed, by which a missing end is noticed later.
+"""Notes beside a log: what a directory held when its storage was closed, and a rollback that is not finished.
 
-A killed process leaves no note, or an earlier one, which is still a lower bound of what has to be there.
+By the first, a missing end is noticed later. A killed process leaves no such note, or an earlier one, which is still a
+lower bound of what has to be there.
+
+The two logs of a directory of episodes cannot be rolled back in one instant. A rollback marker names the checkpoint
+first, and is removed last: a process that finds one finishes the rollback.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +15,13 @@ from typing import Any, Self
 
 from storages.errors import DamageError
 from storages.persistent.log.commit_log import CommitLog, Position, is_number
-from storages.persistent.log.json_file import name_damage, read_verified, write_verified
-from storages.persistent.log.log_files import LogFiles
+from storages.persistent.log.json_file import name_damage, name_repair, read_verified, write_verified
 from storages.persistent.log.records import FORMAT
 from storages.persistent.log.system_calls import sync_directory
 
-NAME = "closed.json"
+NAME, MARKER_NAME = "closed.json", "rollback.json"
 _WHAT = "what this directory held when it was last closed"
+_WHAT_MARKER = "where this directory was going back to when its process ended"
 
 
 @dataclass(frozen=True)
@@ -88,24 +92,19 @@ class ClosingNote:
         return None
 
 
-def write_note(
-    folder: Path, log: CommitLog, beside: Sequence[LogFiles], durable: bool, errors: int | None = None
-) -> None:
+def write_note(folder: Path, log: CommitLog, durable: bool, errors: int | None = None) -> None:
     """Write the note of a directory, if there was a commit; without it nothing is lost, so that it may fail.
 
     Args:
         folder: the directory.
         log: its commits.
-        beside: other logs there.
         durable: whether the note is to survive a power cut.
         errors: checksum of the file of cold priorities; None where there is none.
     """
     if not log.position["commit"]:
         return
     with suppress(OSError):
-        files = {
-            path.name: path.stat().st_size for one in (log.files, *beside) for path in map(one.path, one.numbers())
-        }
+        files = {log.files.path(number).name: size for number, size in log.files.sizes().items()}
         facts: dict[str, Any] = {"what": _WHAT, "format": FORMAT, "commit": log.position["commit"], "steps": log.steps}
         facts |= {"commit_checksum": log.position["checksum"], "files": files, "errors": errors}
         write_verified(folder / NAME, facts, durable)
@@ -127,13 +126,52 @@ def refuse_missing(folder: Path, log: CommitLog) -> None:
 
 
 def remove_note(folder: Path, durable: bool) -> None:
-    """Remove the note, before anything that it names is dropped.
-
-    Raises:
-        OSError: it cannot be removed.
-    """
+    """Remove the note, before anything that it names is dropped."""
     path = folder / NAME
     if path.exists():
         path.unlink()
         if durable:
             sync_directory(folder)
+
+
+def write_marker(folder: Path, state: Mapping[str, Any], durable: bool) -> None:
+    """Mark that a directory is being rolled back to a pinned state.
+
+    Raises:
+        OSError: it cannot be written; it may be there all the same.
+    """
+    facts = {
+        "what": _WHAT_MARKER,
+        "format": FORMAT,
+        "position": dict(state["position"]),
+        "archive": dict(state["archive"]),
+    }
+    write_verified(folder / MARKER_NAME, facts, durable)
+
+
+def read_marker(folder: Path) -> Mapping[str, Any] | None:
+    """Read the state that a directory was being rolled back to; None if it was not.
+
+    Raises:
+        DamageError: the marker is damaged.
+    """
+    path = folder / MARKER_NAME
+    try:
+        return read_verified(path) if path.exists() else None
+    except DamageError:
+        with name_repair(folder, "drops it"):
+            raise DamageError(f"{path} is damaged: a process was killed while it went back to a checkpoint") from None
+
+
+def remove_marker(folder: Path, durable: bool) -> None:
+    """Remove the marker, once the rollback is finished or given up.
+
+    Raises:
+        OSError: it cannot be removed, or may be there again after a power cut.
+    """
+    path = folder / MARKER_NAME
+    if path.exists():
+        path.unlink()
+    if durable:
+        # Also where another call removed it and failed then: a note that comes back undoes what is committed later.
+        sync_directory(folder)
