@@ -12,7 +12,7 @@ from storages.persistent.replay.recovery import SUFFIX
 
 def has_commits(directory: str | Path) -> bool:
     """Whether anything was committed there, to a storage of steps or of episodes."""
-    return any(_log(folder).numbers() for folder in _folders(directory))
+    return any(log.numbers() for log in _logs(directory))
 
 
 def has_commit(directory: str | Path, position: Mapping[str, Any]) -> bool:
@@ -23,8 +23,7 @@ def has_commit(directory: str | Path, position: Mapping[str, Any]) -> bool:
     commit, checksum = position.get("commit"), position.get("checksum")
     if not isinstance(commit, int) or not isinstance(checksum, int):
         return False
-    for folder in _folders(directory):
-        log = _log(folder)
+    for log in _logs(directory):
         before = [number for number in log.numbers() if number <= commit]
         for found in read(log.path(before[-1])) if before else ():
             if isinstance(found, StoredRecord) and (found.record.commit, found.checksum) == (commit, checksum):
@@ -32,9 +31,6 @@ def has_commit(directory: str | Path, position: Mapping[str, Any]) -> bool:
     return False
 
 
-def _folders(directory: str | Path) -> list[Path]:
-    return [folder for folder in (Path(directory), Path(directory) / WAL_FOLDER) if folder.is_dir()]
-
-
-def _log(folder: Path) -> LogFiles:
-    return LogFiles(folder, SUFFIX, durable=False)
+def _logs(directory: str | Path) -> list[LogFiles]:
+    folders = Path(directory), Path(directory) / WAL_FOLDER
+    return [LogFiles(folder, SUFFIX, durable=False) for folder in folders if folder.is_dir()]

@@ -10,6 +10,7 @@ from storages.core.ring.snapshot import ERRORS, ArrayKey
 from storages.errors import DamageError
 from storages.persistent.log import records as blocks
 from storages.persistent.log.files import replacing
+from storages.persistent.log.json_file import name_repair
 from storages.persistent.log.records import CorruptRange, Record, StoredRecord
 
 NAME = "errors"
@@ -109,7 +110,9 @@ class ColdPriorities:
                 known.put(block.first, block.arrays[ArrayKey(ERRORS)][0])
                 known.checksum = written
                 return known
-        if checksum is None and _is_torn(path, found[0]):
+        # Nothing else is wrong than that not all was written, or zeros were.
+        is_torn = any(isinstance(one, CorruptRange) and (one.cut or not any(path.read_bytes())) for one in found[:1])
+        if checksum is None and is_torn:
             warnings.warn(
                 f"{path} is incomplete, as a power cut leaves it; transitions have the error of those that no update "
                 f"has met",
@@ -119,12 +122,5 @@ class ColdPriorities:
         how = "damaged" if found else "missing" if not path.exists() else "empty"
         if all(isinstance(one, StoredRecord) for one in found) and found:
             how = "not the one that was written last"
-        raise DamageError(
-            f"{path} is {how}, from which priorities follow. storages.persistent.repair({str(directory)!r}) drops it "
-            f"and keeps all episodes"
-        )
-
-
-def _is_torn(path: Path, found: StoredRecord | CorruptRange) -> bool:
-    """Whether nothing else is wrong than that not all was written, or zeros were."""
-    return isinstance(found, CorruptRange) and (found.cut or not any(path.read_bytes()))
+        with name_repair(directory, "drops it and keeps all episodes"):
+            raise DamageError(f"{path} is {how}, from which priorities follow")

@@ -277,7 +277,7 @@ class EpisodeLog(StorageLog):
         with self._or_release():
             state = store.writable().roll_back(position["position"])
             store.queue.archive.roll_back(position["archive"])
-            store.queue.begin_anew()
+            store.queue.begin_anew(store.queue.archive)
             remove_marker(store.folder, store.durable)
         return state
 

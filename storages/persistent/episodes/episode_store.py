@@ -295,7 +295,7 @@ class EpisodeStore:
         memtable.reset()
         watermarks = memtable.start_rows.tolist()
         self.written(lambda: queue.archive.note(following, watermarks))
-        queue.begin_anew()
+        queue.begin_anew(queue.archive)
         self.live_range.begin(following, following)
         self.cache.reset(following)
 

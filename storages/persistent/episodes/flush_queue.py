@@ -46,23 +46,32 @@ class FlushQueue:
     """
 
     def __init__(self, archive: SegmentStore, owner: str, most_bytes: int | None) -> None:
-        self.archive, self._owner = archive, owner
-        self._most_bytes = most_bytes
+        self._owner, self._most_bytes = owner, most_bytes
+        self._waiting: deque[_Flush] = deque()
+        self._by_first: dict[int, EpisodeBatch] = {}
+        self._writer = ThreadPoolExecutor(1, "archive")
+        self._failed = False
+        self.begin_anew(archive)
+
+    def begin_anew(self, archive: SegmentStore) -> None:
+        """Hold the segments on disk only; the queue must be empty."""
+        assert not self._waiting
+        self.archive = archive
         self._open: list[tuple[int, EpisodeBatch, EpisodeSpan | None]] = []
         """Number of the first transition, and the episode."""
         self._open_rows = 0
         self._live_before = archive.live
-        """Number of the oldest transition that was live when the newest open_batches episode had come."""
-        self._waiting: deque[_Flush] = deque()
-        self._by_first: dict[int, EpisodeBatch] = {}
+        """Number of the oldest transition that was live when the newest open episode had come."""
         self._next_row = archive.next_row
-        self._writer = ThreadPoolExecutor(1, "archive")
-        self._failed = False
         self.segments: dict[int, Segment] = {segment.first: segment for segment in archive.segments}
         """All, by their first transitions; those too that are not written yet."""
-        self.watermarks: list[int] = list(archive.watermarks)
+        self.go_on_from(archive.watermarks)
+
+    def go_on_from(self, watermarks: list[int]) -> None:
+        """Say how many steps of each environment are on disk, or gone."""
+        self.watermarks = list(watermarks)
         """Of each environment, how many of its steps have gone into segments."""
-        self.watermarks_on_disk = list(archive.watermarks)
+        self.watermarks_on_disk = list(watermarks)
         """Of each environment, how many of its steps are in segments that are on disk, or in no segment any more."""
 
     # In
@@ -240,19 +249,6 @@ class FlushQueue:
         for first in [first for first, segment in self.segments.items() if segment.end <= live]:
             if first not in self._by_first:
                 del self.segments[first]
-
-    def begin_anew(self, archive: SegmentStore | None = None) -> None:
-        """Hold the segments on disk only; the queue must be empty."""
-        assert not self._waiting
-        self.archive = archive or self.archive
-        self._open, self._open_rows, self._live_before = [], 0, self.archive.live
-        self._next_row, self.watermarks = self.archive.next_row, list(self.archive.watermarks)
-        self.watermarks_on_disk = list(self.watermarks)
-        self.segments = {segment.first: segment for segment in self.archive.segments}
-
-    def go_on_from(self, watermarks: list[int]) -> None:
-        """Say how many steps of each environment are on disk, or gone."""
-        self.watermarks, self.watermarks_on_disk = list(watermarks), list(watermarks)
 
     @property
     def nbytes(self) -> int:

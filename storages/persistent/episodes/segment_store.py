@@ -264,12 +264,9 @@ class SegmentStore:
     def tidy(self) -> None:
         """Delete chunks without a record, and update the zarr metadata."""
         for column in self._columns:
-            directory = column.directory(self.directory / GROUP)
-            after = self.next_row // column.rows
-            for path in directory.glob("c.*"):
-                number = path.name.split(".")[1]
-                if number.isdecimal() and int(number) >= after:
-                    path.unlink()
+            for number in column.numbers(self.directory / GROUP):
+                if number >= self.next_row // column.rows:
+                    column.path(self.directory / GROUP, number).unlink()
         self.manifest.tell_zarr(self.directory, self.next_row, self._durable)
 
     def _delete_unneeded(self) -> None:

@@ -9,7 +9,7 @@ bytes as small as zstd did and was ten times as quick either way; zstd, without 
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,11 @@ class Chunks:
     def path(self, group: Path, number: int) -> Path:
         """Where one is."""
         return self.directory(group) / ".".join(["c", str(number), *("0" for _ in self.layout.shape)])
+
+    def numbers(self, group: Path) -> Iterator[int]:
+        """Numbers of those that are there."""
+        numbers = (path.name.split(".")[1] for path in self.directory(group).glob("c.*"))
+        return (int(number) for number in numbers if number.isdecimal())
 
     def encode(self, rows: Array) -> tuple[bytes, int]:
         """A chunk that begins with these rows, with zeros after them, and its checksum."""

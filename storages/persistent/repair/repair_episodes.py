@@ -158,7 +158,6 @@ class EpisodesLeft:
         """Return a row that no chunk reaches, whether it is recorded or not."""
         row = max((int(record.facts["next_row"]) for record in self._commits), default=0)
         for column in self.manifest.columns:
-            for path in column.directory(self._folder / GROUP).glob("c.*"):
-                number = path.name.split(".")[1]
-                row = max(row, (int(number) + 1) * column.rows if number.isdecimal() else 0)
+            for number in column.numbers(self._folder / GROUP):
+                row = max(row, (number + 1) * column.rows)
         return -(-row // self.manifest.segment_rows) * self.manifest.segment_rows
