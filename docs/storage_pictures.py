@@ -94,11 +94,8 @@ def log(axes: Axes) -> None:
             box(axes, left + commit * width / 5, 2.4, width / 5, 0.7, str(commit + 1 + 5 * number), colour)
         note(axes, left, 3.2, f"{1 + 5 * number:012d}.steps")
     box(axes, 6.2 + 3 * 2.4 / 5, 2.4, 0.3, 0.7, "", RED)
-    for commit in range(5):
-        box(axes, 2.8 + commit * 0.6, 1.5, 0.6, 0.5, "", GREEN)
-    for commit in range(3):
-        box(axes, 6.2 + commit * 0.48, 1.5, 0.48, 0.5, "", GREEN)
-    note(axes, 2.8, 1.2, "000000000001.errors, where there are priorities")
+    note(axes, 2.8, 1.85, "each box is a commit: one record of steps,")
+    note(axes, 2.8, 1.45, "and of errors where there are priorities")
     arrow(axes, (4.3, 4.0), (4.3, 3.12))
     note(axes, 2.8, 4.15, "a checkpoint holds the position of commit 3: what it needs is kept")
     arrow(axes, (8.6, 1.0), (7.85, 2.4))

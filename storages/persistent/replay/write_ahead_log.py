@@ -337,7 +337,7 @@ class WriteAheadLog:
             ) from error
 
     def _commit_at(self, position: Position) -> Record:
-        with name_owner(self._owner, self.directory):
+        with name_owner(self._owner, self.directory, does="read"):
             return self._log.commit_at(position, self._log.oldest_row)
 
     def _refuse_unless_held(self) -> None:

@@ -115,7 +115,7 @@ def test_a_log_goes_on_in_new_files_and_drops_old_ones(tmp_path: Path) -> None:
     assert [found.record.commit for found, _ in log.read()] == [3, 4, 5, 6]
     (place,) = (place for found, place in log.read() if found.record.commit == 4)
     assert place.log_file == 3
-    assert log.cut(place) > 0
+    log.cut(place)
     assert log.end == place
     log.append(block(5), new_file=False)
     assert [found.record.commit for found, _ in log.read()] == [3, 4, 5]
@@ -132,7 +132,7 @@ def test_a_log_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path) -> No
         file.write(b"half of a block")
     again = LogFiles(tmp_path, "steps", durable=False)
     ((_, place),) = again.read()
-    assert again.cut(place) == len(b"half of a block")
+    again.cut(place)
     again.append(block(2), new_file=False)
     again.close()
     assert [found.record.commit for found, _ in again.read()] == [1, 2]
