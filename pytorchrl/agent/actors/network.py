@@ -12,6 +12,7 @@ from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.mlp import MLP, BatchNorm
 from pytorchrl.agent.actors.normalization import ObservationNormalization
 from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.view import AnyBody, View
 
 
@@ -134,6 +135,9 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def make_target(network: ModuleT) -> ModuleT:
-    """A copy that takes no gradients; it normalises observations as the network does."""
-    shared = {id(module): module for module in network.modules() if isinstance(module, ObservationNormalization)}
+    """A copy that takes no gradients; it normalises observations as the network does, and draws as it does."""
+    normalizations = [module for module in network.modules() if isinstance(module, ObservationNormalization)]
+    # A generator of the copy's own would be in no checkpoint.
+    generators = [module.generator for module in network.modules() if isinstance(module, UsesGenerator)]
+    shared: dict[int, Any] = {id(each): each for each in (*normalizations, *generators)}
     return copy.deepcopy(network, shared).requires_grad_(False)

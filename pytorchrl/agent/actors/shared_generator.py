@@ -1,8 +1,5 @@
 """Modules that draw random numbers of a generator that something else saves."""
 
-import copy
-from typing import Any, Self
-
 import torch
 
 from pytorchrl.agent.actors.quick_module import QuickModule
@@ -18,11 +15,3 @@ class UsesGenerator(QuickModule):
     def __init__(self, generator: torch.Generator | None) -> None:
         super().__init__()
         self.generator = generator
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        # A generator of the copy's own would be in no checkpoint.
-        memo[id(self.generator)] = self.generator
-        copied = type(self).__new__(type(self))
-        memo[id(self)] = copied
-        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return copied

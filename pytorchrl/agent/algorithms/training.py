@@ -85,10 +85,9 @@ class Target:
     ) -> None:
         self.network = make_target(network)
         self.polyak, self.every, self.every_steps = polyak, every, every_steps
-        ours, theirs = FlatParameters(self.network.parameters()), list(network.parameters())
-        # Parameters, and not what they hold now, which is elsewhere once a group is made of them.
-        self._ours: list[Tensor] = [ours.vector] if group else [*ours.parameters]
-        self._theirs: list[Tensor] = [group.flat.vector] if group else [*theirs]
+        # Parameters, and not what they hold now, which is elsewhere once a group is made of them, or a copy.
+        self._ours, self._theirs = FlatParameters(self.network.parameters()), list(network.parameters())
+        self._group = group
         buffers = zip(self.network.buffers(), network.buffers(), strict=True)
         self._buffers = [(our, their) for our, their in buffers if our is not their]
 
@@ -98,8 +97,11 @@ class Target:
 
         Lillicrap et al., "Continuous control with deep reinforcement learning" (arXiv 1509.02971), section 3.
         """
-        for our, their in zip(self._ours, self._theirs, strict=True):
-            our.lerp_(their, 1 - polyak)
+        if self._group is not None:
+            self._ours.vector.lerp_(self._group.flat.vector, 1 - polyak)
+        else:
+            for parameter, followed in zip(self._ours.parameters, self._theirs, strict=True):
+                parameter.lerp_(followed, 1 - polyak)
         for our, their in self._buffers:
             our.copy_(their)
 

@@ -1,6 +1,5 @@
 """Noisy layers compute what Fortunato et al. write, with noise from the generator that they are given."""
 
-import copy
 import math
 import pickle
 
@@ -13,6 +12,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.network import make_target
 from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
 from pytorchrl.agent.actors.quick_module import linear
 
@@ -85,10 +85,10 @@ def test_equal_seeds_give_equal_noise_and_a_saved_generator_repeats_it() -> None
     assert torch.equal(layer(features), first)
 
 
-def test_a_copy_draws_from_the_same_generator() -> None:
+def test_a_target_draws_from_the_same_generator() -> None:
     drawing = generator()
     layer = MLP(3, (4, 2), noisy=True, dropout=0.5, generator=drawing)
-    copied = copy.deepcopy(layer)
+    copied = make_target(layer)
     assert [part.generator for part in copied.modules() if hasattr(part, "generator")] == [drawing] * 3
     features = torch.randn(4, 3)
     state = drawing.get_state()

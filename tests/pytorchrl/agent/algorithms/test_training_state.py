@@ -1,5 +1,6 @@
 """What an algorithm trains is registered once; what is saved, named, refused and stepped follows from that."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -103,6 +104,20 @@ def test_a_loaded_algorithm_goes_on_as_the_saved_one(name: str) -> None:
         one, other = (algorithm.update(batch_for(algorithm, seed)) for algorithm in (saved, loaded))
         assert_equal(one.info, other.info)
     assert_equal(loaded.state_dict(), saved.state_dict())
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_a_copy_learns_as_the_original_and_apart_from_it(name: str) -> None:
+    cls, space, hyper_parameters = OFF_POLICY[name]
+    original = made(cls, space, **hyper_parameters)
+    original.update(batch_for(original))
+    copied, before = copy.deepcopy(original), copy.deepcopy(original.state_dict())
+    for seed in range(1, 5):
+        copied.update(batch_for(copied, seed))
+    assert_equal(original.state_dict(), before)
+    for seed in range(1, 5):
+        original.update(batch_for(original, seed))
+    assert_equal(copied.state_dict(), original.state_dict())
 
 
 @pytest.mark.parametrize("name", OFF_POLICY)

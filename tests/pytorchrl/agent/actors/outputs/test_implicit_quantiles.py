@@ -1,6 +1,5 @@
 """Implicit quantiles agree with slow loops of numpy, and draw their fractions of a seeded generator."""
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import ImplicitQuantiles
+from pytorchrl.agent.actors.network import make_target
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues
 from pytorchrl.agent.risk_measures import CPW, CVaR
 from tests.support.by_hand import envs_with, numpy
@@ -118,11 +118,11 @@ def test_each_question_draws_anew_but_actions_are_compared_by_the_same_fractions
     assert values.best().mean.shape == (B, 1)
 
 
-def test_draws_follow_from_the_generators_state_and_copies_share_it() -> None:
+def test_draws_follow_from_the_generators_state_and_targets_share_it() -> None:
     module, action = made(), torch.zeros(B, 1, dtype=torch.int64)
     state = module.generator.get_state()
     first = module(features()).of(action).fractions
-    target = copy.deepcopy(module)
+    target = make_target(module)
     assert target.generator is module.generator
     target.num_quantiles = 3
     module.generator.set_state(state)
