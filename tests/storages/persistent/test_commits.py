@@ -137,8 +137,8 @@ def test_an_error_of_a_thread_that_is_quicker_than_the_insertion_is_raised_by_th
     wal = pair.kept._log.wal
     submit = wal._executor.submit
 
-    def submit_and_wait(write: Any, commit: Any) -> Any:
-        writing = submit(write, commit)
+    def submit_and_wait(write: Any, *arguments: Any) -> Any:
+        writing = submit(write, *arguments)
         writing.exception()
         return writing
 
