@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from storages.core.kernels import insert as kernel
 from storages.core.kernels.memory import data_address
-from storages.core.kernels.stack_slices import STACK, insert_steps_with_stacks
+from storages.core.kernels.stacks import STACK, insert_steps_with_stacks
 from storages.core.ring.addresses import AddressTable, must_be_finite
 from storages.core.ring.frames import FrameColumn
 from storages.core.ring.layout import FieldKey, Layout, SampleError, as_array, text

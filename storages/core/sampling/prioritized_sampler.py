@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from storages.component.hyper_parameters import InitialError
 from storages.core.device.transfer import Transfer
-from storages.core.kernels.priority_updates import effective_sample_size
-from storages.core.kernels.slice_errors import errors_of_starts
+from storages.core.kernels.priority_updates import effective_sample_size, errors_of_starts
 from storages.core.parts import Mass, Request, Rows, Sampler, Window
 from storages.core.ring.ring import Ring
 from storages.core.sampling.episode_tracker import EpisodeTracker
