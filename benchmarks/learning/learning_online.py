@@ -23,7 +23,7 @@ class OnlineArguments(Arguments):
     """What to run."""
 
     only: tuple[Literal["pendulum", "hopper"], ...] = ("pendulum",)
-    """Tasks to run; "hopper" takes two hours."""
+    """Tasks to run; "hopper" takes hours."""
 
 
 if __name__ == "__main__":
