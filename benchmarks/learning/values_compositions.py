@@ -54,9 +54,9 @@ BREAKOUT_WORDS = (
     "and Castro (arXiv 2011.14826) for DQN: 32 transitions of the last 100,000 after every 4 frames, a target network "
     "that is copied every 1,000 frames, Adam at a rate of 0.00025 with an epsilon of 0.0003125. The share of random "
     "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()` with that network, "
-    "dueling and noisy, and with those settings but for its own parts; its returns are from 0 to 20. The environment "
-    "has six actions, and repeats the last one with probability 0.1, "
-    "in the evaluation too."
+    "dueling and noisy, 32 transitions an update and returns from 0 to 20; beside its own parts, it has what the preset "
+    "chooses for small budgets: an update after every 2 frames, at a rate that falls from 0.001 to 0. The environment "
+    "has six actions, and repeats the last one with probability 0.1, in the evaluation too."
 )
 
 
@@ -191,7 +191,7 @@ CARTPOLE_COMPOSITIONS: Mapping[str, Composition] = {
         lr=prl.LinearSchedule(2e-3, 0.0),
         target_update_interval_steps=200,
     ),
-    "Rainbow": preset(prl.Rainbow.small, **_CARTPOLE, lr=_CARTPOLE_RATE),
+    "Rainbow": preset(prl.Rainbow.small),
     "R2D2": preset(prl.R2D2.small, num_envs=4),
     # Of two actions, an entropy near that of a coin would have the better one taken little more often.
     "SACDiscrete": cartpole(
@@ -216,8 +216,6 @@ BREAKOUT_COMPOSITIONS: Mapping[str, Composition] = {
     "Rainbow": preset(
         prl.Rainbow.small,
         actor_factory=_BREAKOUT_RAINBOW_NETWORK,
-        lr=BREAKOUT_SETTINGS["lr"],
-        update_every=FRAMES_BETWEEN_UPDATES,
         mini_batch_size=BREAKOUT_SETTINGS["mini_batch_size"],
         v_max=20.0,
     ),

@@ -4,8 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
@@ -28,7 +30,7 @@ class GaussianPolicy(DistributionHead):
         covariance: what standard deviations follow from: "diagonal" learns one for each number of an action,
             "spherical" one for all, "fixed" keeps the initial one, "state-dependent" makes them of the features.
         bounded_mean: let means lie within the bounds of the Box, by a tanh. Standard deviations are then shares of half
-            the range.
+            the range. Other means begin in the middle of the bounds, where these are finite.
         initial_log_std: logarithm of the standard deviation at first; None takes the actor's.
         min_log_std: what that logarithm stays above, so that likelihoods of data whose actions follow from the
             observations do not grow without end; None for no such bound.
@@ -48,18 +50,29 @@ class GaussianPolicy(DistributionHead):
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features) to a :class:`DiagonalGaussian`."""
-        shape = (bounded_box_of if self.bounded_mean else box_of)(actor, self).shape or (1,)
+        space = (bounded_box_of if self.bounded_mean else box_of)(actor, self)
+        shape = space.shape or (1,)
         size = math.prod(shape)
         log_std = actor.initial_log_std if self.initial_log_std is None else self.initial_log_std
         of_features = self.covariance == "state-dependent"
         layer = actor.linear(features, 2 * size if of_features else size)
         orthogonal(layer, self.gain)
+        if not self.bounded_mean:
+            with torch.no_grad():
+                layer.get_parameter("bias")[:size] = _middle(space)
         shape = (size,) if self.bounded_mean else shape
         if of_features:
             return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std, self.min_log_std)
         deviations = torch.full((1,) if self.covariance == "spherical" else shape, log_std)
         learns_std = self.covariance != "fixed"
         return _Gaussian(layer, shape, self.bounded_mean, deviations, learns_std, self.min_log_std)
+
+
+def _middle(space: spaces.Box) -> Tensor:
+    """(size,): of the bounds of each number, 0 where one is infinite."""
+    is_bounded = np.isfinite(space.low) & np.isfinite(space.high)
+    low, high = (np.where(is_bounded, bound, 0.0).ravel() for bound in (space.low, space.high))
+    return torch.from_numpy(low / 2 + high / 2)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
 
 _SMALL = {
-    "lr": LinearSchedule(5e-4, 0.0),
+    "lr": LinearSchedule(1e-3, 0.0),
     "optimizer": Adam(eps=3.125e-4),
     "v_min": 0.0,
     "v_max": 100.0,

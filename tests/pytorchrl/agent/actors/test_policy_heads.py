@@ -106,6 +106,15 @@ def test_a_standard_deviation_is_at_first_that_of_the_actor_unless_the_head_says
         assert torch.equal(module.head.log_std, torch.full((2, 1), expected))
 
 
+@pytest.mark.parametrize("covariance", ["diagonal", "state-dependent"])
+def test_the_mean_of_a_normal_begins_in_the_middle_of_bounds_that_are_finite(covariance: Any) -> None:
+    low, high = np.array([1.0, -np.inf, -np.inf, 0.0]), np.array([3.0, 4.0, np.inf, 0.5])
+    actor = prl.OnPolicyActor.create_factory()("cpu", envs_with(spaces.Box(low, high, dtype=np.float64)))
+    module: Any = actor.make("policy", prl.heads.GaussianPolicy(covariance))
+    means = module.head.layer.bias[:4]
+    assert means.tolist() == [2.0, 0.0, 0.0, 0.25]
+
+
 def test_a_bounded_mean_is_a_tanh_stretched_to_the_box() -> None:
     policy, module = network(prl.heads.GaussianPolicy(bounded_mean=True), BOX)
     output = linear(layer_of(module.head.head), numpy(observations()))

@@ -4,7 +4,7 @@ All combinations, with three seeds, take half an hour: ``HYPOTHESIS_PROFILE=nigh
 each algorithm and PPO with several actions and a memory.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -29,6 +29,8 @@ class Variant:
     cls: Any
     algorithm: dict[str, Any]
     storage: Any
+    of_real: prl.heads.DistributionHead = field(default_factory=prl.heads.SquashedGaussianPolicy)
+    """The distribution of real actions."""
 
 
 VARIANTS = {
@@ -36,7 +38,9 @@ VARIANTS = {
     "IMPALA": Variant(prl.IMPALA, BY_GRADIENT | {"entropy_coef": 0.05}, prl.VTraceBuffer.create_factory(size=16)),
     "PPO": Variant(prl.PPO, BY_PPO, prl.GAEBuffer.create_factory(size=32)),
     "RND": Variant(prl.RND, BY_PPO | {"num_features": 16}, prl.GAEBuffer.create_factory(size=32)),
-    "REINFORCE": Variant(prl.REINFORCE, BY_GRADIENT, prl.VanillaOnPolicyBuffer.create_factory(size=64)),
+    "REINFORCE": Variant(
+        prl.REINFORCE, BY_GRADIENT, prl.VanillaOnPolicyBuffer.create_factory(size=64), prl.heads.GaussianPolicy()
+    ),
     "TRPO": Variant(
         prl.TRPO, BY_TRUST_REGION | {"lr_value": 1e-2, "value_epochs": 10}, prl.GAEBuffer.create_factory(size=32)
     ),
@@ -56,7 +60,10 @@ ALL: list[Combination] = [
         ("fully", "real"),
         ("partly", "one"),
         ("partly", "several"),
+        ("partly", "real"),
     )
+    # By returns alone, without a value function, one seed of three does not learn what to remember.
+    if (name, seen, acts) != ("TRPOSinglePath", "partly", "real")
 ]
 SOME: list[Combination] = [*((name, "fully", "one") for name in VARIANTS), ("PPO", "partly", "several")]
 
@@ -66,7 +73,7 @@ SOME: list[Combination] = [*((name, "fully", "one") for name in VARIANTS), ("PPO
 def test_every_seed_solves_every_chain(name: str, seen: Seen, acts: Acts) -> None:
     ends: Ends = "episodic"
     variant = VARIANTS[name]
-    distribution = {"distribution": prl.heads.SquashedGaussianPolicy()} if acts == "real" else {}
+    distribution = {"distribution": variant.of_real} if acts == "real" else {}
     memory = {"memory": "gru", "memory_size": 16} if seen == "partly" else {}
     arguments = {"seen": seen, "ends": ends, "real": acts == "real", "several": acts == "several"}
     for seed in SEEDS:
