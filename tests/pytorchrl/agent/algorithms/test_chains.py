@@ -75,7 +75,7 @@ VARIANTS = {
         has_memory=False,
     ),
     "QRDQN": Variant(prl.QRDQN, VALUES | {"num_quantiles": 8}),
-    "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS, times=2),
+    "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS, times=4),
     "IQN": Variant(prl.IQN, VALUES | FRACTIONS),
     "MunchausenDQN": Variant(prl.MunchausenDQN, VALUES),
     "MunchausenIQN": Variant(prl.MunchausenIQN, VALUES | FRACTIONS),
