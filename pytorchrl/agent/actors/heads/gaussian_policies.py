@@ -34,7 +34,7 @@ class GaussianPolicy(DistributionHead):
         initial_log_std: logarithm of the standard deviation at first; None takes the actor's.
         min_log_std: what that logarithm stays above, so that likelihoods of data whose actions follow from the
             observations do not grow without end; None for no such bound.
-        gain: of the layer's orthogonal initialisation; small, so that means are almost 0 at first.
+        gain: of the layer's orthogonal initialisation; small, so that means are almost those of the bias at first.
     """
 
     covariance: Covariance = "diagonal"
