@@ -115,7 +115,12 @@ def combinations_of(variant: Variant) -> list[Combination]:
     return [("partly", "episodic", 3, True) if variant.needs_memory else ("fully", "endless", 3, True)]
 
 
-MISS_SEEDS = ("CategoricalDQN", "Rainbow", "dueling NAF")
+MISS_SEEDS = {
+    *itertools.product(("CategoricalDQN", "dueling NAF"), get_args(Ends), (1, 3), (False, True)),
+    *itertools.product(("Rainbow",), ("episodic",), (1, 3), (False, True)),
+    ("Rainbow", "endless", 1, False),
+}
+"""Chains seen in parts: how they end, the steps of windows, and whether these are prioritised."""
 
 
 def scheme_of(variant: Variant, seen: Seen, ends: Ends, n_step: int, prioritised: bool, seed: int) -> prl.Scheme:
@@ -165,7 +170,7 @@ def test_a_chain_is_solved() -> None:
 )
 def test_every_seed_solves_every_chain(name: str, combination: Combination) -> None:
     seen, ends, n_step, prioritised = combination
-    if seen == "partly" and name in MISS_SEEDS:
+    if seen == "partly" and (name, ends, n_step, prioritised) in MISS_SEEDS:
         pytest.skip("some seeds do not learn what to remember")
     variant = VARIANTS[name]
     for seed in SEEDS:
