@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,8 @@ class Learner:
         log_every: steps between log records.
         keep_checkpoints: how many are kept, the newest; with more than one, a run whose newest checkpoint is damaged
             goes on from the one before. Each takes as much room as networks and storage do.
-        callbacks: called at the moments of the run, in their order; see :class:`Callback`.
+        callbacks: called at the moments of the run, in their order; see :class:`Callback`. A function is given the
+            learner after each step, and ends the run by returning something true, such as the reason.
         overwrite: move a run that ``log_dir`` holds to a folder beside it; one that cannot be continued, because it
             ended before its first checkpoint, is moved in any case.
 
@@ -81,7 +82,7 @@ class Learner:
         log_to: Sequence[str] = (),
         log_every: int = 1_000,
         keep_checkpoints: int = 1,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[Callback | Callable[["Learner"], object]] = (),
         overwrite: bool = False,
     ) -> None:
         folder, called = RunFolder(log_dir), Callbacks(callbacks)
@@ -106,7 +107,7 @@ class Learner:
         scheme: Scheme | None = None,
         target_steps: int | None = None,
         log_to: Sequence[str] | None = None,
-        callbacks: Sequence[Callback] | None = None,
+        callbacks: Sequence[Callback | Callable[["Learner"], object]] | None = None,
     ) -> "Learner":
         """A learner that continues from the newest checkpoint of a run folder that is whole.
 
@@ -143,7 +144,7 @@ class Learner:
         scheme: Scheme | None,
         target_steps: int | None,
         log_to: Sequence[str] | None,
-        callbacks: Sequence[Callback] | None,
+        callbacks: Sequence[Callback | Callable[["Learner"], object]] | None,
     ) -> "Learner":
         keep_checkpoints = config.get("keep_checkpoints", 1)
         candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]

@@ -20,8 +20,8 @@ from pytorchrl.commands.parts import actor_for, names_of, part_named
 from pytorchrl.commands.values import value_of
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
-from pytorchrl.experiments.callbacks import Callback, NormalizedScore
-from pytorchrl.experiments.own_modules import import_modules
+from pytorchrl.experiments.callbacks import AfterSteps, Callback, NormalizedScore
+from pytorchrl.experiments.own_modules import function_named, import_modules
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.experiments.starting_point import start_from
 from pytorchrl.learner import Learner
@@ -269,8 +269,17 @@ def _callbacks(settings: Mapping[str, Any]) -> list[Callback]:
     Raises:
         ValueError: a text is no callback.
     """
-    made = [(text, value_of(text)) for text in settings.get("callbacks") or ()]
-    for text, callback in made:
-        if not isinstance(callback, Callback):
-            raise ValueError(f"--callbacks: {text!r} is no callback with its arguments, such as StopAtReturn(475)")
-    return [callback for _, callback in made]
+    return [_callback(text) for text in settings.get("callbacks") or ()]
+
+
+def _callback(text: Any) -> Callback:
+    """The callback that a text makes, or that calls the function of an imported module that it names."""
+    made = value_of(text)
+    if isinstance(made, str) and (function := function_named(made)) is not None:
+        return AfterSteps(function)
+    if not isinstance(made, Callback):
+        raise ValueError(
+            f"--callbacks: {text!r} is neither a callback with its arguments, such as StopAtReturn(475), nor a "
+            f"function of a module that --import names"
+        )
+    return made

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytorchrl.experiments.composition import class_named
+from pytorchrl.experiments.own_modules import maker_named
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.setting import Setting
 
@@ -22,8 +23,9 @@ def value_of(text: Any) -> Any:
     """The value that a text means; what is no text is a value already, in lists and mappings too.
 
     A Python literal is what it says. ``Name(...)`` is a setting: a schedule, an optimiser, an explorer, a kind of
-    window, a class of an imported module that extends ``Setting``; its arguments are values again. Anything else is the
-    text itself. Nothing else is called, and no other code runs.
+    window, a class of an imported module that extends ``Setting``; its arguments are values again. A name is what an
+    imported module has under it that makes environments, wrappers or networks, as :func:`maker_named` finds it.
+    Anything else is the text itself. Nothing else is called, and no other code runs.
 
     Raises:
         TextError: a setting of that name is not there, its arguments do not fit, or the text breaks off.
@@ -47,7 +49,8 @@ def _of(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Call):
         return _setting(node, text)
     if isinstance(node, ast.Name):
-        return _WORDS.get(node.id, node.id)
+        maker = maker_named(node.id)
+        return _WORDS.get(node.id, node.id) if maker is None else maker
     if isinstance(node, ast.List | ast.Tuple):
         return [_of(element, text) for element in node.elts]
     if isinstance(node, ast.Dict) and None not in node.keys:

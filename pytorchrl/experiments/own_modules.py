@@ -9,10 +9,10 @@ import importlib
 import shlex
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import gymnasium as gym
@@ -73,6 +73,12 @@ def maker_named(name: str) -> Any:
     if any(value is not found[0] for value in found):
         raise CompositionError(f"more than one of the modules {', '.join(_imported)} have a {name}; import one of them")
     return found[0] if found else None
+
+
+def function_named(name: str) -> Callable[..., Any] | None:
+    """The function that the imported modules define under a name that the user has typed; None without such."""
+    of_modules = (vars(module).get(name) for module in _imported.values())
+    return next((value for value in of_modules if isinstance(value, FunctionType)), None)
 
 
 @contextmanager

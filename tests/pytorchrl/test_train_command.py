@@ -188,8 +188,9 @@ def test_callbacks_are_named_with_their_arguments_and_each_seed_has_its_own(
     [
         ("RecordVideo()", "there is no setting 'RecordVideo'"),
         ("StopAtReturn(goal=1)", "unexpected keyword argument 'goal'"),
-        ("Adam()", "--callbacks: 'Adam()' is no callback with its arguments, such as StopAtReturn(475)"),
-        ("StopAtReturn", "--callbacks: 'StopAtReturn' is no callback"),
+        ("Adam()", "--callbacks: 'Adam()' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
+        ("StopAtReturn", "--callbacks: 'StopAtReturn' is neither a callback"),
+        ("enough", "--callbacks: 'enough' is neither a callback with its arguments, such as StopAtReturn(475), nor"),
     ],
 )
 def test_what_is_no_callback_is_refused_before_a_run_begins(
@@ -219,6 +220,27 @@ def test_a_module_of_ones_own_brings_classes_and_environments(
     assert config["algorithm"]["name"] == "MyDoubleDQN"
     assert config["algorithm"]["hyper_parameters"]["gamma"] == 0.5
     capsys.readouterr()
+
+
+def test_a_module_of_ones_own_brings_a_network_and_a_function_that_is_called_after_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_functions_of_a_command.py").write_text(
+        "import torch\n"
+        "class MyLayers(torch.nn.Linear):\n"
+        "    def __init__(self, space):\n"
+        "        super().__init__(space.shape[0], 3)\n"
+        "def stop_early(learner):\n"
+        "    return 'it is enough' if learner.scheme.steps >= 60 else None\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "100"]
+    arguments += ["--import", "my_functions_of_a_command", "--actor.feature-extractor", "MyLayers"]
+    command(monkeypatch, "train", *arguments, "--callbacks", "stop_early")
+    assert "because it is enough" in told(capsys)
+    policy = prl.load_policy("runs/DQN-CartPole-v1/seed-1")
+    assert any(type(module).__name__ == "MyLayers" for module in policy.algorithm.actor.modules())
 
 
 @pytest.mark.parametrize(

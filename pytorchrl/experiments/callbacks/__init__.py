@@ -1,6 +1,8 @@
 """What a run calls at its moments: :class:`Callback`, and those that come with the toolkit."""
 
-from pytorchrl.experiments.callbacks.callback import Callback, Callbacks
+from pytorchrl.experiments.callbacks.after_steps import AfterSteps
+from pytorchrl.experiments.callbacks.callback import Callback
+from pytorchrl.experiments.callbacks.called import Callbacks
 from pytorchrl.experiments.callbacks.evaluating import EvaluateIn, NormalizedScore, RecordVideos
 from pytorchrl.experiments.callbacks.following import LogWeights, SavePolicies, SetHyperParameter, TimeParts
 from pytorchrl.experiments.callbacks.offline import ActionDifference, FittedQEvaluation, InitialValue, TDError
@@ -8,6 +10,7 @@ from pytorchrl.experiments.callbacks.stopping import PruneTrial, StopAfter, Stop
 
 __all__ = [
     "ActionDifference",
+    "AfterSteps",
     "Callback",
     "Callbacks",
     "EvaluateIn",

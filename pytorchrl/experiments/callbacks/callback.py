@@ -1,4 +1,4 @@
-"""What a run calls at its moments: the base of callbacks, and the list of them that a learner has."""
+"""The base of callbacks: what a run calls at its moments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,56 +51,6 @@ class Callback(Setting):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
-
-
-class Callbacks:
-    """The callbacks of a learner, in their order.
-
-    Args:
-        callbacks: the callbacks.
-
-    Raises:
-        TypeError: one is no :class:`Callback`, or is there twice.
-    """
-
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        for number, callback in enumerate(callbacks):
-            if not isinstance(callback, Callback):
-                raise TypeError(f"Learner: callbacks[{number}] must be a Callback, got {callback!r}")
-            if any(callback is other for other in callbacks[:number]):
-                raise TypeError(f"Learner: callbacks[{number}] is there twice: {callback!r}; make one for each use")
-        self.all = tuple(callbacks)
-        # Most runs have none that follows steps or updates.
-        self._methods = {
-            moment: [getattr(callback, moment) for callback in self.all if _overrides(callback, moment)]
-            for moment in _MOMENTS
-        }
-
-    def call(self, moment: str, *arguments: Any) -> None:
-        """Call the method of that name of those that override it."""
-        for method in self._methods[moment]:
-            method(*arguments)
-
-    def state_dict(self) -> list[dict[str, Any]]:
-        """The states of all, each beside what it is made of."""
-        return [{"config": callback.config, "state": callback.state_dict()} for callback in self.all]
-
-    def load_state_dict(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Restore the states of those that are made as they were; others begin anew."""
-        left = list(states)
-        for callback in self.all:
-            for saved in left:
-                if saved["config"] == callback.config:
-                    callback.load_state_dict(saved["state"])
-                    left.remove(saved)
-                    break
-
-
-_MOMENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
-
-
-def _overrides(callback: Callback, moment: str) -> bool:
-    return getattr(type(callback), moment) is not getattr(Callback, moment)
 
 
 def is_due(every: int, before: int, now: int) -> bool:

@@ -364,7 +364,7 @@ def test_what_does_not_fit_is_refused_when_a_callback_is_made(make: Any, match: 
 
 def test_what_is_no_callback_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
     twice = Noting()
-    for callbacks in ([print], [twice, twice], [Noting]):
+    for callbacks in (["print"], [twice, twice], [Noting]):
         with pytest.raises(TypeError, match=r"callbacks\[\d\]"):
             prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=callbacks)  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
@@ -414,6 +414,32 @@ def test_a_run_with_a_callback_of_a_script_says_how_to_continue(
     assert "in the script that defines Stop, with the callbacks made as before" in said
     assert "resume(" in said
     assert "callbacks=callbacks)" in said
+
+
+def test_a_function_as_a_callback_is_called_after_each_step_and_ends_the_run_by_what_it_returns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noting, steps = Noting(), list[int]()
+
+    def enough(learner: prl.Learner) -> str | None:
+        steps.append(learner.scheme.steps)
+        return "60 steps are enough" if learner.scheme.steps >= 60 else None
+
+    learner = prl.Learner(dqn_scheme(), 200, tmp_path / "run", callbacks=[enough, noting])
+    assert not learner.run()
+    assert steps == noting.steps
+    assert 60 <= steps[-1] < 200
+    said = capsys.readouterr().out
+    assert "because 60 steps are enough" in said
+    assert "in the script that defines enough, Noting, with the callbacks made as before" in said
+    learner.close()
+    with pytest.raises(CompositionError, match=r"Learner\.resume\(log_dir, callbacks=callbacks\)"):
+        prl.Learner.resume(tmp_path / "run")
+    resumed = prl.Learner.resume(tmp_path / "run", callbacks=[lambda learner: learner.scheme.steps >= 100])
+    assert not resumed.run()
+    assert 100 <= resumed.scheme.steps < 200
+    assert "because <lambda> said so" in capsys.readouterr().out
+    resumed.close()
 
 
 def test_a_callback_that_holds_an_object_must_be_given_again(tmp_path: Path) -> None:

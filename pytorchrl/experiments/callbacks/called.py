@@ -1,0 +1,60 @@
+"""The callbacks of a learner, and which of them are called at which moment."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pytorchrl.experiments.callbacks.after_steps import AfterSteps
+from pytorchrl.experiments.callbacks.callback import Callback
+
+if TYPE_CHECKING:
+    from pytorchrl.learner import Learner
+
+
+class Callbacks:
+    """The callbacks of a learner, in their order.
+
+    Args:
+        callbacks: the callbacks; a function is called after each step, as by :class:`AfterSteps`.
+
+    Raises:
+        TypeError: one is neither a :class:`Callback` nor a function, or is there twice.
+    """
+
+    def __init__(self, callbacks: "Sequence[Callback | Callable[[Learner], object]]") -> None:
+        for number, callback in enumerate(callbacks):
+            if not isinstance(callback, Callback) and (isinstance(callback, type) or not callable(callback)):
+                raise TypeError(f"Learner: callbacks[{number}] must be a Callback or a function, got {callback!r}")
+            if any(callback is other for other in callbacks[:number]):
+                raise TypeError(f"Learner: callbacks[{number}] is there twice: {callback!r}; make one for each use")
+        self.all = tuple(one if isinstance(one, Callback) else AfterSteps(one) for one in callbacks)
+        # Most runs have none that follows steps or updates.
+        self._methods = {
+            moment: [getattr(callback, moment) for callback in self.all if _overrides(callback, moment)]
+            for moment in _MOMENTS
+        }
+
+    def call(self, moment: str, *arguments: Any) -> None:
+        """Call the method of that name of those that override it."""
+        for method in self._methods[moment]:
+            method(*arguments)
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """The states of all, each beside what it is made of."""
+        return [{"config": callback.config, "state": callback.state_dict()} for callback in self.all]
+
+    def load_state_dict(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Restore the states of those that are made as they were; others begin anew."""
+        left = list(states)
+        for callback in self.all:
+            for saved in left:
+                if saved["config"] == callback.config:
+                    callback.load_state_dict(saved["state"])
+                    left.remove(saved)
+                    break
+
+
+_MOMENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
+
+
+def _overrides(callback: Callback, moment: str) -> bool:
+    return getattr(type(callback), moment) is not getattr(Callback, moment)
