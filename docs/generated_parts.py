@@ -158,10 +158,19 @@ def _index() -> Iterator[Sequence[str]]:
 
 
 def _overview() -> Iterator[Sequence[str]]:
+    """A row for each page; algorithms of one page differ in few words, which stand behind each other."""
+    of_pages: dict[Path, dict[str, Class]] = {}
     for name, cls in _by_family():
-        curves = ", ".join(f"[{page.removesuffix('.md')}](docs/{page})" for page in algorithm_curves.pages_of({name}))
-        link = _link(name, "docs/algorithms/")
-        yield link, FAMILIES[_folder(cls)], SPACES[cls.actions], _memory(cls), _learns_from(cls), curves
+        of_pages.setdefault(_page_of()[name], {})[name] = cls
+    for page, classes in of_pages.items():
+        curves = (f"[{of.removesuffix('.md')}](docs/{of})" for of in algorithm_curves.pages_of(set(classes)))
+        columns = zip(*(_row(cls) for cls in classes.values()), strict=True)
+        told = (", ".join(dict.fromkeys(word for text in column for word in text.split(", "))) for column in columns)
+        yield f"[{', '.join(classes)}](docs/algorithms/{page.name})", *told, ", ".join(curves)
+
+
+def _row(cls: Class) -> tuple[str, str, str, str]:
+    return FAMILIES[_folder(cls)], SPACES[cls.actions], _memory(cls), _learns_from(cls)
 
 
 def _learns_from(cls: Class) -> str:

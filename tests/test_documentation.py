@@ -90,6 +90,10 @@ def test_a_code_block_does_what_it_says(language: str, code: str, modules: dict[
             interpret(command[1:], tmp_path)
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
 def test_five_common_tasks_take_no_more_lines_than_elsewhere() -> None:
     page = (ROOT / "docs" / "five-tasks.md").read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| ([a-z ,]+) \| ([\d| -]+) \|$", page, re.MULTILINE))
