@@ -55,8 +55,8 @@ BREAKOUT_WORDS = (
     "that is copied every 1,000 frames, Adam at a rate of 0.00025 with an epsilon of 0.0003125. The share of random "
     "actions falls from all to 1% in 100,000 frames. `Rainbow` is the preset `Rainbow.small()` with that network, "
     "dueling and noisy, 32 transitions an update and returns from 0 to 20; beside its own parts, it has what "
-    "the preset chooses for small budgets: an update after every 2 frames, at a rate that falls from 0.001 to 0. The "
-    "environment has six actions, and repeats the last one with probability 0.1, in the evaluation too."
+    "the preset chooses for small budgets: an update after every 2 frames, at a rate that falls from 0.001 to 0. "
+    "The environment has six actions, and repeats the last one with probability 0.1, in the evaluation too."
 )
 
 

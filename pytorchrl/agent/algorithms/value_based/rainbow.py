@@ -5,7 +5,7 @@ from typing import ClassVar
 from pytorchrl.agent.actors.noisy_linear import NoisyLinear
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
-from pytorchrl.agent.explorers import Explorer, Greedy
+from pytorchrl.agent.explorers import EpsilonGreedy, Explorer, Greedy
 from pytorchrl.agent.optimizers import Adam
 from pytorchrl.agent.preset import Preset
 from storages.component.factory import Factory, make_factory
@@ -21,6 +21,7 @@ _SMALL = {
     "update_every": 2,
     "mini_batch_size": 64,
     "target_update_interval": 250,
+    "explorer": EpsilonGreedy(LinearSchedule(1.0, 0.01, fraction=1 / 3)),
 }
 
 
@@ -75,7 +76,9 @@ class Rainbow(CategoricalDQN):
     def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
         """For small observations, returns from 0 to 100, and some 100,000 transitions; arguments as of :meth:`paper`.
 
-        After Obando-Ceron and Castro, "Revisiting Rainbow" (arXiv 2011.14826), with more updates of larger batches.
+        After Obando-Ceron and Castro, "Revisiting Rainbow" (arXiv 2011.14826), with more updates of larger batches. In
+        the first third of a run, actions are random with a probability that falls from 1 to 0.01: by the noise alone, a
+        policy meets little beside what it has learnt, and MinAtar's Breakout rests at a low return for long.
         """
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),

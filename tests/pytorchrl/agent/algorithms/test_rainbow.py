@@ -140,6 +140,19 @@ def test_the_papers_network_has_noisy_streams_on_the_convolutions() -> None:
     assert shapes == [(3136, 512), (3136, 512), (512, 51), (512, 3 * 51)]
 
 
+def test_the_small_preset_takes_random_actions_beside_the_noise_in_the_first_third_of_a_run() -> None:
+    scheme = prl.Scheme(**prl.Rainbow.small(200), train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"))
+    explorer = scheme.algorithm.explorer_of_policy
+    assert isinstance(explorer, prl.EpsilonGreedy)
+    assert any(isinstance(module, NoisyLinear) for module in scheme.algorithm.q.modules())
+    shares = []
+    for steps in (0, 1_000, 2_000, 6_000):
+        scheme.set_progress(steps, 6_000)
+        shares.append(scheme.algorithm.current(explorer.epsilon))
+    assert shares == pytest.approx([1.0, 0.505, 0.01, 0.01])
+    scheme.close()
+
+
 @pytest.mark.parametrize("preset", [prl.Rainbow.small(capacity=200), prl.Rainbow.small(200, num_envs=2)])
 def test_the_small_preset_trains(preset: Any) -> None:
     num_envs = 200 // preset["storage_factory"].hyper_parameters["size"]
