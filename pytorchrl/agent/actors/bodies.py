@@ -54,8 +54,12 @@ class Body(QuickModule):
 
     def forward(self, observation: Any, beside: Tensor | None = None) -> Tensor:
         """(B, *obs) or a dict of such, and (B, beside), to (B, output_size)."""
+        out: Tensor = self.hidden(self.extracted(observation, beside))
+        return out
+
+    def extracted(self, observation: Any, beside: Tensor | None = None) -> Tensor:
+        """(B, n): what the hidden layers get; arguments as those of `forward`."""
         if self.normalization is not None:
             observation = self.normalization(observation)
-        features = self.features(observation)
-        out: Tensor = self.hidden(features if beside is None else torch.cat([features, beside], dim=1))
-        return out
+        features: Tensor = self.features(observation)
+        return features if beside is None else torch.cat([features, beside], dim=1)

@@ -5,6 +5,7 @@ hooks in nine places, looking every submodule up in three dictionaries) takes mo
 microseconds where a Q-function of two layers chooses an action.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch.nn.functional as F
@@ -28,6 +29,16 @@ class QuickModule(nn.Module):
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
         self.__dict__.pop(name, None)
+
+
+def hooks_of(network: nn.Module) -> list[Mapping[int, Any]]:
+    """The hooks of all quick modules of a network, in mappings that also show those registered later."""
+    modules = [module for module in network.modules() if isinstance(module, QuickModule)]
+    return [
+        hooks
+        for each in modules
+        for hooks in (each._forward_hooks, each._forward_pre_hooks, each._backward_hooks, each._backward_pre_hooks)
+    ]
 
 
 def linear(layer: nn.Module, features: Tensor) -> Tensor:

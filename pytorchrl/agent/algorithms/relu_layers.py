@@ -12,16 +12,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.bodies import Body
+from pytorchrl.agent.actors.heads.policies import DeterministicLayer
 from pytorchrl.agent.actors.heads.values import ActionValueLayer
+from pytorchrl.agent.actors.mlp import MLP
 from pytorchrl.agent.actors.network import Network
 
 
 def relu_layers(critic: Network) -> Sequence[nn.Linear] | None:
     """The layers of a critic of actions on the CPU, each but the last followed by a ReLU; None where it is not that."""
-    hidden = None if critic.joint is None else critic.joint.relu_layers
-    last: Any = critic.head.layer if type(critic.head) is ActionValueLayer else None
-    has_parameters_before = any(True for _ in critic.body.parameters())
-    if hidden is None or type(last) is not nn.Linear or has_parameters_before or critic._forward_hooks:
+    head = critic.head
+    if critic.joint is None or type(head) is not ActionValueLayer or critic._forward_hooks:
+        return None
+    return _plain_layers(critic.body, critic.joint, head.layer)
+
+
+def relu_layers_of_policy(policy: Network) -> Sequence[nn.Linear] | None:
+    """The layers of a policy on the CPU that ends with a tanh, else as `relu_layers`; None where it is not that."""
+    body, head = policy.body, policy.head
+    is_squashed = type(head) is DeterministicLayer and head.squash
+    if policy.joint is not None or type(body) is not Body or not is_squashed:
+        return None
+    return _plain_layers(body.features, body.hidden, head.layer)
+
+
+def _plain_layers(before: nn.Module, mlp: MLP, last: Any) -> Sequence[nn.Linear] | None:
+    hidden = mlp.relu_layers
+    has_parameters_before = any(True for _ in before.parameters())
+    if hidden is None or type(last) is not nn.Linear or has_parameters_before:
         return None
     return [*hidden, last] if last.weight.device.type == "cpu" else None
 
@@ -36,24 +54,20 @@ class Sweep:
 
     Args:
         parameters: of one of the networks, weight and bias of each layer in turn; only shapes are read.
-        rows: the most that go through at once.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], rows: int) -> None:
-        sizes = [len(weight) for weight in parameters[:-2:2]]
-        self.rows = rows
-        self._units = [parameters[0].new_empty(rows, size) for size in sizes]
-        # A layer's units are not needed any more when the slopes of the units below are computed.
-        above = [*self._units, None][1:]
-        self._slopes = [
-            units if units is not None and units.shape[1] == size else parameters[0].new_empty(rows, size)
-            for units, size in zip(above, sizes, strict=True)
-        ]
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self._sizes = [len(weight) for weight in parameters[:-2:2]]
+        self._rows = 0
+        self._units: list[Tensor] = []
+        self._slopes: list[Tensor] = []
         self._outputs: list[Tensor] = []
 
     def forward(self, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """(N, inputs) to (N, outputs)."""
         rows = len(inputs)
+        if rows > self._rows:
+            self._make_room(rows, parameters[0])
         self._outputs = outputs = [inputs]
         *hidden, last = zip(parameters[::2], parameters[1::2], strict=True)
         for (weight, bias), units in zip(hidden, self._units, strict=True):
@@ -69,18 +83,53 @@ class Sweep:
             gradients: tensors of their shapes, that are changed.
             adds: add to what is in them; False: replace it.
         """
-        rows = len(slope)
         for layer in reversed(range(len(self._outputs))):
-            below, weight = self._outputs[layer], parameters[2 * layer]
+            below = self._outputs[layer]
             of_weight, of_bias = gradients[2 * layer], gradients[2 * layer + 1]
-            if adds:
+            if _FEW * below.shape[1] < slope.shape[1]:
+                # A product with few rows takes half the time, or less, of one with few columns.
+                product = torch.mm(below.T, slope).T
+                of_weight.add_(product) if adds else of_weight.copy_(product)
+            elif adds:
                 of_weight.addmm_(slope.T, below)
-                of_bias.add_(slope.sum(0))
             else:
                 torch.mm(slope.T, below, out=of_weight)
+            if adds:
+                of_bias.add_(slope.sum(0))
+            else:
                 torch.sum(slope, 0, out=of_bias)
             if layer:
-                # A product with one column is quicker number by number.
-                multiply = torch.mul if slope.shape[1] == 1 else torch.mm
-                # What a ReLU let pass is above 0, and is not needed any more.
-                slope = multiply(slope, weight, out=self._slopes[layer - 1][:rows]).mul_(below.sign_())
+                slope = self._slope_below(slope, layer, parameters)
+
+    def slope_of_inputs(self, slope: Tensor, parameters: Sequence[Tensor], columns: slice) -> Tensor:
+        """(N, columns): the derivative of the loss by some of the inputs; in place of `backward`.
+
+        Args:
+            slope: (N, outputs), the derivative of the loss by each output.
+            parameters: as in `forward`.
+            columns: of the inputs.
+        """
+        for layer in reversed(range(1, len(self._outputs))):
+            slope = self._slope_below(slope, layer, parameters)
+        return torch.mm(parameters[0][:, columns].T, slope.T).T
+
+    def _slope_below(self, slope: Tensor, layer: int, parameters: Sequence[Tensor]) -> Tensor:
+        # A product with one column is quicker number by number.
+        multiply = torch.mul if slope.shape[1] == 1 else torch.mm
+        below = multiply(slope, parameters[2 * layer], out=self._slopes[layer - 1][: len(slope)])
+        # What a ReLU let pass is above 0, and is not needed any more.
+        return below.mul_(self._outputs[layer].sign_())
+
+    def _make_room(self, rows: int, like: Tensor) -> None:
+        self._rows = rows
+        self._units = [like.new_empty(rows, size) for size in self._sizes]
+        # A layer's units are not needed any more when the slopes of the units below are computed.
+        above = [*self._units, None][1:]
+        self._slopes = [
+            units if units is not None and units.shape[1] == size else like.new_empty(rows, size)
+            for units, size in zip(above, self._sizes, strict=True)
+        ]
+
+
+_FEW = 4
+"""Inputs of a layer are few where its outputs are more than so many times as many."""

@@ -88,14 +88,22 @@ class Rows:
         elif WEIGHTS in batch:
             weight = batch[WEIGHTS] / len(batch[WEIGHTS])
         else:
-            weight = torch.full_like(self.reward, 1 / len(self.reward))
+            weight = self.share
         return weight
+
+    @cached_property
+    def share(self) -> Tensor:
+        """(N, 1): what each row counts in `mean`; sums to 1."""
+        if MASK not in self.batch:
+            return torch.full_like(self.reward, 1 / len(self.reward))
+        mask: Tensor = self.batch[MASK]
+        return (mask / mask.sum()).flatten(0, 1)
 
     def mean(self, values: Tensor) -> Tensor:
         """(): the mean of values (N, 1) over all rows that are not padding, without importance weights."""
         if MASK not in self.batch:
             return values.mean()
-        return (self._share * values).sum()
+        return (self.share * values).sum()
 
     def weighted_mean(self, values: Tensor) -> Tensor:
         """(): the mean of values (N, 1), importance weights in it."""
@@ -114,11 +122,6 @@ class Rows:
         if MASK in self.batch:
             values = values.masked_fill(self.batch[MASK].flatten(0, 1) == 0, -torch.inf)
         return values.softmax(0)
-
-    @cached_property
-    def _share(self) -> Tensor:
-        mask: Tensor = self.batch[MASK]
-        return (mask / mask.sum()).flatten(0, 1)
 
     def per_row(self, errors: Tensor) -> Tensor:
         """Errors (N, 1) in the shape of the batch's rewards, for priorities."""

@@ -64,7 +64,7 @@ class DeterministicPolicy:
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features) to (N, A)."""
         layer = actor.linear(features, math.prod(box_of(actor, self).shape or (1,)))
-        return _Deterministic(layer, self.scale, self.squash)
+        return DeterministicLayer(layer, self.scale, self.squash)
 
 
 class _Categorical(QuickModule):
@@ -94,12 +94,21 @@ class _Bernoulli(QuickModule):
         return Bernoulli(linear(self.layer, features).view(-1, *self._shape))
 
 
-class _Deterministic(QuickModule):
+class DeterministicLayer(QuickModule):
+    """The module of :class:`DeterministicPolicy`: one linear layer.
+
+    Args:
+        layer: from features to a number for each part of an action.
+        scale: as of ``DeterministicPolicy``.
+        squash: as of ``DeterministicPolicy``.
+    """
+
     def __init__(self, layer: nn.Module, scale: float, squash: bool) -> None:
         super().__init__()
-        self.layer, self._scale, self._squash = layer, scale, squash
+        self.layer, self.scale, self.squash = layer, scale, squash
 
     def forward(self, features: Tensor) -> Tensor:
+        """(N, features) to (N, A)."""
         numbers = linear(self.layer, features)
-        action = torch.tanh(numbers) if self._squash else numbers
-        return action if self._scale == 1 else self._scale * action
+        action = torch.tanh(numbers) if self.squash else numbers
+        return action if self.scale == 1 else self.scale * action

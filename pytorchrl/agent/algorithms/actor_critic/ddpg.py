@@ -4,7 +4,10 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import DeterministicPolicy
+from pytorchrl.agent.algorithms.actor_critic.deterministic_gradient import DeterministicGradient
+from pytorchrl.agent.algorithms.actor_critic.judged_policy import JudgedPolicy
 from pytorchrl.agent.algorithms.actor_critic.policy_and_critics import PolicyAndCritics
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, GaussianNoise
 from storages.component.hyper_parameters import NonNegativeOrSchedule
@@ -21,6 +24,14 @@ class DDPG(PolicyAndCritics):
 
     exploration_noise: NonNegativeOrSchedule = 0.1
 
+    def build(self) -> None:
+        """As of all such algorithms, and how the policy's gradient is computed."""
+        super().build()
+        with_graph = self.redefines(
+            JudgedPolicy.losses, PolicyAndCritics.policy_losses, DDPG.delayed_losses, DDPG.policy_loss
+        )
+        self.policy_gradient = DeterministicGradient(self.pi, self.critics[0], self.train_pi, with_graph=with_graph)
+
     def policy_head(self) -> Head:
         """One action."""
         return DeterministicPolicy()
@@ -33,6 +44,11 @@ class DDPG(PolicyAndCritics):
         """(N, *action): the target policy's actions after the rows'."""
         action: Tensor = self.target_pi(rows.next)
         return action
+
+    def delayed_losses(self, rows: Rows) -> Losses:
+        """The policy's loss and, where that is quicker, its gradient beside it."""
+        losses = self.policy_gradient(rows)
+        return super().delayed_losses(rows) if losses is None else losses
 
     def policy_loss(self, rows: Rows) -> Tensor:
         """(): the negative value of the policy's actions by the first critic (equation 6)."""

@@ -1,11 +1,10 @@
 """A policy, and critics of its actions that learn by bootstrapping."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue
@@ -15,7 +14,6 @@ from pytorchrl.agent.algorithms.actor_critic.regression import Regression
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.training import Trained
 from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, CountOrZero, NonNegativeOrSchedule, UnitInterval
 
@@ -50,7 +48,7 @@ class JudgedPolicy(OffPolicyAlgorithm):
         """The values of the next states, which rewards and they discounted make the critics' target."""
 
     @abstractmethod
-    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> dict[Trained, Tensor]:
+    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
         """The loss of the policy, and of what learns with it; none in an update that leaves them out.
 
         Args:
@@ -64,9 +62,13 @@ class JudgedPolicy(OffPolicyAlgorithm):
         self.critics = self.actor.make_ensemble("critics", ActionValue(), self.num_critics, codec=self.codec)
         self.train_pi = self.train("policy", self.pi, lr="lr_pi")
         self.train_critics = self.train("critics", self.critics, lr="lr_q")
-        is_ours = type(self).losses is JudgedPolicy.losses
-        self.regression = Regression(self.critics, self.train_critics, with_graph=not is_ours)
+        with_graph = self.redefines(JudgedPolicy.losses)
+        self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
         self.build_targets()
+
+    def redefines(self, *methods: Callable[..., Any]) -> bool:
+        """Whether a subclass has others in the place of these methods; what they make of a loss needs its graph."""
+        return any(getattr(type(self), method.__name__) is not method for method in methods)
 
     def build_targets(self) -> None:
         """Copies of the critics that follow them."""
@@ -82,7 +84,9 @@ class JudgedPolicy(OffPolicyAlgorithm):
             target = self.next_value(rows).backup(rows.reward, rows.discount)
         fit = self.regression(target, rows)
         metrics = {"critic_loss": fit.loss.detach(), "q_value": rows.mean(fit.values[0].mean)}
-        losses = self.policy_losses(rows, fit.values)
-        if self.train_pi in losses:
-            metrics["policy_loss"] = losses[self.train_pi].detach()
-        return Losses({self.train_critics: fit.loss, **losses}, metrics, fit.errors, gradients=fit.gradients)
+        policy = self.policy_losses(rows, fit.values)
+        metrics |= policy.metrics
+        if self.train_pi in policy.of:
+            metrics["policy_loss"] = policy.of[self.train_pi].detach()
+        gradients = {**fit.gradients, **policy.gradients}
+        return Losses({self.train_critics: fit.loss, **policy.of}, metrics, fit.errors, gradients=gradients)

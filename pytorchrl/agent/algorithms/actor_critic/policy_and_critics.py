@@ -8,8 +8,8 @@ from torch import Tensor
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.algorithms.actor_critic.critics import smallest
 from pytorchrl.agent.algorithms.actor_critic.judged_policy import JudgedPolicy
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.training import Trained
 from storages.component.hyper_parameters import Count
 
 
@@ -39,8 +39,10 @@ class PolicyAndCritics(JudgedPolicy):
         """The smallest of the target critics' values of the next actions."""
         return smallest(self.target_critics(rows.next, self.next_action(rows)))
 
-    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> dict[Trained, Tensor]:
+    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
         """The policy's loss in every ``policy_delay``-th update, by the critics as they are before their step."""
-        if (self.updates + 1) % self.policy_delay:
-            return {}
-        return {self.train_pi: self.policy_loss(rows)}
+        return Losses({}) if (self.updates + 1) % self.policy_delay else self.delayed_losses(rows)
+
+    def delayed_losses(self, rows: Rows) -> Losses:
+        """The policy's loss, in updates that do not leave it out."""
+        return Losses({self.train_pi: self.policy_loss(rows)})

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
+from pytorchrl.agent.actors.quick_module import hooks_of
 from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
 from pytorchrl.agent.algorithms.relu_layers import Sweep, parameters_of, relu_layers
 from pytorchrl.agent.algorithms.rows import Rows
@@ -45,26 +46,24 @@ class Regression:
         layers = [relu_layers(critic) for critic in critics]
         is_squared = all(getattr(critic.head, "huber_threshold", 0) is None for critic in critics)
         self._parameters = [parameters_of(each) for each in layers if each is not None]
-        self._is_plain = is_squared and len(self._parameters) == len(critics) and not with_graph
+        is_plain = is_squared and len(self._parameters) == len(critics) and not with_graph
+        self._sweep = Sweep(self._parameters[0]) if is_plain else None
+        self._hooks = hooks_of(critics)
         gradients: dict[Tensor, Tensor] = dict(zip(group.parameters.values(), group.gradient_memory(), strict=True))
         self._gradients = list(gradients.values())
         self._gradients_of = [[gradients[parameter] for parameter in each] for each in self._parameters]
-        self._sweep: Sweep | None = None
 
     def __call__(self, target: ScalarValue, rows: Rows) -> Fit:
         """Compare the critics' values of the actions taken with targets, which have no gradients."""
-        critics = self._critics
-        if self._is_plain and not critics._forward_hooks and not any(critic._forward_hooks for critic in critics):
-            return self._fit_of_plain(target.mean, rows)
-        values = critics(rows.now, rows.action)
+        if self._sweep is not None and not any(self._hooks):
+            return self._fit_of_plain(self._sweep, target.mean, rows)
+        values = self._critics(rows.now, rows.action)
         loss, errors = judge_critics(values, target, rows)
         return Fit(loss, errors, [value.detach() for value in values], {})
 
     @torch.no_grad()
-    def _fit_of_plain(self, wanted: Tensor, rows: Rows) -> Fit:
-        if self._sweep is None or self._sweep.rows < len(wanted):
-            self._sweep = Sweep(self._parameters[0], len(wanted))
-        sweep, weight = self._sweep, rows.weight
+    def _fit_of_plain(self, sweep: Sweep, wanted: Tensor, rows: Rows) -> Fit:
+        weight = rows.weight
         values, differences = [], []
         for critic, parameters, gradients in zip(self._critics, self._parameters, self._gradients_of, strict=True):
             value = sweep.forward(critic.inputs(rows.now, rows.action), parameters)

@@ -61,7 +61,7 @@ class _Blockwise(torch.autograd.Function):
         gradients = [torch.zeros_like(parameter) for parameter in parameters]
         number = inputs.shape[1]
         states = max(1, _ROWS_OF_A_BLOCK // number)
-        sweep = Sweep(parameters, states * number)
+        sweep = Sweep(parameters)
         all_values = []
         parts = (torch.split(tensor, states) for tensor in (inputs, log_density, weight))
         bounds = repeat(None) if at_least is None else torch.split(at_least, states)

@@ -13,6 +13,7 @@ from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.actor_critic.critics import smallest
 from pytorchrl.agent.algorithms.actor_critic.judged_policy import JudgedPolicy
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
 from pytorchrl.agent.explorers import Explorer, drawing_from
@@ -66,12 +67,13 @@ class WeightedRegression(JudgedPolicy):
         """Draw actions from the policy."""
         return drawing_from(self.distribution)
 
-    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> dict[Trained, Tensor]:
+    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
         """The negative weighted log probabilities, and the losses of what learns with the policy."""
         policy: Distribution = self.pi(rows.now)
         advantage = self.advantage(rows, values, policy)
         weight = self.weights(advantage.detach(), rows)
-        return {self.train_pi: -rows.mean(weight * policy.log_prob(rows.action)), **self.losses_beside(rows, advantage)}
+        loss = -rows.mean(weight * policy.log_prob(rows.action))
+        return Losses({self.train_pi: loss, **self.losses_beside(rows, advantage)})
 
     def losses_beside(self, rows: Rows, advantage: Tensor) -> dict[Trained, Tensor]:
         """The losses of what learns with the policy from advantages (N, 1); none."""

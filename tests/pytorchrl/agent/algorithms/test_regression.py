@@ -26,11 +26,11 @@ def algorithm_of(kind: Any = prl.TD3, **actor: Any) -> Any:
 def by_autograd(kind: Any = prl.TD3, **actor: Any) -> Any:
     """The same algorithm, whose losses have gradients."""
     algorithm = algorithm_of(kind, **actor)
-    algorithm.regression._is_plain = False
+    algorithm.regression._sweep = None
     return algorithm
 
 
-@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5)])
+@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)])
 @pytest.mark.parametrize("kind", [prl.TD3, prl.TD3BC, prl.DDPG, prl.IQL, prl.CRR])
 def test_updates_are_those_of_autograd(kind: Any, hidden_sizes: tuple[int, ...]) -> None:
     ours, autograds = (make(kind, hidden_sizes=hidden_sizes) for make in (algorithm_of, by_autograd))

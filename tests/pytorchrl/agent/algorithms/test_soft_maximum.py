@@ -33,7 +33,7 @@ def computed(actor: Any, critic: Any) -> list[torch.Tensor]:
     return [loss.detach(), *torch.autograd.grad(loss, list(critic.parameters()))]
 
 
-@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (4, 6, 5)])
+@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (4, 6, 5), (40, 24)])
 @pytest.mark.parametrize("rows_of_a_block", [1, 4 * NUMBER, 10_000])
 def test_blocks_give_what_autograd_gives(
     hidden_sizes: tuple[int, ...], rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,245 @@
+"""Gradients of deterministic policies that are computed beside their loss are those of autograd."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+import pytorchrl as prl
+from pytorchrl.agent.actors.actor import Head
+from pytorchrl.agent.actors.heads import DeterministicPolicy
+from pytorchrl.agent.actors.outputs import ScalarValue
+from pytorchrl.agent.algorithms.results import Losses
+from pytorchrl.agent.algorithms.rows import Rows
+from storages.transition import OBS, OBS2
+from tests.pytorchrl.agent.algorithms.test_ddpg import SPACE, n_step_batch
+from tests.pytorchrl.agent.algorithms.test_rows import BOX, KINDS, batch_of
+from tests.support.by_hand import envs_with
+from tests.support.toys import continuous
+
+
+def algorithm_of(kind: Any = prl.DDPG, *, envs: Any = None, hyper_parameters: Any = None, **actor: Any) -> Any:
+    torch.manual_seed(0)
+    envs = envs or envs_with(SPACE)
+    body = prl.OffPolicyActor.create_factory(**({"hidden_sizes": (7, 5)} | actor))("cpu", envs)
+    algorithm = kind.create_factory(**{"lr_q": 1e-2, "lr_pi": 1e-2, **(hyper_parameters or {})})("cpu", body, envs)
+    algorithm.seed(0)
+    return algorithm
+
+
+def pair_of(kind: Any = prl.DDPG, **chosen: Any) -> tuple[Any, Any]:
+    """An algorithm, and the same one that leaves the policy's gradient to autograd."""
+    ours, autograds = (algorithm_of(kind, **chosen) for _ in range(2))
+    assert ours.policy_gradient._is_plain
+    autograds.policy_gradient._is_plain = False
+    return ours, autograds
+
+
+def assert_same_gradients(pair: tuple[Any, Any], batch: dict[str, Any]) -> None:
+    (ours, result), (autograds, expected) = (algorithm.compute_gradients(dict(batch)) for algorithm in pair)
+    assert any(name.startswith("policy.") for name in ours)
+    torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result.metrics, expected.metrics, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(result.errors, expected.errors)
+
+
+def computes_itself(algorithm: Any, batch: dict[str, Any] | None = None) -> bool:
+    losses = algorithm.losses(algorithm.read(n_step_batch() if batch is None else batch))
+    has_gradients = algorithm.train_pi in losses.gradients
+    assert losses.of[algorithm.train_pi].requires_grad != has_gradients
+    return has_gradients
+
+
+@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)], ids=str)
+@pytest.mark.parametrize("policy_delay", [1, 2])
+@pytest.mark.parametrize("kind", [prl.DDPG, prl.TD3])
+def test_updates_are_those_of_autograd(kind: Any, policy_delay: int, hidden_sizes: tuple[int, ...]) -> None:
+    pair = pair_of(kind, hyper_parameters={"policy_delay": policy_delay}, hidden_sizes=hidden_sizes)
+    for number in range(5):
+        batch = n_step_batch(number)
+        ours, autograds = (algorithm.update(dict(batch)) for algorithm in pair)
+        assert ("policy_loss" in ours.metrics) == ((number + 1) % policy_delay == 0)
+        torch.testing.assert_close(ours.metrics, autograds.metrics, rtol=1e-4, atol=1e-5)
+    ours, autograds = (algorithm.get_weights() for algorithm in pair)
+    torch.testing.assert_close(ours, autograds, rtol=1e-3, atol=1e-5)
+
+
+def test_gradients_may_be_computed_and_applied_apart() -> None:
+    pair = pair_of()
+    assert_same_gradients(pair, n_step_batch())
+    ours, autograds = pair
+    for number in range(3):
+        gradients, _ = ours.compute_gradients(n_step_batch(number))
+        before = {name: gradient.clone() for name, gradient in gradients.items()}
+        # Others computed meanwhile leave them as they are.
+        ours.compute_gradients(n_step_batch(number + 10))
+        torch.testing.assert_close(gradients, before, rtol=0, atol=0)
+        ours.apply_gradients(gradients)
+        autograds.update(n_step_batch(number))
+    torch.testing.assert_close(ours.get_weights(), autograds.get_weights(), rtol=1e-3, atol=1e-5)
+
+
+def test_batches_of_other_lengths_are_learnt_from() -> None:
+    pair = pair_of()
+    for rows in (3, 5, 2):
+        assert_same_gradients(pair, {key: value[:rows] for key, value in n_step_batch().items()})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_does_not_count(kind: str) -> None:
+    envs = envs_with(BOX)
+    envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    assert_same_gradients(pair_of(envs=envs), batch_of(kind))
+
+
+def test_observations_of_several_parts_are_learnt_from() -> None:
+    envs = envs_with(SPACE)
+    envs.observation_space = spaces.Dict({"a": continuous(size=2), "b": spaces.Discrete(3)})
+    batch: dict[str, Any] = n_step_batch()
+    for key in (OBS, OBS2):
+        batch[key] = {"a": batch[key][:, :2], "b": torch.tensor([[0], [2], [1], [1], [0]])}
+    assert_same_gradients(pair_of(envs=envs), batch)
+
+
+def test_observations_are_normalised() -> None:
+    pair = pair_of(normalize_observations=True)
+    for algorithm in pair:
+        algorithm.actor.normalization.add(3 * n_step_batch(7)[OBS] + 1)
+        algorithm.actor.normalization.use_newest()
+    assert_same_gradients(pair, n_step_batch())
+
+
+class Small(prl.DDPG):
+    """Takes small actions."""
+
+    def policy_head(self) -> Head:
+        return DeterministicPolicy(0.3)
+
+
+class Unbounded(prl.DDPG):
+    """Takes actions of any size."""
+
+    def policy_head(self) -> Head:
+        return DeterministicPolicy(squash=False)
+
+
+def test_actions_are_scaled() -> None:
+    assert_same_gradients(pair_of(Small), n_step_batch())
+
+
+class Scaled(nn.Module):
+    """An extractor of features with a parameter."""
+
+    def __init__(self, space: spaces.Box) -> None:
+        super().__init__()
+        self.output_size = space.shape[0]
+        self.scale = nn.Parameter(torch.ones(self.output_size))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        return self.scale * observation
+
+
+@pytest.mark.parametrize(
+    "actor",
+    [
+        {"activation": "tanh"},
+        {"layer_norm": True},
+        {"batch_norm": True},
+        {"dropout": 0.1},
+        {"noisy": True},
+        {"late_action": 1},
+        {"feature_extractor": Scaled},
+    ],
+    ids=str,
+)
+def test_what_is_more_than_layers_with_relus_is_left_to_autograd(actor: dict[str, Any]) -> None:
+    assert not computes_itself(algorithm_of(**actor))
+
+
+def test_a_policy_without_a_tanh_is_left_to_autograd() -> None:
+    assert computes_itself(algorithm_of(Small))
+    assert not computes_itself(algorithm_of(Unbounded))
+
+
+def test_memories_are_left_to_autograd() -> None:
+    envs = envs_with(BOX)
+    envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    assert computes_itself(algorithm_of(envs=envs), batch_of("sequences"))
+    assert not computes_itself(algorithm_of(envs=envs, memory="gru"), batch_of("sequences"))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda algorithm: algorithm.pi,
+        lambda algorithm: algorithm.pi.body.hidden,
+        lambda algorithm: algorithm.pi.head,
+        lambda algorithm: algorithm.critics[0],
+        lambda algorithm: algorithm.critics[0].joint,
+    ],
+    ids=["policy", "its hidden layers", "its head", "critic", "its hidden layers too"],
+)
+def test_hooks_are_called(part: Callable[[Any], nn.Module]) -> None:
+    algorithm = algorithm_of()
+    assert computes_itself(algorithm)
+    called = []
+    handle = part(algorithm).register_forward_hook(lambda *_: called.append(1))
+    assert not computes_itself(algorithm)
+    assert called
+    handle.remove()
+    assert computes_itself(algorithm)
+
+
+class OtherLoss(prl.TD3):
+    """Has a policy's loss of its own."""
+
+    def policy_loss(self, rows: Rows) -> Tensor:
+        return 3 * super().policy_loss(rows)
+
+
+class OtherDelayedLosses(prl.TD3):
+    """Changes the policy's loss in the delayed losses."""
+
+    def delayed_losses(self, rows: Rows) -> Losses:
+        return Losses({self.train_pi: 3 * super().delayed_losses(rows).of[self.train_pi]})
+
+
+class OtherPolicyLosses(prl.TD3):
+    """Changes the policy's loss where the delay is known."""
+
+    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
+        return Losses({group: 3 * loss for group, loss in super().policy_losses(rows, values).of.items()})
+
+
+class OtherLosses(prl.TD3):
+    """Changes the policy's loss in the losses of all."""
+
+    def losses(self, rows: Rows) -> Losses:
+        losses = super().losses(rows)
+        return Losses({**losses.of, self.train_pi: 3 * losses.of[self.train_pi]})
+
+
+@pytest.mark.parametrize("kind", [OtherLoss, OtherDelayedLosses, OtherPolicyLosses, OtherLosses])
+def test_a_loss_that_is_made_of_the_policys_loss_has_its_gradients(kind: Any) -> None:
+    delay = {"policy_delay": 1}
+    theirs, _ = algorithm_of(kind, hyper_parameters=delay).compute_gradients(n_step_batch())
+    plain, _ = algorithm_of(prl.TD3, hyper_parameters=delay).compute_gradients(n_step_batch())
+    for name, gradient in plain.items():
+        times = 3 if name.startswith("policy.") else 1
+        torch.testing.assert_close(theirs[name], times * gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_td3bc_keeps_its_loss() -> None:
+    assert not computes_itself(algorithm_of(prl.TD3BC, hyper_parameters={"policy_delay": 1}))
+
+
+def test_a_policy_in_a_torch_optimizer_is_learnt_too() -> None:
+    pair = pair_of(hyper_parameters={"optimizer": prl.TorchOptimizer(torch.optim.SGD)})
+    for algorithm in pair:
+        algorithm.update(n_step_batch())
+    ours, autograds = (algorithm.get_weights() for algorithm in pair)
+    torch.testing.assert_close(ours, autograds)
