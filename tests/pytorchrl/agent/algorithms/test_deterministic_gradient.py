@@ -120,7 +120,7 @@ class Small(prl.DDPG):
         return DeterministicPolicy(0.3)
 
 
-class Unbounded(prl.DDPG):
+class AnySize(prl.DDPG):
     """Takes actions of any size."""
 
     def policy_head(self) -> Head:
@@ -162,7 +162,7 @@ def test_what_is_more_than_layers_with_relus_is_left_to_autograd(actor: dict[str
 
 def test_a_policy_without_a_tanh_is_left_to_autograd() -> None:
     assert computes_itself(algorithm_of(Small))
-    assert not computes_itself(algorithm_of(Unbounded))
+    assert not computes_itself(algorithm_of(AnySize))
 
 
 def test_memories_are_left_to_autograd() -> None:
