@@ -6,12 +6,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
+from pytorchrl.agent.actors.heads.soft_bounds import above
 from pytorchrl.agent.actors.initialisation import orthogonal
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, SquashedGaussian
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
@@ -133,7 +133,7 @@ class _Gaussian(QuickModule):
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
         mean = linear(self.layer, features).view(-1, *self._shape)
-        log_std = _above(self._min_log_std, self.log_std)
+        log_std = above(self._min_log_std, self.log_std)
         return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 
 
@@ -153,7 +153,7 @@ class _GaussianOfFeatures(QuickModule):
     def forward(self, features: Tensor) -> DiagonalGaussian:
         mean, log_std = (part.view(-1, *self._shape) for part in linear(self.layer, features).chunk(2, dim=-1))
         log_std = (log_std + self._initial_log_std) if self._initial_log_std else log_std
-        log_std = _above(self._min_log_std, log_std).clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+        log_std = above(self._min_log_std, log_std).clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
         return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 
 
@@ -165,8 +165,3 @@ class _SquashedGaussian(QuickModule):
     def forward(self, features: Tensor) -> SquashedGaussian:
         mean, log_std = linear(self.layer, features).chunk(2, dim=-1)
         return SquashedGaussian(mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD))
-
-
-def _above(bound: float | None, log_std: Tensor) -> Tensor:
-    """Smoothly, since what a clamp cuts off has no gradient that could raise it again."""
-    return log_std if bound is None else bound + F.softplus(log_std - bound)

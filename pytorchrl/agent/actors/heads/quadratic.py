@@ -8,6 +8,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
+from pytorchrl.agent.actors.heads.soft_bounds import above
 from pytorchrl.agent.actors.outputs import QuadraticValues
 from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
@@ -22,10 +23,13 @@ class Quadratic:
     Args:
         squash: let peaks lie within the bounds, by a tanh; False has peaks anywhere, and clips actions.
         huber_threshold: error from which on the loss is linear; None for squares everywhere.
+        min_log_diagonal: what the logarithms of the diagonal of L stay above, so that values always depend on the
+            action; None for no such bound. Once they do not, no gradient reaches the peak and the diagonal.
     """
 
     squash: bool = False
     huber_threshold: float | None = None
+    min_log_diagonal: float | None = None
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
@@ -52,8 +56,9 @@ class _SeparateStreams(QuickModule):
 
     def __init__(self, features: int, numbers: tuple[int, ...], actor: Actor) -> None:
         super().__init__()
-        self.hidden = nn.ModuleList(actor.linear(features, features) for _ in numbers)
-        self.out = nn.ModuleList(actor.linear(features, number) for number in numbers)
+        units = actor.dueling_size or features
+        self.hidden = nn.ModuleList(actor.linear(features, units) for _ in numbers)
+        self.out = nn.ModuleList(actor.linear(units, number) for number in numbers)
 
     def forward(self, features: Tensor) -> Tensor:
         streams = zip(self.hidden, self.out, strict=True)
@@ -78,7 +83,8 @@ class _Quadratic(QuickModule):
         value, peak, log_diagonal, below = self.numbers(features).split_with_sizes(
             [1, size, size, size * (size - 1) // 2], dim=1
         )
-        entries = torch.cat([log_diagonal.exp(), below], dim=1)
+        diagonal = above(self._head.min_log_diagonal, log_diagonal).exp()
+        entries = torch.cat([diagonal, below], dim=1)
         factor = entries.new_zeros((len(entries), size * size)).index_copy(1, self.places, entries)
         peak = torch.tanh(peak) if squash else peak
         return QuadraticValues(value, peak, factor.view(-1, size, size), squash, self._head.huber_threshold)

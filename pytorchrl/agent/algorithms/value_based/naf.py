@@ -17,18 +17,22 @@ class NAF(ReplayedQLearning):
         squash: let best actions lie within the bounds, by a tanh; False lets the quadratic's peak lie anywhere, and
             clips it. Then next states count with the value of the clipped action, not with that of the peak.
         exploration_noise: standard deviation of the noise on actions.
+        min_log_diagonal: what the logarithms of the diagonal of L stay above; None for no such bound, as in the paper.
+            Where actions seem equally good for long, as until a memory knows what to keep, values become so flat
+            without it that nothing is learnt there any more. -1.5 keeps their curvature above 0.05.
     """
 
     actions = "bounded"
-    unchangeable = ReplayedQLearning.unchangeable | {"squash"}
+    unchangeable = ReplayedQLearning.unchangeable | {"squash", "min_log_diagonal"}
 
     squash: bool = False
     exploration_noise: NonNegativeOrSchedule = 0.3
+    min_log_diagonal: float | None = None
     test_every: CountOrZero = 5_000
 
     def head(self) -> Head:
         """A quadratic of the action."""
-        return Quadratic(self.squash)
+        return Quadratic(self.squash, min_log_diagonal=self.min_log_diagonal)
 
     def default_explorer(self) -> Explorer:
         """Gaussian noise on actions."""

@@ -51,7 +51,8 @@ VARIANTS = {
     "dueling DQN": Variant(prl.DQN, VALUES, {"dueling": True}),
     "noisy DQN": Variant(prl.DQN, VALUES, {"noisy": True}),
     "NAF": Variant(prl.NAF, OF_REAL_ACTIONS, times=2),
-    "dueling NAF": Variant(prl.NAF, OF_REAL_ACTIONS, {"dueling": True}, times=2),
+    # Before the cue is remembered both actions seem equally good, and values would become flat for good.
+    "dueling NAF": Variant(prl.NAF, OF_REAL_ACTIONS | {"min_log_diagonal": -1.5}, {"dueling": True}, times=2),
     "SACDiscrete": Variant(
         prl.SACDiscrete,
         COMMON
@@ -75,7 +76,8 @@ VARIANTS = {
         has_memory=False,
     ),
     "QRDQN": Variant(prl.QRDQN, VALUES | {"num_quantiles": 8}),
-    "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS),
+    # Sharp distributions need large logits: 16 features, each within [-1, 1], saturate before they hold the cue.
+    "CategoricalDQN": Variant(prl.CategoricalDQN, VALUES | ATOMS, {"memory_size": 64}),
     "IQN": Variant(prl.IQN, VALUES | FRACTIONS),
     "MunchausenDQN": Variant(prl.MunchausenDQN, VALUES),
     "MunchausenIQN": Variant(prl.MunchausenIQN, VALUES | FRACTIONS),
@@ -87,7 +89,10 @@ VARIANTS = {
     # The softer the average over actions, the slower preferences grow.
     "DPP": Variant(prl.DPP, BY_ITERATION | {"eta": 0.1}),
     "Rainbow": Variant(
-        prl.Rainbow, COMMON | ATOMS | {"lr": FALLING, "target_update_interval": 1}, {"dueling": True, "noisy": True}
+        prl.Rainbow,
+        COMMON | ATOMS | {"lr": FALLING, "target_update_interval": 1},
+        # The cue is a small part of the features at first, which noise hides where they are few.
+        {"memory_size": 128, "dueling": True, "noisy": True},
     ),
     "R2D2": Variant(
         # Of four environments, one alone would explore.
@@ -115,14 +120,6 @@ def combinations_of(variant: Variant) -> list[Combination]:
     return [("partly", "episodic", 3, True) if variant.needs_memory else ("fully", "endless", 3, True)]
 
 
-MISS_SEEDS = {
-    *itertools.product(("CategoricalDQN", "dueling NAF"), get_args(Ends), (1, 3), (False, True)),
-    *itertools.product(("Rainbow",), ("episodic",), (1, 3), (False, True)),
-    ("Rainbow", "endless", 1, False),
-}
-"""Chains seen in parts: how they end, the steps of windows, and whether these are prioritised."""
-
-
 def scheme_of(variant: Variant, seen: Seen, ends: Ends, n_step: int, prioritised: bool, seed: int) -> prl.Scheme:
     has_memory = seen == "partly" or variant.needs_memory
     # In an endless chain, what has to be remembered may lie before the sequence.
@@ -140,7 +137,7 @@ def scheme_of(variant: Variant, seen: Seen, ends: Ends, n_step: int, prioritised
     return prl.Scheme(
         variant.cls.create_factory(**variant.algorithm, **batch),
         prl.OffPolicyActor.create_factory(
-            hidden_sizes=(32,), memory="gru" if has_memory else None, memory_size=16, **variant.actor
+            hidden_sizes=(32,), memory="gru" if has_memory else None, **{"memory_size": 16, **variant.actor}
         ),
         storage,
         envs_of(seen, ends, real=variant.cls.actions == "bounded"),
@@ -170,8 +167,6 @@ def test_a_chain_is_solved() -> None:
 )
 def test_every_seed_solves_every_chain(name: str, combination: Combination) -> None:
     seen, ends, n_step, prioritised = combination
-    if seen == "partly" and (name, ends, n_step, prioritised) in MISS_SEEDS:
-        pytest.skip("some seeds do not learn what to remember")
     variant = VARIANTS[name]
     for seed in SEEDS:
         scheme = scheme_of(variant, seen, ends, n_step, prioritised, seed)

@@ -52,7 +52,7 @@ class ByHand:
     def __init__(self, algorithm: prl.NAF, batch: dict[str, Any]) -> None:
         self.online, self.target = (layer_of(net.head.numbers) for net in (algorithm.q, algorithm.q_target))
         self.batch = {key: numpy(value) for key, value in batch.items()}
-        self.squash = algorithm.squash
+        self.squash, self.min_log_diagonal = algorithm.squash, algorithm.min_log_diagonal
         self.actions = 2 * (self.batch[ACT] - SPACE.low) / (SPACE.high - SPACE.low) - 1
         targets = []
         for row, obs in enumerate(self.batch[OBS2]):
@@ -69,12 +69,16 @@ class ByHand:
         peak = np.array([numbers.pop(0) for _ in range(SIZE)])
         factor = np.zeros((SIZE, SIZE))
         for i in range(SIZE):
-            factor[i, i] = np.exp(numbers.pop(0))
+            factor[i, i] = np.exp(self.bounded(numbers.pop(0)))
         for i in range(SIZE):
             for j in range(i):
                 factor[i, j] = numbers.pop(0)
         assert not numbers
         return value, np.tanh(peak) if self.squash else peak, factor @ factor.T
+
+    def bounded(self, log_diagonal: float) -> float:
+        low = self.min_log_diagonal
+        return log_diagonal if low is None else low + np.log1p(np.exp(log_diagonal - low))
 
     def values(self) -> Any:
         values = []
@@ -87,10 +91,14 @@ class ByHand:
         return float((self.batch[WEIGHTS][:, 0] * (self.values() - self.targets) ** 2 / 2).mean())
 
 
-@pytest.mark.parametrize("squash", [True, False])
+@pytest.mark.parametrize(("squash", "min_log_diagonal"), [(True, None), (False, None), (False, -0.5)])
 @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
-def test_an_update_equals_the_one_computed_by_hand(squash: bool, max_grad_norm: float | None) -> None:
-    algorithm = linear_naf(lr=0.01, squash=squash, max_grad_norm=max_grad_norm, polyak=0.8)
+def test_an_update_equals_the_one_computed_by_hand(
+    squash: bool, min_log_diagonal: float | None, max_grad_norm: float | None
+) -> None:
+    algorithm = linear_naf(
+        lr=0.01, squash=squash, min_log_diagonal=min_log_diagonal, max_grad_norm=max_grad_norm, polyak=0.8
+    )
     batch = n_step_batch()
     before = copies(batch)
     by_hand = ByHand(algorithm, batch)
@@ -155,6 +163,32 @@ def test_gradients_reach_every_weight_of_both_streams_of_a_dueling_network(squas
     gradients, _ = algorithm.compute_gradients(n_step_batch())
     assert len(gradients) == 8
     assert all(gradient.abs().sum() > 0 for gradient in gradients.values())
+
+
+def gradients_of_peaks(**hyper_parameters: Any) -> torch.Tensor:
+    """Of the peaks' biases, where values hardly depend on the action."""
+    algorithm = linear_naf(max_grad_norm=None, **hyper_parameters)
+    numbers = algorithm.q.head.numbers.layer
+    with torch.no_grad():
+        diagonal_and_below = slice(1 + SIZE, None)
+        numbers.weight[diagonal_and_below] = 0
+        numbers.bias[diagonal_and_below] = 0
+        numbers.bias[1 + SIZE : 1 + 2 * SIZE] = -20
+    gradients, _ = algorithm.compute_gradients(n_step_batch())
+    return gradients["q.head.numbers.layer.bias"][1 : 1 + SIZE]
+
+
+def test_flat_values_teach_peaks_nothing_but_where_the_diagonal_has_a_bound() -> None:
+    assert gradients_of_peaks().abs().max() < 1e-12
+    assert gradients_of_peaks(min_log_diagonal=-1.5).abs().min() > 1e-4
+
+
+def test_streams_of_a_dueling_network_have_the_units_that_the_actor_names() -> None:
+    envs = envs_with(SPACE)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), dueling=True, dueling_size=7)("cpu", envs)
+    numbers = prl.NAF.create_factory()("cpu", actor, envs).q.head.numbers
+    assert [layer.weight.shape for layer in numbers.hidden] == [(7, 4), (7, 4)]
+    assert [layer.weight.shape[1] for layer in numbers.out] == [7, 7]
 
 
 def test_actions_stay_in_the_box_and_evaluation_adds_no_noise() -> None:
