@@ -28,9 +28,8 @@ _SMALL = {
 class Rainbow(CategoricalDQN):
     """Hessel et al., "Rainbow: Combining Improvements in Deep Reinforcement Learning" (arXiv 1710.02298).
 
-    The algorithm is categorical double DQN that explores by the noise of its network alone; the actor makes a noisy
-    dueling network, and the storage prioritised windows: :meth:`paper` and :meth:`small` are all three. Each pass of
-    the online and of the target network draws other noise, for all rows of the batch.
+    Categorical double DQN that explores by the noise of its network; a noisy dueling actor and prioritised windows are
+    the rest, as of :meth:`paper` and :meth:`small`. Each pass of a network draws other noise, for all rows of a batch.
 
     Raises:
         ValueError: the network has no noise to explore by, and no explorer is given.
@@ -76,9 +75,7 @@ class Rainbow(CategoricalDQN):
     def small(cls, capacity: int = 100_000, num_envs: int = 1) -> Preset:
         """For small observations, returns from 0 to 100, and some 100,000 transitions; arguments as of :meth:`paper`.
 
-        After Obando-Ceron and Castro, "Revisiting Rainbow" (arXiv 2011.14826), with more updates of larger batches. In
-        the first third of a run, actions are random with a probability that falls from 1 to 0.01: by the noise alone, a
-        policy meets little beside what it has learnt, and MinAtar's Breakout rests at a low return for long.
+        After arXiv 2011.14826, with more updates of larger batches, and random actions beside the noise at first.
         """
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),
