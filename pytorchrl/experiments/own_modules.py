@@ -69,16 +69,24 @@ def maker_named(name: str) -> Any:
     Raises:
         CompositionError: modules have different ones.
     """
-    found = [value for module in _imported.values() if is_maker(value := vars(module).get(name), name)]
-    if any(value is not found[0] for value in found):
-        raise CompositionError(f"more than one of the modules {', '.join(_imported)} have a {name}; import one of them")
-    return found[0] if found else None
+    return _only_one(name, lambda value: is_maker(value, name))
 
 
 def function_named(name: str) -> Callable[..., Any] | None:
-    """The function that the imported modules define under a name that the user has typed; None without such."""
-    of_modules = (vars(module).get(name) for module in _imported.values())
-    return next((value for value in of_modules if isinstance(value, FunctionType)), None)
+    """The function that the imported modules have under a name that the user has typed; None without such.
+
+    Raises:
+        CompositionError: modules have different ones.
+    """
+    function: Callable[..., Any] | None = _only_one(name, lambda value: isinstance(value, FunctionType))
+    return function
+
+
+def _only_one(name: str, fits: Callable[[Any], bool]) -> Any:
+    found = [value for module in _imported.values() if fits(value := vars(module).get(name))]
+    if any(value is not found[0] for value in found):
+        raise CompositionError(f"more than one of the modules {', '.join(_imported)} have a {name}; import one of them")
+    return found[0] if found else None
 
 
 @contextmanager

@@ -202,18 +202,26 @@ def test_what_is_no_callback_is_refused_before_a_run_begins(
     assert not (tmp_path / "runs").exists()
 
 
+def write_module(name: str, monkeypatch: pytest.MonkeyPatch, folder: Path, content: str) -> None:
+    """Write a module into the folder, and go there; what an import adds to the path is taken back."""
+    (folder / f"{name}.py").write_text(content)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
 def test_a_module_of_ones_own_brings_classes_and_environments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "my_parts_of_a_command.py").write_text(
+    write_module(
+        "my_parts_of_a_command",
+        monkeypatch,
+        tmp_path,
         "import gymnasium as gym\n"
         "import pytorchrl as prl\n"
         "gym.register('MyCartPole-v0', 'gymnasium.envs.classic_control.cartpole:CartPoleEnv', max_episode_steps=9)\n"
         "class MyDoubleDQN(prl.DQN):\n"
-        "    gamma = 0.5\n"
+        "    gamma = 0.5\n",
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
     arguments = ["--algorithm", "my-double-dqn", "--env", "MyCartPole-v0", *SMALL, "--steps", "100"]
     command(monkeypatch, "train", "--import", "my_parts_of_a_command", *arguments)
     config = RunFolder("runs/MyDoubleDQN-MyCartPole-v0/seed-1").read_config()
@@ -225,22 +233,34 @@ def test_a_module_of_ones_own_brings_classes_and_environments(
 def test_a_module_of_ones_own_brings_a_network_and_a_function_that_is_called_after_each_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "my_functions_of_a_command.py").write_text(
+    write_module(
+        "my_functions_of_a_command",
+        monkeypatch,
+        tmp_path,
         "import torch\n"
         "class MyLayers(torch.nn.Linear):\n"
         "    def __init__(self, space):\n"
         "        super().__init__(space.shape[0], 3)\n"
         "def stop_early(learner):\n"
-        "    return 'it is enough' if learner.scheme.steps >= 60 else None\n"
+        "    return 'it is enough' if learner.scheme.steps >= 60 else None\n",
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
     arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", *SMALL, "--steps", "100"]
     arguments += ["--import", "my_functions_of_a_command", "--actor.feature-extractor", "MyLayers"]
     command(monkeypatch, "train", *arguments, "--callbacks", "stop_early")
     assert "because it is enough" in told(capsys)
     policy = prl.load_policy("runs/DQN-CartPole-v1/seed-1")
     assert any(type(module).__name__ == "MyLayers" for module in policy.algorithm.actor.modules())
+
+
+def test_a_function_that_two_modules_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("my_first_function_of_two", "my_second_function_of_two")
+    for name in names:
+        write_module(name, monkeypatch, tmp_path, "def end_of_two(learner):\n    return True\n")
+    arguments = ["--algorithm", "dqn", "--env", "CartPole-v1", "--callbacks", "end_of_two"]
+    imports = [word for name in names for word in ("--import", name)]
+    with pytest.raises(SystemExit, match="have a end_of_two; import one of them"):
+        command(monkeypatch, "train", *arguments, *imports)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,14 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_a_noisy_layer_computes_equations_9_to_11() -> None:
+# Noise is applied to the products of few rows, and to the weights for many.
+FEW_AND_MANY = pytest.mark.parametrize("rows", [4, 40])
+
+
+@FEW_AND_MANY
+def test_a_noisy_layer_computes_equations_9_to_11(rows: int) -> None:
     layer = NoisyLinear(3, 2, generator(5))
-    features = torch.randn(4, 3)
+    features = torch.randn(rows, 3)
     drawn = torch.empty(5).normal_(generator=generator(5))
     scaled = drawn.sign() * drawn.abs().sqrt()
     noise_in, noise_out = scaled[:3], scaled[3:]
@@ -51,11 +56,12 @@ def test_the_size_of_the_noise_at_first_is_a_hyper_parameter_of_the_actor() -> N
         prl.OffPolicyActor.create_factory(noisy_sigma=0.0)
 
 
-def test_all_rows_of_a_batch_share_the_noise_and_each_pass_draws_another() -> None:
+@FEW_AND_MANY
+def test_all_rows_of_a_batch_share_the_noise_and_each_pass_draws_another(rows: int) -> None:
     layer = NoisyLinear(3, 2, generator())
-    rows = torch.ones(4, 3)
-    first, second = layer(rows), layer(rows)
-    torch.testing.assert_close(first, first[:1].expand(4, 2))
+    features = torch.ones(rows, 3)
+    first, second = layer(features), layer(features)
+    torch.testing.assert_close(first, first[:1].expand(rows, 2))
     assert not torch.allclose(first, second)
 
 
@@ -68,9 +74,10 @@ def test_there_is_no_noise_in_evaluation_and_nothing_is_drawn() -> None:
     assert torch.equal(drawing.get_state(), before)
 
 
-def test_gradients_reach_means_and_noise() -> None:
+@FEW_AND_MANY
+def test_gradients_reach_means_and_noise(rows: int) -> None:
     layer = NoisyLinear(3, 2, generator())
-    layer(torch.randn(4, 3)).sum().backward()
+    layer(torch.randn(rows, 3)).sum().backward()
     for name, parameter in layer.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.any(), name

@@ -195,28 +195,28 @@ def test_hooks_are_called(part: Callable[[Any], nn.Module]) -> None:
 
 
 class OtherLoss(prl.TD3):
-    """Has a policy's loss of its own."""
+    """Overrides the policy's loss."""
 
     def policy_loss(self, rows: Rows) -> Tensor:
         return 3 * super().policy_loss(rows)
 
 
 class OtherDelayedLosses(prl.TD3):
-    """Changes the policy's loss in the delayed losses."""
+    """Overrides the losses of updates that move the policy."""
 
     def delayed_losses(self, rows: Rows) -> Losses:
         return Losses({self.train_pi: 3 * super().delayed_losses(rows).of[self.train_pi]})
 
 
 class OtherPolicyLosses(prl.TD3):
-    """Changes the policy's loss where the delay is known."""
+    """Overrides the losses of the policy in all updates."""
 
     def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
         return Losses({group: 3 * loss for group, loss in super().policy_losses(rows, values).of.items()})
 
 
 class OtherLosses(prl.TD3):
-    """Changes the policy's loss in the losses of all."""
+    """Overrides the losses of critics and policy."""
 
     def losses(self, rows: Rows) -> Losses:
         losses = super().losses(rows)

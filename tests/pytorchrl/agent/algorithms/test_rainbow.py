@@ -140,7 +140,7 @@ def test_the_papers_network_has_noisy_streams_on_the_convolutions() -> None:
     assert shapes == [(3136, 512), (3136, 512), (512, 51), (512, 3 * 51)]
 
 
-def test_the_small_preset_takes_random_actions_beside_the_noise_in_the_first_third_of_a_run() -> None:
+def test_the_small_preset_takes_random_actions_beside_the_noise_ever_fewer_in_the_first_third_of_a_run() -> None:
     scheme = prl.Scheme(**prl.Rainbow.small(200), train_envs_factory=prl.VecEnv.create_factory("CartPole-v1"))
     explorer = scheme.algorithm.explorer_of_policy
     assert isinstance(explorer, prl.EpsilonGreedy)
