@@ -12,17 +12,11 @@ from storages.component.schedule import LinearSchedule
 from storages.off_policy.per_buffer import PERBuffer
 from storages.windows import Sequences
 
-_RATE = LinearSchedule(1e-3, 0.0)
-_SMALL = {
-    "gamma": 0.99,
-    "lr": _RATE,
-    # Beside the paper's epsilon of 0.001 the gradients of a few rescaled values are small.
-    "optimizer": Adam(),
-    "update_every": 8,
-    "mini_batch_size": 16,
-    "target_update_interval": 100,
-}
+_INTERVALS = {"update_every": 8, "mini_batch_size": 16, "target_update_interval": 100}
+_SMALL = _INTERVALS | {"gamma": 0.99, "lr": LinearSchedule(1e-3, 0.0), "optimizer": Adam()}
 _REPLAY = {"n_step": 5, "alpha": 0.9, "beta": 0.6, "default_error": "largest", "weights_over": "batch"}
+_LONG = _REPLAY | {"sequences": Sequences(80, burn_in=40, overlap=40)}
+_SHORT = _REPLAY | {"sequences": Sequences(20, burn_in=5, overlap=10)}
 
 
 class R2D2(DQN):
@@ -57,8 +51,7 @@ class R2D2(DQN):
     def build(self) -> None:
         """One network with a memory, and its target."""
         if self.actor.memory is None:
-            actor, name = type(self.actor).__name__, type(self).__name__
-            raise ValueError(f'{name}: {actor} has no memory; give it memory="lstm", or choose DQN, which needs none')
+            raise ValueError(f'R2D2: {type(self.actor).__name__} has no memory; give it memory="lstm", or choose DQN')
         super().build()
 
     def default_explorer(self) -> Explorer:
@@ -67,10 +60,9 @@ class R2D2(DQN):
 
     @classmethod
     def paper(cls, capacity: int = 4_000_000, num_envs: int = 256) -> Preset:
-        """The paper's table 2, for Atari without clipped rewards.
+        """The paper's table 2, for Atari without clipped rewards, but that memory sees no last action and reward.
 
-        The paper's memory sees the last action and reward too, which this one does not. An update
-        every 3,328 transitions is what 5 updates a second and 256 actors of 260 frames a second come to.
+        An update every 3,328 transitions is what 5 a second and 256 actors of 260 frames a second come to.
 
         Args:
             capacity: transitions that the storage keeps.
@@ -81,18 +73,17 @@ class R2D2(DQN):
             actor_factory=OffPolicyActor.create_factory(
                 feature_extractor="nature_cnn", hidden_sizes=(), memory="lstm", memory_size=512, dueling=True
             ),
-            storage_factory=make_factory(
-                PERBuffer, (capacity // num_envs,), _REPLAY | {"sequences": Sequences(80, burn_in=40, overlap=40)}
-            ),
+            storage_factory=make_factory(PERBuffer, (capacity // num_envs,), _LONG),
         )
 
     @classmethod
     def small(cls, capacity: int = 50_000, num_envs: int = 4) -> Preset:
-        """A set of ours for small observations and some 100,000 transitions; arguments as of :meth:`paper`."""
+        """A set of ours for small observations and some 100,000 transitions; arguments as of :meth:`paper`.
+
+        Adam's epsilon is its usual one: beside the paper's, gradients of a few rescaled values are small.
+        """
         return Preset(
             algo_factory=make_factory(cls, (), _SMALL),
             actor_factory=OffPolicyActor.create_factory(hidden_sizes=(128,), memory="lstm", memory_size=128),
-            storage_factory=make_factory(
-                PERBuffer, (capacity // num_envs,), _REPLAY | {"sequences": Sequences(20, burn_in=5, overlap=10)}
-            ),
+            storage_factory=make_factory(PERBuffer, (capacity // num_envs,), _SHORT),
         )
