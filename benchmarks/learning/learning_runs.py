@@ -57,6 +57,11 @@ class Run:
         return PAGES[self.page].tasks[self.task_name]
 
     @property
+    def is_of_the_task(self) -> bool:
+        """Whether its seed is one of those that the task is run with."""
+        return self.seed in self.task.seeds
+
+    @property
     def name(self) -> str:
         """In what is printed."""
         return f"{self.task_name}, {self.algorithm}, seed {self.seed}"

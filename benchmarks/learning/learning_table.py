@@ -22,7 +22,7 @@ class Arguments:
     algorithms: tuple[str, ...] = ()
     """Algorithms to run, as the tables name them; all where left out."""
     seeds: tuple[int, ...] = ()
-    """Seeds to run; all of each task where left out."""
+    """Seeds to run, others than the task's own too; those of each task where left out."""
     target_steps: int | None = None
     """Train for so many environment steps instead of each task's own number, to try the script out."""
     processes: int = 2
@@ -46,7 +46,10 @@ def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
     """
     page = PAGES[name]
     folder = arguments.runs or Path("runs") / Path(page.script).stem.replace("_", "-")
-    by_task = {task: runs_of(name, task, folder, arguments.target_steps, arguments.kept) for task in page.tasks}
+    by_task = {
+        task: runs_of(name, task, folder, arguments.target_steps, arguments.kept, arguments.seeds)
+        for task in page.tasks
+    }
     wanted = [
         run
         for task in only
@@ -65,7 +68,8 @@ def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     for run in (run for runs in by_task.values() for run in runs):
         run.keep()
-    file.write_text(f"{_page(name, by_task, arguments.docs)}\n", encoding="utf-8")
+    shown = {task: [run for run in runs if run.is_of_the_task or run.result] for task, runs in by_task.items()}
+    file.write_text(f"{_page(name, shown, arguments.docs)}\n", encoding="utf-8")
     print(f"Tables and curves: {file}")
     print(f"Run folders:       {folder}")
     failed = [run.name for run in left if run.result is None]
@@ -88,9 +92,16 @@ def _make(runs: Sequence[Run], processes: int) -> bool:
 
 
 def runs_of(
-    page: str, task_name: str, folder: Path, target_steps: int | None = None, kept: Path | None = None
+    page: str,
+    task_name: str,
+    folder: Path,
+    target_steps: int | None = None,
+    kept: Path | None = None,
+    seeds: Sequence[int] = (),
 ) -> list[Run]:
     """All runs of a task, seed by seed, so that each algorithm has one before any has two.
+
+    They are those of the task's own seeds, of the seeds given, and of all others that runs of it were kept of.
 
     Args:
         page: its name.
@@ -98,16 +109,19 @@ def runs_of(
         folder: that holds the run folders.
         target_steps: environment steps instead of the task's own number.
         kept: folder of the files of finished runs; the one of the run folders where left out.
+        seeds: beside the task's own.
     """
     task = PAGES[page].tasks[task_name]
     # Runs of another length are others: none is taken for one of a task's own number of steps.
     prefix = task_name if target_steps is None else f"{task_name}-{target_steps}-steps"
     steps = target_steps or task.target_steps
+    kept_folder = (kept or folder) / page
+    kept_seeds = {int(file.stem.rpartition("-")[2]) for file in kept_folder.glob(f"{prefix}-*.json")}
     runs = []
-    for seed in task.seeds:
+    for seed in [*task.seeds, *sorted({*seeds, *kept_seeds} - {*task.seeds})]:
         for algorithm in task.algorithms:
             own = f"{prefix}-{algorithm.replace(' ', '-')}-{seed}"
-            kept_file = (kept or folder) / page / f"{own}.json"
+            kept_file = kept_folder / f"{own}.json"
             runs.append(Run(page, task_name, algorithm, seed, steps, folder / own, kept_file))
     return runs
 
@@ -133,9 +147,10 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         by_algorithm: dict[str, list[Run]] = {algorithm: [] for algorithm in task.algorithms}
         for run in by_task[task_name]:
             by_algorithm[run.algorithm].append(run)
+        seeds = list(dict.fromkeys(run.seed for run in by_task[task_name]))
         steps = by_task[task_name][0].target_steps
         what = f"{steps:,} environment steps, {task.episodes} episodes of the greedy policy. {task.settings}"
-        lines += [f"## {task.env}", "", *_paragraphs(what), "", *_table(task, by_algorithm), ""]
+        lines += [f"## {task.env}", "", *_paragraphs(what), "", *_table(task, seeds, by_algorithm), ""]
         curves = {
             algorithm: [Measured(run.folder, {}, run.records).training() for run in runs if run.result is not None]
             for algorithm, runs in by_algorithm.items()
@@ -147,25 +162,28 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
     return "\n".join(lines[:-1])
 
 
-def _table(task: Task, by_algorithm: dict[str, list[Run]]) -> list[str]:
+def _table(task: Task, seeds: Sequence[int], by_algorithm: dict[str, list[Run]]) -> list[str]:
     thresholds = {algorithm: task.threshold_of(algorithm) for algorithm in by_algorithm}
     summary = "mean ± its standard error" if task.summary == "interval" else task.summary
-    header = ["algorithm", *(f"seed {seed}" for seed in task.seeds), summary, "in training", "steps/s"]
+    header = ["algorithm", *(f"seed {seed}" for seed in seeds), summary, "in training", "steps/s"]
     if any(threshold is not None for threshold in thresholds.values()):
         header += ["threshold", "reached"]
     rows = [header, ["---", *["---:"] * (len(header) - 1)]]
     for algorithm, runs in by_algorithm.items():
-        results = [run.result for run in runs]
-        found = [result for result in results if result is not None]
-        seeds = ["missing" if result is None else _shown(result.greedy_return) for result in results]
-        rows.append([f"`{algorithm}`", *seeds, *_summaries(task, found, thresholds[algorithm])])
+        found = {run.seed: run.result for run in runs if run.result is not None}
+        returns = [
+            _shown(found[seed].greedy_return) if seed in found else "missing" if seed in task.seeds else "-"
+            for seed in seeds
+        ]
+        complete = list(found.values()) if found.keys() >= {*task.seeds} else []
+        rows.append([f"`{algorithm}`", *returns, *_summaries(task, complete, thresholds[algorithm])])
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _summaries(task: Task, found: Sequence[Result], threshold: float | None) -> list[str]:
-    """The columns behind the seeds; of what is not complete, nothing is summed up."""
+    """The columns behind the seeds; nothing is summed up where nothing was found."""
     wanted = [] if threshold is None else [f"{threshold:g}"]
-    if len(found) < len(task.seeds):
+    if not found:
         return ["-", "-", "-", *wanted, *(["-"] if wanted else [])]
     returns = [result.greedy_return for result in found]
     center = statistics.median(returns) if task.summary == "median" else statistics.mean(returns)

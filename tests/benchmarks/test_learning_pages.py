@@ -70,6 +70,26 @@ def test_a_finished_run_outlasts_its_folder(benchmark: Any, tmp_path: Path) -> N
     assert (tmp_path / "values-cartpole.png").read_bytes() == picture
 
 
+def test_runs_of_further_seeds_stand_beside_those_of_the_task_and_count_in_the_mean(
+    benchmark: Any, tmp_path: Path
+) -> None:
+    runs = benchmark.runs_of("values", "breakout", tmp_path / "runs", seeds=(7,))
+    ours, theirs, partly = "double DQN", "DQN of stable-baselines3", "QRDQN of sb3-contrib"
+    returns = {(ours, 1): 3.0, (ours, 2): 5.0, (ours, 7): 10.0, (theirs, 1): 1.0, (theirs, 2): 2.0, (partly, 7): 9.0}
+    for run in runs:
+        if (run.algorithm, run.seed) in returns:
+            write_result(benchmark, run, returns[run.algorithm, run.seed])
+    folders: dict[str, Any] = {"docs": tmp_path, "runs": tmp_path / "runs", "kept": tmp_path / "kept", "processes": 0}
+    benchmark.make_page("values", (), benchmark.Arguments(seeds=(7,), **folders))
+    page = (tmp_path / "values.md").read_text()
+    assert row_of(ours, tmp_path / "values.md")[1:5] == ["3.0", "5.0", "10.0", "6.0"]
+    assert row_of(theirs, tmp_path / "values.md")[1:5] == ["1.0", "2.0", "-", "1.5"]
+    assert row_of(partly, tmp_path / "values.md")[1:5] == ["missing", "missing", "9.0", "-"]
+    shutil.rmtree(tmp_path / "runs")
+    benchmark.make_page("values", (), benchmark.Arguments(**folders))
+    assert (tmp_path / "values.md").read_text() == page
+
+
 def test_a_run_that_was_stopped_goes_on_from_its_checkpoint(
     benchmark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
