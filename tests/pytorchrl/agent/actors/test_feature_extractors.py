@@ -84,6 +84,15 @@ def test_pixels_stay_beside_their_neighbours_in_every_layout(name: str) -> None:
         torch.testing.assert_close(seen[0][:, channel], plane / scale)
 
 
+def test_images_of_bytes_that_come_as_floats_are_scaled_and_stay_as_they_were() -> None:
+    space, network, _ = IMAGES["Atari"]
+    features = network(space)
+    observation = batch_of(space)
+    floats = observation.float()
+    torch.testing.assert_close(features(floats), features(observation))
+    assert torch.equal(floats, observation.float())
+
+
 def test_the_extractor_can_be_chosen() -> None:
     image = IMAGES["Atari"][0]
     assert isinstance(features_of(actor_of(image, feature_extractor="mlp")[1]), VectorFeatures)
