@@ -55,7 +55,7 @@ def make_page(name: str, only: Sequence[str], arguments: Arguments) -> None:
         for task in only
         for run in by_task[task]
         if (not arguments.algorithms or run.algorithm in arguments.algorithms)
-        and (not arguments.seeds or run.seed in arguments.seeds)
+        and (run.seed in arguments.seeds if arguments.seeds else run.is_of_the_task)
     ]
     left = [run for run in wanted if run.result is None]
     print(f"{len(wanted)} runs, {len(wanted) - len(left)} of them finished", flush=True)

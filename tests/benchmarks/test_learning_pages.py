@@ -71,7 +71,7 @@ def test_a_finished_run_outlasts_its_folder(benchmark: Any, tmp_path: Path) -> N
 
 
 def test_runs_of_further_seeds_stand_beside_those_of_the_task_and_count_in_the_mean(
-    benchmark: Any, tmp_path: Path
+    benchmark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = benchmark.runs_of("values", "breakout", tmp_path / "runs", seeds=(7,))
     ours, theirs, partly = "double DQN", "DQN of stable-baselines3", "QRDQN of sb3-contrib"
@@ -86,7 +86,9 @@ def test_runs_of_further_seeds_stand_beside_those_of_the_task_and_count_in_the_m
     assert row_of(theirs, tmp_path / "values.md")[1:5] == ["1.0", "2.0", "-", "1.5"]
     assert row_of(partly, tmp_path / "values.md")[1:5] == ["missing", "missing", "9.0", "-"]
     shutil.rmtree(tmp_path / "runs")
-    benchmark.make_page("values", (), benchmark.Arguments(**folders))
+    capsys.readouterr()
+    benchmark.make_page("values", ("breakout",), benchmark.Arguments(**folders))
+    assert capsys.readouterr().out.startswith("20 runs, 4 of them finished\n")
     assert (tmp_path / "values.md").read_text() == page
 
 

@@ -63,11 +63,8 @@ class ConvolutionalFeatures(QuickModule, ABC):
         if torch.is_grad_enabled() and image.device.type == "cpu":
             # Gradients of convolutions take two thirds of the time there with channels last in memory.
             image = image.contiguous(memory_format=torch.channels_last)
-        if self._largest == 1:
-            image = image.float()
-        else:
-            # A quotient of bytes would take one more copy, and the system's time for its memory.
-            image = image.to(torch.float32, copy=True).div_(self._largest)
+        # A quotient of bytes would take one more copy, and the system's time for its memory.
+        image = image.float() if self._largest == 1 else image.to(torch.float32, copy=True).div_(self._largest)
         features: Tensor = self.convolutions(image).flatten(1)
         return features if self.linear is None else torch.relu_(self.linear(features))
 
