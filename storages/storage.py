@@ -23,7 +23,7 @@ from storages.core.ring.staging import Staging
 from storages.core.ring.validation import checked_environments
 from storages.core.sampling.prioritized import Priorities
 from storages.protocols import Discounting, Environments, StorageLog
-from storages.transition import ERRORS, Array, Batch, Leaf, Sample
+from storages.transition import ERRORS, SKIPPED, Array, Batch, Leaf, Sample
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -67,6 +67,8 @@ class Storage(Component, ABC):
     """With a directory, how many of the states that :meth:`state_dict` returned can be loaded: the newest."""
     stores_slices_whole: ClassVar[bool] = True
     """Whether slices may be stored many steps at once, rather than each by :meth:`insert_transition`."""
+    stores_steps_in_part: ClassVar[bool] = True
+    """Whether :meth:`insert_transition` takes ``envs``."""
     state_names: ClassVar[tuple[str, ...]] = ("ring", "generator")
     """What a state that can be loaded has at least."""
 
@@ -88,10 +90,10 @@ class Storage(Component, ABC):
             algorithm: has a ``gamma``; read whenever it is needed, so that it may change.
             envs: says how many environments a step has; the first sample says so where None.
         """
-        if getattr(envs, "skips_steps", False) and not self.on_policy:
+        if getattr(envs, "skips_steps", False) and not (self.on_policy or self.stores_steps_in_part):
             raise ValueError(
                 f"{type(self).__name__}: an environment makes no transition in the step that begins its next episode "
-                f"(gymnasium's autoreset mode NEXT_STEP), which storages of replayed transitions do not take; make the "
+                f"(gymnasium's autoreset mode NEXT_STEP), but each step is stored as a whole here; make the "
                 f"environments with the mode SAME_STEP or DISABLED, or copies of one, without vectorization_mode"
             )
         self.device = torch.device(device)
@@ -157,6 +159,25 @@ class Storage(Component, ABC):
         self._inserted += ring.envs
         for after_insert in self._after_insert:
             after_insert(ring, 1)
+
+    def insert_made(self, sample: Sample, made: NDArray[np.bool_]) -> None:
+        """Store the transitions of those environments that made one, as :meth:`insert_transition` with ``envs``.
+
+        Where an environment is ahead of another by as many transitions as the storage holds steps, its episode ends
+        with the newest that is stored, as by a limit, and what it makes is left out until the other has caught up.
+
+        Args:
+            sample: a step of all environments, (E, ...).
+            made: (E,), which of them made a transition.
+        """
+        if self._staging is not None:
+            too_far = self._staging.ahead >= self._ring.size
+            if (made & too_far).any():
+                self.end_episode(np.flatnonzero(made & too_far).tolist())
+                made = made & ~too_far
+        envs = np.flatnonzero(made)
+        if len(envs):
+            self.insert_transition(nest({path: leaf[envs] for path, leaf in leaves(sample)}), envs.tolist())
 
     def end_episode(self, envs: Sequence[int] | None = None) -> None:
         """End the running episodes of environments, as a limit does: for environments that were reset by hand.
@@ -338,7 +359,8 @@ class Storage(Component, ABC):
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
         """Store steps (steps, E, ...) in their order, as :meth:`get_data_slice` gives them.
 
-        Fields that this storage computes are left out, and computed anew.
+        Fields that this storage computes are left out, and computed anew. A slice may have SKIPPED (steps, E, 1): what
+        is replayed is stored as :meth:`insert_made` does, without ERRORS.
         Where the slice does not continue what is stored, the two are kept apart: no transition joins them.
 
         A slice may have ERRORS (steps, E, 1), which its collector computed: a storage with priorities gives the
@@ -361,6 +383,11 @@ class Storage(Component, ABC):
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{type(self).__name__}: the fields of a slice have as many steps, got {lengths}")
         errors, first_step = slice_errors(data, arrays, type(self).__name__), self._ring.steps
+        if not self.on_policy and (SKIPPED,) in arrays:
+            made = ~arrays.pop((SKIPPED,))[..., 0].astype(bool)
+            for step, made_then in enumerate(made):
+                self.insert_made(nest({path: array[step] for path, array in arrays.items()}), made_then)
+            return
         try:
             self._insert_steps(arrays, next(iter(lengths.values()), 0))
         finally:

@@ -112,6 +112,8 @@ class Collector:
         self._rhs: Any = None
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
         self._none_skipped: NDArray[np.bool_] = np.zeros((envs.num_envs, 1), np.bool_)
+        self._stores_in_part = envs.skips_steps and not storage.on_policy
+        """Whether the storage gets the transitions that were made alone; rollouts have steps of all environments."""
 
     def reset(self, seed: Seed) -> None:
         """Begin new episodes in all environments."""
@@ -167,16 +169,19 @@ class Collector:
             **choice.fields,
         }
         transitions, done = self.envs.num_envs, ended
-        if self.envs.skips_steps:
-            sample[SKIPPED] = self._none_skipped
+        skipped = self._none_skipped if step.made is None else ~step.made
         if step.made is not None:
             # To its neighbours, a step that is skipped is an episode of one step.
-            skipped = ~step.made
             done = ended | skipped
             transitions -= int(np.count_nonzero(skipped))
-            sample |= {TRUNC2: step.truncated | skipped, SKIPPED: skipped}
+            sample[TRUNC2] = step.truncated | skipped
         try:
-            self.storage.insert_transition(sample)
+            if self._stores_in_part:
+                self.storage.insert_made(sample, ~skipped[:, 0])
+            elif self.envs.skips_steps:
+                self.storage.insert_transition(sample | {SKIPPED: skipped})
+            else:
+                self.storage.insert_transition(sample)
         except SampleError as error:
             error.add_note(f"It was collected in {self.envs.env_name}, by reset() or step().")
             raise

@@ -78,6 +78,7 @@ class PersistentEpisodicBuffer(PERBuffer):
     unchangeable = PERBuffer.unchangeable | {"size_bytes", "memory_bytes", "read_only", "ancestor", "prioritization"}
     knows_newest_steps = False
     stores_slices_whole = False
+    stores_steps_in_part = False
 
     def make_log(self, envs: Environments | None) -> StorageLog:
         """Make the store of all episodes, the cache of those in memory, and what keeps both in the directory."""

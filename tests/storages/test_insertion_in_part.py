@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import storages
 from storages import Episodes, SampleError, Sequences, Storage
-from storages.transition import DONE, DONE2, OBS2, REW, TRUNC2, VAL
+from storages.transition import DONE, DONE2, OBS2, REW, SKIPPED, TRUNC2, VAL
 from tests.support.model import (
     ALGORITHM,
     KINDS,
@@ -107,6 +107,33 @@ def test_what_comes_in_any_order_is_stored_step_by_step(
     at_once.seed(1)
     batches = (dict(enumerate(one.generate_batches(3, 5))) for one in (in_part, at_once))
     assert equal(*batches)
+
+
+@given(way=st.sampled_from(list(WAYS)), kind=st.sampled_from(KINDS), seed=st.integers(0, 1000))
+@settings(max_examples=examples(20), deadline=None)
+def test_slices_that_say_which_steps_were_skipped_store_the_others(way: str, kind: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    stream = Stream(3, kind, True, random)
+    samples = [map_leaves(stream.step(), np.array) for _ in range(20)]
+    at_once, in_part, in_slices = (made(way, 3, kind) for _ in range(3))
+    for sample in samples:
+        at_once.insert_transition(sample)
+    steps = []
+    for part, envs in deliveries(samples, 3, random):
+        # What stands in the rows of the others counts for nothing.
+        rows = [envs.index(env) if env in envs else 0 for env in range(3)]
+        there = np.isin(np.arange(3), envs)
+        steps.append(of(part, rows) | {SKIPPED: ~there[:, None]})
+        in_part.insert_made(of(part, rows), there)
+    for first in range(0, len(steps), 7):
+        in_slices.insert_data_slice(stacked(steps[first : first + 7]))
+    assert contents(in_part) == contents(in_slices) == contents(at_once)
+
+
+def stacked(steps: list[Any]) -> Any:
+    if isinstance(steps[0], dict):
+        return {key: stacked([step[key] for step in steps]) for key in steps[0]}
+    return np.stack(steps)
 
 
 def test_a_step_can_be_drawn_when_every_environment_has_delivered_its_part(tmp_path: Path) -> None:

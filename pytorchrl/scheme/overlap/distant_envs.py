@@ -57,6 +57,8 @@ class DistantEnvs:
         """Of one environment."""
         self.stacked_frames: int | Mapping[str, int] = described["stacked_frames"]
         """Of how many frames an observation is a stack; 0 where it is none."""
+        self.skips_steps: bool = described["skips_steps"]
+        """Whether an environment makes no transition in the step in which it begins its next episode."""
         self.is_wrapped: bool = described["is_wrapped"]
         """Whether there are wrappers, which may change rewards and cut episodes."""
         self.env_name: str = described["env_name"]

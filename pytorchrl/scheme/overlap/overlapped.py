@@ -77,8 +77,15 @@ class Overlapped(Setting):
         """Make what inserts the steps of the processes into a storage.
 
         Raises:
-            CompositionError: a single step makes more update phases due than the weights may be older.
+            CompositionError: a single step makes more update phases due than the weights may be older, or not every
+                environment makes a transition in it, and they are replayed.
         """
+        if envs.skips_steps and not storage.on_policy:
+            raise CompositionError(
+                f"Scheme: Overlapped gives {type(storage).__name__} steps of all environments, and {envs.env_name} "
+                f"makes no transition in the step that begins its next episode (gymnasium's autoreset mode NEXT_STEP); "
+                f"leave out Overlapped, or make the environments with the mode SAME_STEP or DISABLED"
+            )
         lead = algorithm.plan.steps_within(self.max_policy_lag, envs.num_envs, storage.size or 1)
         if self.max_policy_lag and not lead:
             raise CompositionError(

@@ -261,5 +261,8 @@ class _StepWriter:
 
 def _description(envs: VecEnv) -> dict[str, Any]:
     """What there is to know of environments that are in another process."""
-    names = ("observation_space", "action_space", "stacked_frames", "is_wrapped", "env_name", "env_spec")
+    names = (
+        *("observation_space", "action_space", "stacked_frames", "skips_steps"),
+        *("is_wrapped", "env_name", "env_spec"),
+    )
     return {name: getattr(envs, name) for name in names}

@@ -1,40 +1,37 @@
 """Transitions that wait until every environment has delivered its part of a step."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from storages.core.ring.layout import FieldKey, as_array, leaves, nest
 from storages.core.ring.ring import Ring
 from storages.core.ring.validation import checked_environments
 from storages.transition import DONE2, TRUNC2, Array, Sample
 
+_STEPS_AT_FIRST = 8
+
 
 class Staging:
-    """Keeps the transitions of environments that are ahead of others, a queue for each.
+    """Keeps the transitions of environments that are ahead of others, in a ring of steps that grows.
 
     Args:
         num_envs: environments in a step.
     """
 
     def __init__(self, num_envs: int) -> None:
-        self._queues: list[deque[dict[FieldKey, Array]]] = [deque() for _ in range(num_envs)]
+        self.ahead: NDArray[np.int64] = np.zeros(num_envs, np.int64)
+        """(E,): how many transitions of each environment wait."""
+        self._steps: dict[FieldKey, Array] = {}
+        """(steps, E, ...); the oldest step that waits lies at ``_first``, and the next one behind it."""
+        self._first = 0
 
     def __len__(self) -> int:
         """Transitions that wait."""
-        return sum(map(len, self._queues))
-
-    def ahead(self, env: int) -> int:
-        """Return how many transitions of an environment wait."""
-        return len(self._queues[env])
-
-    @property
-    def slowest(self) -> int:
-        """The environment of which the fewest transitions wait."""
-        return min(range(len(self._queues)), key=self.ahead)
+        return int(self.ahead.sum())
 
     def insert(self, ring: Ring, sample: Sample, envs: list[int], store: Callable[[Sample], None]) -> None:
         """Add the newest transitions of environments, and store the step that they complete, if they do.
@@ -59,73 +56,82 @@ class Staging:
         if len(checked_environments(envs, ring.envs, ring.owner)) < len(envs):
             raise IndexError(f"{ring.owner}: envs names each environment once, got {envs!r}")
         arrays = ring.checked(sample, envs)
-        for env in envs:
-            if self.ahead(env) == ring.size:
-                raise RuntimeError(
-                    f"{ring.owner}: environment {env} is {ring.size} transitions ahead of environment {self.slowest}, "
-                    f"as many as size; steps are stored when every environment has delivered its part"
-                )
-        self.put(arrays, envs)
+        too_far = [env for env in envs if self.ahead[env] == ring.size]
+        if too_far:
+            raise RuntimeError(
+                f"{ring.owner}: environment {too_far[0]} is {ring.size} transitions ahead of environment "
+                f"{self.ahead.argmin()}, as many as size; steps are stored when every environment has delivered its "
+                f"part"
+            )
+        self._put(arrays, envs)
         try:
-            step = self.complete_step()
-            if step is not None:
-                store(step)
-                self.drop_step()
+            if self.ahead.all():
+                store(nest({key: array[self._first] for key, array in self._steps.items()}))
+                self._first = (self._first + 1) % self._room
+                self.ahead -= 1
         except BaseException:
-            self.take_back(envs)
+            self.ahead[envs] -= 1
             raise
-
-    def put(self, arrays: Mapping[FieldKey, Array], envs: Sequence[int]) -> None:
-        """Add copies of the newest transitions (N, ...) of environments (N,)."""
-        for row, env in enumerate(envs):
-            self._queues[env].append({key: array[row : row + 1].copy() for key, array in arrays.items()})
-
-    def take_back(self, envs: Sequence[int]) -> None:
-        """Undo the last :meth:`put`."""
-        for env in envs:
-            self._queues[env].pop()
-
-    def complete_step(self) -> Sample | None:
-        """The oldest step, if every environment has delivered its part."""
-        if not all(self._queues):
-            return None
-        oldest = [queue[0] for queue in self._queues]
-        return nest({key: np.concatenate([transition[key] for transition in oldest]) for key in oldest[0]})
-
-    def drop_step(self) -> None:
-        """Forget the oldest step."""
-        for queue in self._queues:
-            queue.popleft()
 
     def end_episodes(self, envs: Sequence[int]) -> list[int]:
         """End the episodes of environments with their newest transitions; returns those that none waits of."""
-        for env in envs:
-            if self._queues[env]:
-                newest = self._queues[env][-1]
-                newest[(TRUNC2,)] = newest[(TRUNC2,)] | ~newest[(DONE2,)]
-        return [env for env in envs if not self._queues[env]]
+        waiting = [env for env in envs if self.ahead[env]]
+        newest = self._positions(waiting, -1)
+        if waiting:
+            self._steps[(TRUNC2,)][newest] |= ~self._steps[(DONE2,)][newest]
+        return [env for env in envs if not self.ahead[env]]
 
     def refuse(self, ring: Ring, sample: Sample) -> None:
         """Refuse a step of all environments, before it is inserted."""
         raise RuntimeError(
-            f"{ring.owner}: {len(self)} transitions wait for those of environment {self.slowest}; give envs= with "
-            f"every insertion, as list(range(num_envs)) for a step of all environments"
+            f"{ring.owner}: {len(self)} transitions wait for those of environment {self.ahead.argmin()}; give envs= "
+            f"with every insertion, as list(range(num_envs)) for a step of all environments"
         )
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return sum(array.nbytes for queue in self._queues for one in queue for array in one.values())
+        return sum(array.nbytes for array in self._steps.values())
 
     def state_dict(self) -> list[list[dict[str, Any]]]:
         """Return the transitions that wait, of each environment, as tensors."""
         return [
-            [nest({key: torch.from_numpy(array) for key, array in transition.items()}) for transition in queue]
-            for queue in self._queues
+            [self._transition((self._first + step) % self._room, env) for step in range(count)]
+            for env, count in enumerate(self.ahead)
         ]
 
     def load_state_dict(self, state: Sequence[Sequence[Sample]]) -> None:
         """Restore what :meth:`state_dict` returned, of as many environments."""
-        for queue, transitions in zip(self._queues, state, strict=True):
-            queue.clear()
-            queue.extend({key: as_array(leaf, key, "").copy() for key, leaf in leaves(one)} for one in transitions)
+        self.ahead.fill(0)
+        for env, transitions in enumerate(state):
+            for one in transitions:
+                self._put({key: as_array(leaf, key, "") for key, leaf in leaves(one)}, [env])
+
+    @property
+    def _room(self) -> int:
+        """For how many steps there is memory."""
+        return len(self._steps[(DONE2,)])
+
+    def _positions(self, envs: Sequence[int], offset: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the next transitions of environments are put, or those that lie some steps from them."""
+        numbers = np.array(envs, np.int64)
+        return (self._first + self.ahead[numbers] + offset) % (self._room if self._steps else 1), numbers
+
+    def _put(self, arrays: Mapping[FieldKey, Array], envs: Sequence[int]) -> None:
+        """Add copies of the newest transitions (N, ...) of environments (N,)."""
+        if not self._steps:
+            shape = _STEPS_AT_FIRST, len(self.ahead)
+            self._steps = {key: np.empty((*shape, *array.shape[1:]), array.dtype) for key, array in arrays.items()}
+        elif self.ahead[list(envs)].max(initial=0) == self._room:
+            order = np.roll(np.arange(self._room), -self._first)
+            self._steps = {key: np.concatenate([array[order], array]) for key, array in self._steps.items()}
+            self._first = 0
+        positions = self._positions(envs)
+        for key, array in arrays.items():
+            self._steps[key][positions] = array
+        self.ahead[list(envs)] += 1
+
+    def _transition(self, position: int, env: int) -> dict[str, Any]:
+        return nest(
+            {key: torch.from_numpy(array[position, env : env + 1].copy()) for key, array in self._steps.items()}
+        )

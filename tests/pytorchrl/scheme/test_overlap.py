@@ -344,6 +344,17 @@ def test_what_cannot_overlap_is_refused_by_name(changes: dict[str, Any], message
         dqn_scheme(envs=envs, **({"collection": prl.Overlapped(8)} | changes))
 
 
+def test_environments_that_make_no_transition_in_some_steps_are_refused_where_these_are_replayed() -> None:
+    with pytest.raises(prl.CompositionError, match=r"Overlapped gives ReplayBuffer steps of all .* NEXT_STEP"):
+        prl.Scheme(
+            prl.DQN.create_factory(),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.ReplayBuffer.create_factory(100),
+            prl.VecEnv.create_factory("CartPole-v1", 2, vectorization_mode="vector_entry_point"),
+            collection=prl.Overlapped(1),
+        )
+
+
 def test_a_scheme_that_collects_nothing_has_nothing_to_overlap(tmp_path: Path) -> None:
     data = prl.from_dataset(prl.ReplayBuffer.create_factory(size=100), recorded(tmp_path / "data.npz"))
     with pytest.raises(prl.CompositionError, match=r"leave out Overlapped\(max_policy_lag=1"):

@@ -250,31 +250,69 @@ def test_observations_and_rewards_of_skipped_steps_are_in_no_statistics() -> Non
     scheme.close()
 
 
-def test_storages_that_replay_refuse_steps_without_a_transition() -> None:
-    with pytest.raises(ValueError, match=r"ReplayBuffer: .*NEXT_STEP.*SAME_STEP or DISABLED"):
-        prl.Scheme(
-            prl.DQN.create_factory(),
-            prl.OffPolicyActor.create_factory(),
-            prl.ReplayBuffer.create_factory(size=100),
-            prl.VecEnv.create_factory(Clocks, 2),
-        )
-
-
-@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
-def test_storages_that_replay_take_the_other_modes(mode: AutoresetMode) -> None:
-    scheme = prl.Scheme(
-        prl.DQN.create_factory(start_steps=10, test_every=0),
+def replayed(storage: prl.Factory[Any], num_envs: int = 3, **settings: Any) -> prl.Scheme:
+    return prl.Scheme(
+        prl.DQN.create_factory(start_steps=10, update_every=5, mini_batch_size=8, test_every=0),
         prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
-        prl.PERBuffer.create_factory(size=100, n_step=2, alpha=0.5),
-        prl.VecEnv.create_factory(Clocks, 2, env_kwargs={"mode": mode}),
+        storage,
+        prl.VecEnv.create_factory(Clocks, num_envs, env_kwargs=settings),
     )
-    while scheme.steps < 60:
-        _, due = scheme.collect(60)
-        for _ in range(due):
-            list(scheme.update())
-    fields = scheme.storage.get_all_buffer_data()
-    assert (fields[OBS2][..., 1] == fields[OBS][..., 1] + 1).all()
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+@pytest.mark.parametrize("mode", MODES)
+def test_storages_that_replay_hold_the_same_transitions_in_every_mode(mode: AutoresetMode, end: str) -> None:
+    scheme, expected = (
+        replayed(prl.ReplayBuffer.create_factory(300), mode=one, end=end) for one in (mode, AutoresetMode.SAME_STEP)
+    )
+    for one in (scheme, expected):
+        for _ in range(60):
+            one.collector.step()
+    held, wanted = (one.storage.get_all_buffer_data() for one in (scheme, expected))
+    steps = 60 if mode is not AutoresetMode.NEXT_STEP else 60 - 60 // 3
+    assert held[OBS].shape == (steps, 3, 2)
+    for name in (OBS, OBS2, DONE, DONE2, TRUNC2):
+        assert torch.equal(held[name], wanted[name][:steps]), name
+    assert SKIPPED not in held
+    waiting = 0 if mode is not AutoresetMode.NEXT_STEP else (60 - 60 // 4 - steps) + (60 - 60 // 5 - steps)
+    assert scheme.steps == len(scheme.storage) + waiting
+    for one in (scheme, expected):
+        one.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_storages_that_replay_make_batches_of_transitions_alone(mode: AutoresetMode, tmp_path: Path) -> None:
+    scheme = replayed(prl.PERBuffer.create_factory(size=100, n_step=2, alpha=0.5), mode=mode)
+    learner = prl.Learner(scheme, 600, log_dir=tmp_path)
+    assert learner.run()
+    newest = scheme.storage.get_all_buffer_data()[OBS][-1]
+    for batch in scheme.storage.generate_batches(20, 16):
+        apart = batch[OBS2][:, 1] - batch[OBS][:, 1]
+        assert (batch[OBS2][:, 0] == batch[OBS][:, 0]).all()
+        is_newest = (batch[OBS][:, None] == newest).all(2).any(1)
+        assert ((apart == 2) | ((apart == 1) & ((batch[DONE2][:, 0] == 1) | is_newest))).all()
+    learner.close()
+
+
+def test_an_environment_that_is_too_far_ahead_is_left_out_until_the_others_have_caught_up() -> None:
+    # One makes 2 of 3 steps, the other 6 of 7.
+    scheme = replayed(prl.ReplayBuffer.create_factory(10), num_envs=5, end="truncated")
+    for _ in range(400):
+        scheme.collector.step()
+    storage, lengths = scheme.storage, 2 + np.arange(5)
+    held = storage.get_all_buffer_data()
+    assert held[OBS].shape == (10, 5, 2)
+    joined = held[TRUNC2][:-1, :, 0] == 0
+    assert torch.equal(held[OBS2][:-1][joined], held[OBS][1:][joined])
+    assert (held[OBS2][..., 1] == held[OBS][..., 1] + 1).all()
+    assert (held[OBS][..., 1] < torch.from_numpy(lengths)).all()
+    assert (held[OBS][-1, :, 0] > 400 / (lengths.max() + 1) - 4).all(), "all go on"
     scheme.close()
+
+
+def test_a_storage_of_whole_steps_refuses_environments_that_make_no_transition_in_some(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"PersistentEpisodicBuffer: .*NEXT_STEP.*SAME_STEP or DISABLED"):
+        replayed(prl.PersistentEpisodicBuffer.create_factory(100, directory=tmp_path))
 
 
 def test_an_evaluation_plays_whole_episodes_in_one_copy() -> None:
@@ -303,6 +341,28 @@ def test_environments_that_say_their_state_go_on_where_they_were(tmp_path: Path,
     halted.save_checkpoint()
     halted.close()
     resumed = trained(prl.Learner.resume(tmp_path / "halted", scheme=scheme_of(envs)))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+@pytest.mark.parametrize("directory", [None, "replay"])
+def test_transitions_that_wait_for_those_of_others_are_resumed_too(tmp_path: Path, directory: str | None) -> None:
+    def composed(run: str) -> prl.Scheme:
+        return prl.Scheme(
+            prl.DQN.create_factory(start_steps=10, update_every=5, mini_batch_size=8, test_every=0),
+            prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+            prl.PERBuffer.create_factory(50, n_step=2, directory=directory and tmp_path / run / directory),
+            prl.VecEnv.create_factory(RememberedClocks, 3),
+            seed=0,
+        )
+
+    whole = trained(prl.Learner(composed("whole"), 400, log_dir=tmp_path / "whole"))
+    halted = prl.Learner(composed("halted"), 400, log_dir=tmp_path / "halted")
+    while halted.scheme.steps < 200:
+        halted.step()
+    assert halted.scheme.steps > halted.scheme.storage.ring.steps * 3, "some wait"
+    halted.save_checkpoint()
+    halted.close()
+    resumed = trained(prl.Learner.resume(tmp_path / "halted", scheme=composed("halted")))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 

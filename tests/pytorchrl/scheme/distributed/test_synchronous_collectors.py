@@ -15,7 +15,7 @@ from tests.support.training import saved_and_loaded, stopped, train
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 
-def dqn(num_collectors: int | None, seed: int = 0, num_envs: int = 2, **changes: Any) -> Any:
+def dqn(num_collectors: int | None, seed: int = 0, num_envs: int = 2, envs: Any = None, **changes: Any) -> Any:
     """In one process where no number of collectors is given."""
     parts: dict[str, Any] = {
         "algo_factory": prl.DQN.create_factory(
@@ -23,7 +23,7 @@ def dqn(num_collectors: int | None, seed: int = 0, num_envs: int = 2, **changes:
         ),
         "actor_factory": prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
         "storage_factory": prl.PERBuffer.create_factory(size=100, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01),
-        "train_envs_factory": prl.VecEnv.create_factory("CartPole-v1", num_envs),
+        "train_envs_factory": envs or prl.VecEnv.create_factory("CartPole-v1", num_envs),
         "seed": seed,
     }
     if num_collectors is None:
@@ -81,6 +81,14 @@ def test_steps_that_environments_skip_after_an_end_are_none_here_either() -> Non
         torch.testing.assert_close(weights, other.algorithm.get_weights()[name], msg=name)
     one.close()
     other.close()
+
+
+def test_steps_that_environments_skip_are_not_replayed_either() -> None:
+    envs = prl.VecEnv.create_factory("CartPole-v1", 2, vectorization_mode="vector_entry_point")
+    one, other = (
+        state_after(dqn(number, envs=envs, **slices), 192) for number, slices in ((1, {"slice_steps": 1}), (None, {}))
+    )
+    assert_equal(one, other)
 
 
 def test_two_runs_with_the_same_seed_are_equal() -> None:
