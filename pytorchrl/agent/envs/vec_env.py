@@ -34,10 +34,8 @@ class VecEnv(Component):
     Copies are reset in the step in which they end. A vector environment steps many of itself: gymnasium's of an id with
     a ``vector_entry_point``, EnvPool's, ALE's, or what a callable that takes ``num_envs`` makes. It may have any of
     gymnasium's autoreset modes. With NEXT_STEP, an environment makes no transition in the step after an end, and none
-    is stored: replayed steps are complete when every environment has made as many transitions, and those of whole
-    episodes (``PersistentEpisodicBuffer``) refuse the mode. With SAME_STEP, last observations must be reported as
-    ``infos["final_obs"]``. Observations that are tensors stay on their device, and actions are
-    given as tensors.
+    is stored; ``PersistentEpisodicBuffer`` refuses the mode. With SAME_STEP, last observations must be reported as
+    ``infos["final_obs"]``. Observations that are tensors stay on their device, and actions are given as tensors.
 
     A saved vector of environments comes back to where it was: each is reset with a seed that it was given lately and
     repeats its actions since, while what lasts over episodes is saved (the statistics of ``NormalizeReward``; the
