@@ -295,7 +295,7 @@ def test_storages_that_replay_make_batches_of_transitions_alone(mode: AutoresetM
 
 
 def test_an_environment_that_is_too_far_ahead_is_left_out_until_the_others_have_caught_up() -> None:
-    # One makes 2 of 3 steps, the other 6 of 7.
+    # The first makes 2 of 3 steps, the last 6 of 7.
     scheme = replayed(prl.ReplayBuffer.create_factory(10), num_envs=5, end="truncated")
     for _ in range(400):
         scheme.collector.step()
