@@ -76,8 +76,8 @@ class Staging:
     def end_episodes(self, envs: Sequence[int]) -> list[int]:
         """End the episodes of environments with their newest transitions; returns those that none waits of."""
         waiting = [env for env in envs if self.ahead[env]]
-        newest = self._positions(waiting, -1)
         if waiting:
+            newest = self._positions(waiting, -1)
             self._steps[(TRUNC2,)][newest] |= ~self._steps[(DONE2,)][newest]
         return [env for env in envs if not self.ahead[env]]
 
@@ -115,7 +115,7 @@ class Staging:
     def _positions(self, envs: Sequence[int], offset: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the next transitions of environments are put, or those that lie some steps from them."""
         numbers = np.array(envs, np.int64)
-        return (self._first + self.ahead[numbers] + offset) % (self._room if self._steps else 1), numbers
+        return (self._first + self.ahead[numbers] + offset) % self._room, numbers
 
     def _put(self, arrays: Mapping[FieldKey, Array], envs: Sequence[int]) -> None:
         """Add copies of the newest transitions (N, ...) of environments (N,)."""
