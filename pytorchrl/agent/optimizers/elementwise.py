@@ -48,8 +48,9 @@ class _ElementwiseStepper(FlatStepper):
         super().__init__(parameters, type(rule).__name__, rule.averages)
         self._rule = rule
 
-    def _move(self, positions: Sequence[int] | None, divisor: Tensor | None) -> None:
-        if divisor is not None:
-            self._gradient /= divisor
-        for tensors in zip(*self._tensors(positions), strict=True):
-            self._rule.move(self.learning_rate, *tensors)
+    def _move(self, positions: Sequence[int] | None, gradients: Sequence[Tensor], divisor: Tensor | None) -> None:
+        parameters, averages = self._tensors(positions)
+        for parameter, gradient, *others in zip(parameters, gradients, *averages, strict=True):
+            if divisor is not None:
+                gradient /= divisor
+            self._rule.move(self.learning_rate, parameter, gradient, *others)

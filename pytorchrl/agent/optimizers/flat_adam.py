@@ -76,17 +76,21 @@ class FlatAdam(FlatStepper):
         self._steps = torch.zeros((), device=parameters.vector.device)
         """() as long as all of the parameters have made as many; (parameters,) otherwise."""
 
-    def _move(self, positions: Sequence[int] | None, divisor: Tensor | None) -> None:
-        if positions is not None and not self._steps.dim():
-            self._steps = self._steps.repeat(len(self.parameters.parameters))
+    def _move(self, positions: Sequence[int] | None, gradients: Sequence[Tensor], divisor: Tensor | None) -> None:
+        if positions is not None and len(positions) < len(self.gradient_views) and not self._steps.dim():
+            self._steps = self._steps.repeat(len(self.gradient_views))
         if self._steps.dim():
-            positions = range(len(self._steps)) if positions is None else positions
+            if positions is None:
+                positions, gradients = range(len(self.gradient_views)), self.gradient_views
             steps = [self._steps[position] for position in positions]
             torch._foreach_add_(steps, 1)
         else:
-            steps = [self._steps.add_(1)]
+            steps = [self._steps.add_(1)] * len(gradients)
+        parameters, averages = self._tensors(positions)
         _adamw_(
-            *self._tensors(positions),
+            parameters,
+            gradients,
+            *averages,
             [],
             steps,
             lr=self.learning_rate,

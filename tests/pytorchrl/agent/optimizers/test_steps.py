@@ -20,6 +20,7 @@ from pytorchrl.agent.optimizers import (
     Optimizer,
     RMSprop,
     TorchOptimizer,
+    flat_stepper,
 )
 from pytorchrl.agent.optimizers import flat_adam as flat_module
 from tests.support.profiles import examples
@@ -66,6 +67,17 @@ def test_steps_are_those_of_torchs_own_whichever_gradients_are_missing(
     ours: Optimizer, theirs: Make, data: st.DataObject, max_grad_norm: float | None
 ) -> None:
     steps_as_torch(ours, theirs, data, max_grad_norm)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), SAME, ids=[repr(setting) for setting, _ in SAME])
+@settings(max_examples=examples(20), deadline=None)
+@given(data=st.data(), max_grad_norm=st.sampled_from([None, 0.5, 1e6]))
+def test_steps_are_the_same_where_gradients_are_too_many_to_be_copied(
+    ours: Optimizer, theirs: Make, data: st.DataObject, max_grad_norm: float | None
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flat_stepper, "_MOST_COPIED_NUMBERS", 0)
+        steps_as_torch(ours, theirs, data, max_grad_norm)
 
 
 @settings(max_examples=examples(40), deadline=None)
