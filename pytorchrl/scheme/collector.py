@@ -221,7 +221,7 @@ class Collector:
         if normalization is not None:
             skips = self.envs.skips_next
             if skips is not None:
-                obs = _rows(obs, np.flatnonzero(~skips))
+                obs = rows_of(obs, np.flatnonzero(~skips))
             if skips is None or not skips.all():
                 normalization.add(to_device(obs, self.algorithm.device))
             if not self.storage.on_policy:
@@ -320,7 +320,8 @@ def _array(field: torch.Tensor) -> Any:
     return field if field.dtype == torch.bfloat16 else field.cpu().numpy()
 
 
-def _rows(observation: Any, rows: NDArray[np.int64]) -> Any:
+def rows_of(observation: Any, rows: NDArray[np.int64]) -> Any:
+    """Observations of some environments, by number."""
     if isinstance(observation, dict):
-        return {name: _rows(part, rows) for name, part in observation.items()}
+        return {name: rows_of(part, rows) for name, part in observation.items()}
     return observation[rows]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
-from pytorchrl.scheme.collector import Episode, to_device
+from pytorchrl.scheme.collector import Episode, rows_of, to_device
 from pytorchrl.scheme.overlap.distant_envs import DistantEnvs
 from pytorchrl.scheme.overlap.process import CollectorError
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
@@ -20,7 +20,7 @@ from pytorchrl.scheme.seeds import ALGORITHM, RANDOM_ACTIONS, TRAIN_ENVS, seed_o
 from pytorchrl.scheme.shaped_returns import ShapedReturns
 from storages import SampleError
 from storages.storage import Storage
-from storages.transition import DONE2, OBS, REW, TRUNC2
+from storages.transition import DONE2, OBS, REW, SKIPPED, TRUNC2
 
 
 class OverlappedCollector:
@@ -62,6 +62,8 @@ class OverlappedCollector:
         self._target_steps = 0
         self._position = 0
         """Steps of all environments that were inserted."""
+        self._skipped = 0
+        """Of these, steps of single environments that were no transitions."""
         self._settled = 0
         """Steps after which all updates that were due are made, and their weights published."""
         self._allowed = 0
@@ -81,7 +83,7 @@ class OverlappedCollector:
     @property
     def steps(self) -> int:
         """Environment transitions so far."""
-        return self._position * self.envs.num_envs
+        return self._position * self.envs.num_envs - self._skipped
 
     def step(self) -> list[Episode]:
         """Insert the next step of all environments; returns the environments' own episodes that ended.
@@ -136,6 +138,7 @@ class OverlappedCollector:
         """
         state = {
             "steps": self.steps,
+            "skipped": self._skipped,
             "episodes": self.episodes,
             "rewards": None if self._rewards is None else self._rewards.state_dict(),
             "shaped_returns": None if self._shaped is None else self._shaped.state_dict(),
@@ -159,7 +162,8 @@ class OverlappedCollector:
 
         There, a new episode begins; for the storage the old one was cut, as by a limit.
         """
-        self._position, self.episodes = state["steps"] // self.envs.num_envs, state["episodes"]
+        self._skipped, self.episodes = state["skipped"], state["episodes"]
+        self._position = (state["steps"] + self._skipped) // self.envs.num_envs
         if self._rewards is not None:
             self._rewards.load_state_dict(state["rewards"])
         if self._shaped is not None:
@@ -178,18 +182,32 @@ class OverlappedCollector:
         while self._cuts and self._cuts[0][0] == self._position:
             _, envs = self._cuts.pop(0)
             self._begin_episodes(envs)
-        normalization = self.algorithm.actor.normalization
-        if normalization is not None:
-            normalization.add(to_device(sample[OBS], self.algorithm.device))
-            if not self.storage.on_policy:
-                normalization.use_newest()
+        skipped = sample.get(SKIPPED)
+        made = None if skipped is None else ~skipped
+        self._count(sample[OBS], made)
         ended = sample[DONE2] | sample[TRUNC2]
+        if made is not None:
+            # To its neighbours, a step that is skipped is an episode of one step.
+            ended &= made
+            self._skipped += int(np.count_nonzero(~made))
         if self._rewards is not None:
-            sample[REW] = self._rewards(sample[REW], ended)
+            sample[REW] = self._rewards(sample[REW], ended, made)
         self.storage.insert_transition(sample)
         if self._shaped is not None:
             self._shaped.add(sample[REW], ended)
         self.episodes += int(np.count_nonzero(ended))
+
+    def _count(self, obs: Any, made: NDArray[np.bool_] | None) -> None:
+        """Count observations, of all environments where ``made`` is None, into the statistics that normalise them."""
+        normalization = self.algorithm.actor.normalization
+        if normalization is None:
+            return
+        if made is None:
+            normalization.add(to_device(obs, self.algorithm.device))
+        elif made.any():
+            normalization.add(to_device(rows_of(obs, np.flatnonzero(made)), self.algorithm.device))
+        if not self.storage.on_policy:
+            normalization.use_newest()
 
     def _finished(self, position: int) -> list[Episode]:
         assert self._slots is not None
@@ -243,7 +261,7 @@ class OverlappedCollector:
         else:
             self._weights.name(self._version, self._position)
         self._settled = self._position
-        to_target = -(-self._target_steps // self.envs.num_envs)
+        to_target = self._position - (self.steps - self._target_steps) // self.envs.num_envs
         allowed = max(self._position + 1, min(self._position + 1 + self._lead, to_target))
         if allowed > self._allowed:
             for process in self.envs.processes:

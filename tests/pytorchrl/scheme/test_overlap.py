@@ -57,6 +57,18 @@ def goals_in_frames(**changes: Any) -> prl.Scheme:
     )
 
 
+def ppo_in_part(**changes: Any) -> prl.Scheme:
+    """Environments that make no transition in the step after an episode's end."""
+    return prl.Scheme(
+        prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True),
+        prl.GAEBuffer.create_factory(size=8),
+        prl.VecEnv.create_factory("CartPole-v1", 3, vectorization_mode="vector_entry_point"),
+        normalize_rewards="returns",
+        **changes,
+    )
+
+
 TARGET = 160
 
 
@@ -73,7 +85,9 @@ def train(scheme: prl.Scheme, until: int) -> prl.Scheme:
     return scheme
 
 
-@pytest.mark.parametrize("make", [dqn_scheme, sac_scheme, ppo_scheme, normalised_dqn, recurrent_ppo, goals_in_frames])
+@pytest.mark.parametrize(
+    "make", [dqn_scheme, sac_scheme, ppo_scheme, normalised_dqn, recurrent_ppo, goals_in_frames, ppo_in_part]
+)
 def test_without_a_lag_a_run_is_that_of_one_process(make: Make) -> None:
     alone, other = train(make(), TARGET), train(make(collection=prl.Overlapped(0)), TARGET)
     ours, theirs = alone.state_dict(), other.state_dict()
