@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.algorithms.action_spaces import check_action_space
+from pytorchrl.agent.envs.copies.making import bare_env, check_id, make_env
 from pytorchrl.agent.envs.description import (
     RandomPlay,
     complaints_of,
@@ -19,8 +20,7 @@ from pytorchrl.agent.envs.description import (
     time_limit_of,
     told_space,
 )
-from pytorchrl.agent.envs.making import bare_env, check_id, make_env
-from pytorchrl.agent.envs.native_making import Backend, is_native
+from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random

@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.envs.episode_recorder import EpisodeRecorder
-from pytorchrl.agent.envs.making import make_env
-from pytorchrl.agent.envs.native_making import refuse_native
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
+from pytorchrl.agent.envs.copies.making import make_env
+from pytorchrl.agent.envs.native.native_making import refuse_native
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.trained_policy import TrainedPolicy
 from pytorchrl.experiments.video import write_video

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.envs.flat_observation import flattened
 from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
+from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.checkpoint import CheckpointError

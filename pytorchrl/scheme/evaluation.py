@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
 from pytorchrl.scheme.collector import Seed, to_device

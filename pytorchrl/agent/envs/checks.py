@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from pytorchrl.agent.envs.flat_observation import SEPARATOR
+from pytorchrl.agent.envs.wrappers.flat_observation import SEPARATOR
 
 CHECKED_STEPS = 3
 """How many steps of each environment are checked, its first; later ones cost nothing."""

@@ -9,12 +9,12 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.copies import Copies
-from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.copies import Copies
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.making import check_id, check_wrapper
 from pytorchrl.agent.envs.frames import MOST_FRAMES
-from pytorchrl.agent.envs.making import check_id, check_wrapper
-from pytorchrl.agent.envs.native import Native
-from pytorchrl.agent.envs.native_making import (
+from pytorchrl.agent.envs.native.native import Native
+from pytorchrl.agent.envs.native.native_making import (
     Backend,
     check_native,
     check_vector_wrapper,

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 
 
 class VecStep(NamedTuple):

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK
-from pytorchrl.agent.envs.copies import seeds_of_copies
+from pytorchrl.agent.envs.copies.action_log import STEPS_OF_BLOCK
+from pytorchrl.agent.envs.copies.copies import seeds_of_copies
+from pytorchrl.agent.envs.copies.replayable import drawn_seed, seeds_after, shows
 from pytorchrl.agent.envs.plain_data import as_arrays
-from pytorchrl.agent.envs.replayable import drawn_seed, seeds_after, shows
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.scheme.seeds import seed_of_training_envs
 from storages.transition import DONE, OBS

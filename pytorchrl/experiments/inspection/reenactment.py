@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.envs.lasting_state import layers_that_last, layers_with, load_lasting_state
-from pytorchrl.agent.envs.making import make_env
-from pytorchrl.agent.envs.replayable import shows
+from pytorchrl.agent.envs.copies.lasting_state import layers_that_last, layers_with, load_lasting_state
+from pytorchrl.agent.envs.copies.making import make_env
+from pytorchrl.agent.envs.copies.replayable import shows
 from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.composition import made_of, refuse_to_import

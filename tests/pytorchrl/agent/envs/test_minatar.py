@@ -11,8 +11,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import pytorchrl as prl
-from pytorchrl.agent.envs import minatar
-from pytorchrl.agent.envs.minatar import GAMES, MinAtar
+from pytorchrl.agent.envs.games import minatar
+from pytorchrl.agent.envs.games.minatar import GAMES, MinAtar
 from tests.support.comparison import assert_equal
 from tests.support.profiles import examples
 

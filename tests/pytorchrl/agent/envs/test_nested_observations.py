@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import pytorchrl as prl
 from pytorchrl.agent.envs import FlatObservation, Flattening, InvalidEnvironmentError, UnsupportedSpaceError
-from pytorchrl.agent.envs.flat_observation import is_nested
 from pytorchrl.agent.envs.spaces import space_as_data
+from pytorchrl.agent.envs.wrappers.flat_observation import is_nested
 from storages.datasets.spaces import leaves_of as leaves_of_data
 from storages.transition import OBS, OBS2
 from tests.support.comparison import assert_equal

@@ -10,12 +10,12 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.autoreset import with_last_observations
-from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecord
+from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecord
+from pytorchrl.agent.envs.copies.histories import Histories
+from pytorchrl.agent.envs.copies.making import make_env
+from pytorchrl.agent.envs.copies.replayable import SEEDED, Replayable
 from pytorchrl.agent.envs.frames import frames_stacked_by
-from pytorchrl.agent.envs.histories import Histories
-from pytorchrl.agent.envs.making import make_env
-from pytorchrl.agent.envs.replayable import SEEDED, Replayable
+from pytorchrl.agent.envs.native.autoreset import with_last_observations
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 from pytorchrl.agent.envs.worker_signals import worker_signals

@@ -7,7 +7,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.atari_ids import settings_of
+from pytorchrl.agent.envs.games.atari_ids import settings_of
 from pytorchrl.agent.envs.other_packages import require
 
 

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pytorchrl.agent.envs.atari import Atari
-from pytorchrl.agent.envs.atari_ids import settings_of
+from pytorchrl.agent.envs.games.atari import Atari
+from pytorchrl.agent.envs.games.atari_ids import settings_of
 from pytorchrl.agent.envs.vec_env import VecEnv
 from storages.component.factory import Factory
 
@@ -22,7 +22,7 @@ def atari_envs(
     wrappers: Sequence[Any] = (),
     **settings: Any,
 ) -> Factory[VecEnv]:
-    """A factory of games as :class:`~pytorchrl.agent.envs.atari.Atari` shows them, in stacks of the last frames.
+    """A factory of games as :class:`~pytorchrl.agent.envs.games.atari.Atari` shows them, in stacks of the last frames.
 
     Of an id, the game, the probability that an action is repeated ("sticky actions": 0.25 of ``ALE/Pong-v5``, 0 of
     ``PongNoFrameskip-v4``), and the actions are taken; an action lasts 4 frames with every id. A run reports
@@ -37,7 +37,7 @@ def atari_envs(
         clip_rewards: whether rewards are clipped to [-1, 1] in training.
         frame_stack: how many frames an observation shows, the newest last; storages keep each once. 1 shows a frame.
         wrappers: further ones, of single frames: they come before the stacking.
-        settings: of :class:`~pytorchrl.agent.envs.atari.Atari`, such as ``repeat_action_probability=0.0``.
+        settings: of :class:`~pytorchrl.agent.envs.games.atari.Atari`, such as ``repeat_action_probability=0.0``.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: ale-py is not installed.

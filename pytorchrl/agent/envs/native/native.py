@@ -9,11 +9,11 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.autoreset import autoreset_of
 from pytorchrl.agent.envs.checks import CHECKED_STEPS
-from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
-from pytorchrl.agent.envs.episode_sums import EpisodeSums
-from pytorchrl.agent.envs.native_checks import check_flags, check_observation, check_vector
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.native.autoreset import autoreset_of
+from pytorchrl.agent.envs.native.episode_sums import EpisodeSums
+from pytorchrl.agent.envs.native.native_checks import check_flags, check_observation, check_vector
 from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector

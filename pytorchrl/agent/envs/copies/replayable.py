@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.checks import CHECKED_STEPS, check_reset, check_step
-from pytorchrl.agent.envs.episode_recorder import FINISHED, EpisodeRecorder
-from pytorchrl.agent.envs.lasting_state import lasting_state, layers_that_last, layers_with, load_lasting_state
+from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecorder
+from pytorchrl.agent.envs.copies.lasting_state import lasting_state, layers_that_last, layers_with, load_lasting_state
 
 SEEDED = "pytorchrl/seeded"
 """Key of the ``info`` of a reset, where a seed that was due was given."""

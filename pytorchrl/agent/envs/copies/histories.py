@@ -8,7 +8,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.action_log import STEPS_OF_BLOCK, ActionLog
+from pytorchrl.agent.envs.copies.action_log import STEPS_OF_BLOCK, ActionLog
 from pytorchrl.agent.envs.plain_data import as_arrays, as_tensors
 
 

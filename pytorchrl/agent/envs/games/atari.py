@@ -7,8 +7,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.games.shrinking import Shrinking
 from pytorchrl.agent.envs.other_packages import require
-from pytorchrl.agent.envs.shrinking import Shrinking
 
 
 class Atari(gym.Env[NDArray[np.uint8], np.int64]):

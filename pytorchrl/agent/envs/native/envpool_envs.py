@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.autoreset import copied
+from pytorchrl.agent.envs.native.autoreset import copied
 from pytorchrl.agent.envs.other_packages import require
 
 

@@ -7,15 +7,15 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.autoreset import on_host
-from pytorchrl.agent.envs.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
+from pytorchrl.agent.envs.native.autoreset import on_host
 
 
 class EpisodeSums:
     """Sums the rewards of ``E`` environments and counts their steps, from the beginning of an episode to its end.
 
     The vector environment's ``step`` and ``reset`` are replaced by those here, as those of a single environment are by
-    :class:`~pytorchrl.agent.envs.episode_recorder.EpisodeRecorder`; rewards and flags come out of it as arrays.
+    :class:`~pytorchrl.agent.envs.copies.episode_recorder.EpisodeRecorder`; rewards and flags come out of it as arrays.
 
     An environment whose rewards or ends are not those of its game, such as one that clips rewards, may have a method
     ``own_episode(reward, terminated, truncated, infos)`` that returns rewards and ends, (E,), as the game has them.

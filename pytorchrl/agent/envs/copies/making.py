@@ -6,15 +6,15 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.wrappers import NormalizeObservation
 
-from pytorchrl.agent.envs.action_wrappers import BoundAction, FlattenAction, RoundAction
 from pytorchrl.agent.envs.checks import check_made
-from pytorchrl.agent.envs.episode_recorder import EpisodeRecorder
-from pytorchrl.agent.envs.flat_observation import FlatObservation, is_nested
-from pytorchrl.agent.envs.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.other_packages import EXTRAS, find_registered
-from pytorchrl.agent.envs.scale_reward import ScaleReward
-from pytorchrl.agent.envs.select_observation import SelectObservation
-from pytorchrl.agent.envs.terminal_reward import TerminalReward
+from pytorchrl.agent.envs.wrappers.action_wrappers import BoundAction, FlattenAction, RoundAction
+from pytorchrl.agent.envs.wrappers.flat_observation import FlatObservation, is_nested
+from pytorchrl.agent.envs.wrappers.game_wrappers import EpisodicLife, FireOnReset, FlickerFrames, RandomizeAction
+from pytorchrl.agent.envs.wrappers.scale_reward import ScaleReward
+from pytorchrl.agent.envs.wrappers.select_observation import SelectObservation
+from pytorchrl.agent.envs.wrappers.terminal_reward import TerminalReward
 
 _OUR_WRAPPERS: dict[str, Callable[..., gym.Env[Any, Any]]] = {
     wrapper.__name__: wrapper

@@ -1,0 +1,1 @@
+"""Copies of a Python environment, which come back to where they were."""

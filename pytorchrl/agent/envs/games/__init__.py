@@ -1,0 +1,1 @@
+"""Games with the preprocessing that agents are compared under: Atari and MinAtar."""

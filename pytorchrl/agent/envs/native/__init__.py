@@ -1,0 +1,1 @@
+"""Vector environments that step all of their environments themselves."""

@@ -1,0 +1,1 @@
+"""Small environments that show one difficulty each."""
