@@ -10,7 +10,7 @@ from pytorchrl.comparison.scores import ScoreName
 from pytorchrl.comparison.tables import as_csv, as_markdown, print_table, tables_of
 from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import XAxis
-from pytorchrl.logging.plots import draw_runs, refuse_other_formats
+from pytorchrl.logging.pictures.plots import draw_runs, refuse_other_formats
 from pytorchrl.logging.run_search import read_runs
 
 Runs = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]

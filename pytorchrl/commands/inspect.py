@@ -14,10 +14,10 @@ from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import Ranking, StoredTransitions, TransitionDescription
 from pytorchrl.experiments.own_modules import import_modules
 from pytorchrl.experiments.video import refuse_missing_encoder
-from pytorchrl.logging.storage_plot import plot_storage
-from pytorchrl.logging.storage_report import storage_report
-from pytorchrl.logging.transition_plot import plot_transition
-from pytorchrl.logging.transition_report import transition_report, transitions_table
+from pytorchrl.logging.pictures.storage_plot import plot_storage
+from pytorchrl.logging.pictures.transition_plot import plot_transition
+from pytorchrl.logging.tables.storage_report import storage_report
+from pytorchrl.logging.tables.transition_report import transition_report, transitions_table
 
 Choice: TypeAlias = Literal["most surprising"] | Ranking
 Number = Annotated[int | None, tyro.conf.arg(metavar="N")]

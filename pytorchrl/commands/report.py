@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from pytorchrl.logging.storage_report import told_bytes
+from pytorchrl.logging.tables.storage_report import told_bytes
 from pytorchrl.report import Limits, write_report
 
 

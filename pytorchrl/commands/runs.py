@@ -12,7 +12,7 @@ from pytorchrl.commands.shared import Run
 from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
-from pytorchrl.logging.evaluation_table import as_csv, as_markdown
+from pytorchrl.logging.tables.evaluation_table import as_csv, as_markdown
 
 
 def ls(path: tyro.conf.Positional[Path] = Path("runs")) -> None:

@@ -10,8 +10,8 @@ from pytorchrl.comparison.scores import common_metric, scores_of
 from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, tables_of
 from pytorchrl.logging.curves import Run
 from pytorchrl.logging.groups import named_groups
-from pytorchrl.logging.panels import Choice, draw_groups
-from pytorchrl.logging.plots import save_figure
+from pytorchrl.logging.pictures.panels import Choice, draw_groups
+from pytorchrl.logging.pictures.plots import save_figure
 from pytorchrl.logging.run_search import read_runs
 from storages.persistent.log.files import write_atomically
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from pytorchrl.comparison.profiles import performance_profile, thresholds
 from pytorchrl.comparison.results import Comparison, GroupResult
 from pytorchrl.logging.bootstrap import Estimate
-from pytorchrl.logging.legends import Entry, Legend
-from pytorchrl.logging.looks import DISTINCT_COLORS, look_of
-from pytorchrl.logging.plots import refuse_other_formats, save_figure
+from pytorchrl.logging.pictures.legends import Entry, Legend
+from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, look_of
+from pytorchrl.logging.pictures.plots import refuse_other_formats, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

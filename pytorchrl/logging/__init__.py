@@ -1,9 +1,9 @@
 """Metrics to files, to wandb and TensorBoard, to the terminal and to pictures."""
 
-from pytorchrl.logging.evaluation_table import read_evaluations
 from pytorchrl.logging.metrics_file import MetricsFile, read_metrics
-from pytorchrl.logging.plots import plot_runs
+from pytorchrl.logging.pictures.plots import plot_runs
 from pytorchrl.logging.progress import ProgressDisplay
+from pytorchrl.logging.tables.evaluation_table import read_evaluations
 from pytorchrl.logging.wandb_writer import WandbWriter
 from pytorchrl.logging.writers import MetricsWriter, TensorBoardWriter, make_writers
 

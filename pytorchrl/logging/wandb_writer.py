@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.logging.evaluation_table import COLUMNS, evaluation_names, evaluations_of
 from pytorchrl.logging.metrics_file import read_metrics
+from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of
 from pytorchrl.logging.wandb_mode import Mode, mode_of
 from storages.persistent.log.files import refuse_link, write_atomically
 

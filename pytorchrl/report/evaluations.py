@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytorchrl.logging.evaluation_table import COLUMNS, evaluation_names, evaluations_of, texts_of
+from pytorchrl.logging.tables.evaluation_table import COLUMNS, evaluation_names, evaluations_of, texts_of
 from pytorchrl.report.runs import RunRead
 
 

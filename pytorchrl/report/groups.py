@@ -6,7 +6,7 @@ from typing import Any
 
 from pytorchrl.experiments.composition import COMPOSITION
 from pytorchrl.logging.groups import Group, grouped
-from pytorchrl.logging.storage_report import as_written
+from pytorchrl.logging.tables.storage_report import as_written
 from pytorchrl.report.runs import RunRead
 
 _COMPARED = (*COMPOSITION, "target_steps", "callbacks", "max_test_episode_steps")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytorchrl.experiments.inspection.overview import Inspection, directory_of_episodes, inspect_storage
-from pytorchrl.logging.storage_report import as_written, counted, told_bytes
+from pytorchrl.logging.tables.storage_report import as_written, counted, told_bytes
 from pytorchrl.report.charts import histogram
 from pytorchrl.report.runs import UNREADABLE, RunRead
 from storages.core.ring.summary import ENDINGS, Field

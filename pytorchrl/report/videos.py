@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from pytorchrl.logging.storage_report import told_bytes
+from pytorchrl.logging.tables.storage_report import told_bytes
 from pytorchrl.report.runs import RunRead
 
 _KINDS = {".mp4": "video/mp4", ".gif": "image/gif"}

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pytorchrl.agent.actors.normalization import Moments, add_to_moments
+from pytorchrl.agent.actors.layers.normalization import Moments, add_to_moments
 from storages.component.annotations import conform_named
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 

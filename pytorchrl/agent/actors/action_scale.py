@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 
 class ActionScale(QuickModule):

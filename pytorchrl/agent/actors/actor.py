@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import ActionCodec
 from pytorchrl.agent.actors.encoders import ExtractorKind, described
-from pytorchrl.agent.actors.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
+from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
+from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.memory import MemoryKind, RecurrentBody, flat
-from pytorchrl.agent.actors.mlp import MLP, Activation, Layers
 from pytorchrl.agent.actors.network import Ensemble, Network
-from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
-from pytorchrl.agent.actors.normalization import ObservationNormalization, normalised_space
 from pytorchrl.agent.actors.unrolling import Unrolling
 from pytorchrl.agent.actors.view import ActingView, AnyBody, Observations, Steps
 from pytorchrl.agent.device import find_device, make_generator

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.encoders import ExtractorKind, described, features_of, output_size_of
-from pytorchrl.agent.actors.initialisation import Initialisation
-from pytorchrl.agent.actors.mlp import MLP, Activation, Layers
-from pytorchrl.agent.actors.normalization import ObservationNormalization
-from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.mlp import MLP, Activation, Layers
+from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 __all__ = ["MLP", "Activation", "Body", "ExtractorKind", "described"]
 
@@ -22,7 +22,7 @@ class Body(QuickModule):
     Args:
         space: observation space of one environment.
         hidden_sizes: of the fully connected layers behind the feature extractor.
-        activation: as for :class:`~pytorchrl.agent.actors.mlp.MLP`.
+        activation: as for :class:`~pytorchrl.agent.actors.layers.mlp.MLP`.
         initialisation: as for ``MLP``.
         beside: numbers (an action) that join the extracted features before the hidden layers.
         extractor: of the features; "auto" takes a CNN for images and vectors else.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 MemoryKind: TypeAlias = Literal["gru", "lstm"]
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.codec import ActionCodec
-from pytorchrl.agent.actors.mlp import MLP, BatchNorm
-from pytorchrl.agent.actors.normalization import ObservationNormalization
-from pytorchrl.agent.actors.quick_module import QuickModule
-from pytorchrl.agent.actors.shared_generator import UsesGenerator
+from pytorchrl.agent.actors.layers.mlp import MLP, BatchNorm
+from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.view import AnyBody, View
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.initialisation import Initialisation
-from pytorchrl.agent.actors.mlp import Activation
+from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.mlp import Activation
 from storages.component.hyper_parameters import Count
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.policies import DeterministicLayer
 from pytorchrl.agent.actors.heads.values import ActionValueLayer
-from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.layers.mlp import MLP
 from pytorchrl.agent.actors.network import Network
 
 

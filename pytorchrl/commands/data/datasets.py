@@ -8,9 +8,9 @@ from rich.console import Console
 
 from pytorchrl.commands.data.shared import Format, Names, Output, Source, opened, write
 from pytorchrl.logging.bars import watched
-from pytorchrl.logging.dataset_plot import plot_dataset, refuse_other_suffix
-from pytorchrl.logging.dataset_report import dataset_report, datasets_table
-from pytorchrl.logging.dataset_sample import complaints_of, sample_of
+from pytorchrl.logging.pictures.dataset_plot import plot_dataset, refuse_other_suffix
+from pytorchrl.logging.pictures.dataset_sample import complaints_of, sample_of
+from pytorchrl.logging.tables.dataset_report import dataset_report, datasets_table
 from storages.datasets import Ends, about_merged, find_datasets, format_for, merged, open_dataset
 
 Picture = Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="")]

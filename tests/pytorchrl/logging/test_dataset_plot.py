@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytorchrl.__main__ import main
-from pytorchrl.logging.dataset_sample import complaints_of, sample_of
+from pytorchrl.logging.pictures.dataset_sample import complaints_of, sample_of
 from storages import Episode
 from storages.datasets import About, open_dataset, write_dataset
 from storages.transition import ACT, OBS, REW
@@ -80,7 +80,7 @@ def test_episodes_that_are_there_twice_and_actions_never_taken_are_said(tmp_path
 
 
 def test_a_sample_has_steps_of_all_the_data_at_equal_distances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytorchrl.logging.dataset_sample._MOST_STEPS", 50)
+    monkeypatch.setattr("pytorchrl.logging.pictures.dataset_sample._MOST_STEPS", 50)
     made = episodes(20)
     write_dataset(tmp_path / "some.npz", made)
     dataset = open_dataset(tmp_path / "some.npz")

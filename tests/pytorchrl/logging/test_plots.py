@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from pytorchrl.logging import MetricsFile, plot_runs
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped
-from pytorchrl.logging.panels import Choice, draw_groups
+from pytorchrl.logging.pictures.panels import Choice, draw_groups
 from tests.support.run_folders import composition, recorded_run
 
 Points: TypeAlias = Sequence[tuple[float, float]]

@@ -19,9 +19,9 @@ from pytorchrl.agent.actors.encoders.vectors import (
     OneHotFeatures,
     VectorFeatures,
 )
-from pytorchrl.agent.actors.initialisation import Initialisation
-from pytorchrl.agent.actors.mlp import MLP
-from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.initialisation import Initialisation
+from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.envs.spaces import Flat, UnsupportedSpaceError
 
 ExtractorName: TypeAlias = Literal[
@@ -49,7 +49,7 @@ class DictFeatures(QuickModule):
 
     Args:
         space: of the observation.
-        initialisation: as for :class:`~pytorchrl.agent.actors.mlp.MLP`.
+        initialisation: as for :class:`~pytorchrl.agent.actors.layers.mlp.MLP`.
         extractor: of the parts; a CNN that is named is that of the images among them, "embedding" that of the choices.
 
     Raises:

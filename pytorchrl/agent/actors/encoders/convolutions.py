@@ -11,8 +11,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.encoders.images import PIXELS_OF_NATURE_CNN, PIXELS_OF_SMALL_CNN, image_layout
-from pytorchrl.agent.actors.initialisation import Initialisation, orthogonal
-from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 _PIXELS_OF_IMPALA_CNN = 3
 

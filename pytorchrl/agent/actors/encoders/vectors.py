@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 Choices: TypeAlias = spaces.Discrete | spaces.MultiDiscrete
 """Spaces of one or several choices among a few."""

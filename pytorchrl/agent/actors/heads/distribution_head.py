@@ -9,8 +9,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor, Head
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import Scaled, ScaledStateDependentNoise
-from pytorchrl.agent.actors.quick_module import QuickModule
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from storages.component.setting import Setting
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.initialisation import orthogonal
-from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.layers.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.mlp import MLP
 
 
 @dataclass(frozen=True)

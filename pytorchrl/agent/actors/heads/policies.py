@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, box_of
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianPolicy
-from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
 from pytorchrl.agent.actors.outputs import (
     Bernoulli,
     Categorical,
     MultiCategorical,
 )
-from pytorchrl.agent.actors.quick_module import QuickModule, linear
 from storages.component.hyper_parameters import Positive
 
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.soft_bounds import above
+from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
 from pytorchrl.agent.actors.outputs import QuadraticValues
-from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
-from pytorchrl.agent.actors.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
 from pytorchrl.agent.actors.outputs import (
     CategoricalValues,
     QuantileValue,
@@ -17,7 +18,6 @@ from pytorchrl.agent.actors.outputs import (
     ScalarValues,
     quantile_midpoints,
 )
-from pytorchrl.agent.actors.quick_module import QuickModule, linear
 
 
 @dataclass(frozen=True)

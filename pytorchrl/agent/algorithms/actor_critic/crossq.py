@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.mlp import Layers
+from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.actors.view import Joined
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected

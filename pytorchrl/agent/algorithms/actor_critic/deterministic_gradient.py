@@ -4,8 +4,8 @@ import torch
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.policies import DeterministicLayer
+from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.quick_module import hooks_of
 from pytorchrl.agent.algorithms.relu_layers import Sweep, parameters_of, relu_layers, relu_layers_of_policy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows

@@ -1,6 +1,6 @@
 """DroQ: REDQ whose critics differ by dropout, so that two are enough."""
 
-from pytorchrl.agent.actors.mlp import Layers
+from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.algorithms.actor_critic.redq import REDQ
 from storages.component.hyper_parameters import Count, UnitInterval
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
-from pytorchrl.agent.actors.quick_module import hooks_of
 from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
 from pytorchrl.agent.algorithms.relu_layers import Sweep, parameters_of, relu_layers
 from pytorchrl.agent.algorithms.rows import Rows

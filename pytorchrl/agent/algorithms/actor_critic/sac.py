@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, SquashedGaussianPolicy, check_bounded
-from pytorchrl.agent.actors.mlp import Layers
+from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
-from pytorchrl.agent.actors.mlp import Layers
+from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Distribution, Value
 from pytorchrl.agent.actors.view import View

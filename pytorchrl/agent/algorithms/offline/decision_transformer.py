@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead, Features, GaussianPolicy, Policy, in_units_of_environments
-from pytorchrl.agent.actors.mlp import Dropout
+from pytorchrl.agent.actors.layers.mlp import Dropout
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs

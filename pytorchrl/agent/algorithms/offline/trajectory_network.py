@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.mlp import Dropout
-from pytorchrl.agent.actors.transformer import CausalTransformer
+from pytorchrl.agent.actors.layers.mlp import Dropout
+from pytorchrl.agent.actors.layers.transformer import CausalTransformer
 
 
 class Steps(NamedTuple):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads import Features
-from pytorchrl.agent.actors.normalization import ObservationNormalization, RunningNormalization
+from pytorchrl.agent.actors.layers.normalization import ObservationNormalization, RunningNormalization
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS2
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue, Value
-from pytorchrl.agent.actors.quick_module import QuickModule
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Losses

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pytorchrl.agent.actors.noisy_linear import NoisyLinear
+from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.algorithms.value_based.categorical_dqn import CategoricalDQN
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer, Greedy

@@ -15,7 +15,7 @@ from pytorchrl.agent.actors.action_scale import ActionScale
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.encoders import NatureCNN, features_of
 from pytorchrl.agent.actors.heads import ActionValue, DeterministicPolicy, Policy, SquashedGaussianPolicy, StateValue
-from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.layers.mlp import MLP
 from tests.support.toys import Counter, continuous
 
 

@@ -13,7 +13,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.actors.heads import ActionValue, CategoricalReturns, Policy, QuantileReturns, StateValue, Values
-from pytorchrl.agent.actors.mlp import BatchNorm
+from pytorchrl.agent.actors.layers.mlp import BatchNorm
 from pytorchrl.agent.actors.view import Joined
 from pytorchrl.agent.algorithms.training import Target
 from tests.support.by_hand import envs_with, perturb

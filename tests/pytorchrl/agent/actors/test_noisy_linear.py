@@ -10,11 +10,11 @@ from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.agent.actors.heads import Values
-from pytorchrl.agent.actors.initialisation import orthogonal
-from pytorchrl.agent.actors.mlp import MLP
+from pytorchrl.agent.actors.layers.initialisation import orthogonal
+from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear, linear_layer
+from pytorchrl.agent.actors.layers.quick_module import linear
 from pytorchrl.agent.actors.network import make_target
-from pytorchrl.agent.actors.noisy_linear import NoisyLinear, linear_layer
-from pytorchrl.agent.actors.quick_module import linear
 
 
 def generator(seed: int = 0) -> torch.Generator:

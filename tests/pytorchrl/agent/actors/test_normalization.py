@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.normalization import ObservationNormalization
+from pytorchrl.agent.actors.layers.normalization import ObservationNormalization
 from storages.transition import OBS
 from tests.support.comparison import assert_equal
 from tests.support.training import saved_and_loaded, train

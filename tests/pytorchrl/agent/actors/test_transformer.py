@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from pytorchrl.agent.actors.mlp import Dropout
-from pytorchrl.agent.actors.transformer import CausalTransformer
+from pytorchrl.agent.actors.layers.mlp import Dropout
+from pytorchrl.agent.actors.layers.transformer import CausalTransformer
 from tests.support.by_hand import numpy, perturb
 from tests.support.transforming import transformed
 

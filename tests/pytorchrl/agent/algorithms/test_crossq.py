@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.mlp import BatchRenorm
+from pytorchrl.agent.actors.layers.mlp import BatchRenorm
 from storages.transition import DISCOUNT, OBS, OBS2, REW
 from tests.support.by_hand import exploring, linear, numeric_gradient, numpy
 from tests.support.comparison import assert_equal

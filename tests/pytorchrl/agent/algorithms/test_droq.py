@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import pytorchrl as prl
-from pytorchrl.agent.actors.mlp import Dropout, LayerNorm
+from pytorchrl.agent.actors.layers.mlp import Dropout, LayerNorm
 from tests.support.by_hand import exploring, layer_of, linear, numpy
 from tests.support.soft_critics import ByHand, assert_gradients, drawn, made, n_step_batch
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from pytorchrl.agent.actors.quick_module import QuickModule
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 
 
 class UsesGenerator(QuickModule):

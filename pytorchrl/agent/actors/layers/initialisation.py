@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from torch import nn
 
-from pytorchrl.agent.actors.noisy_linear import NoisyLinear
+from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
 
 Initialisation: TypeAlias = Literal["orthogonal", "uniform"]
 

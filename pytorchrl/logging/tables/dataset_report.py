@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pytorchrl.logging.storage_report import counted, episodes_tables, fields_table, told_bytes
+from pytorchrl.logging.tables.storage_report import counted, episodes_tables, fields_table, told_bytes
 from storages.core.ring.summary import ENDINGS, Episodes, Field
 from storages.datasets import About, Dataset, normalised, open_dataset, references_of, return_of
 from storages.datasets.dataset import layout_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytorchrl.logging.bootstrap import STATISTICS, StatisticName
 from pytorchrl.logging.curves import Run, XAxis
 from pytorchrl.logging.groups import grouped
-from pytorchrl.logging.panels import Choice, draw_groups
+from pytorchrl.logging.pictures.panels import Choice, draw_groups
 from pytorchrl.logging.run_search import read_runs
 from storages.persistent.log.files import replacing
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.shared_generator import UsesGenerator
+from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 
 _ROWS_WORTH_A_MATRIX = 16
 """From so many rows on, one multiplication by a matrix of noisy weights takes less time than two by mean and noise."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytorchrl.logging.transition_report import told_values
+from pytorchrl.logging.tables.transition_report import told_values
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:

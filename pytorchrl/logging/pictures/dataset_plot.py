@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.logging.dataset_sample import DatasetSample, complaints_of
-from pytorchrl.logging.looks import look_of
+from pytorchrl.logging.pictures.dataset_sample import DatasetSample, complaints_of
+from pytorchrl.logging.pictures.looks import look_of
 from storages.datasets import Dataset, references_of
 from storages.persistent.log.files import replacing
 from storages.transition import Array

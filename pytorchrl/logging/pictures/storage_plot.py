@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.logging.storage_report import counted
+from pytorchrl.logging.tables.storage_report import counted
 from storages.persistent.log.files import replacing
 
 if TYPE_CHECKING:

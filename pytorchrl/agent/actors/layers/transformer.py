@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.mlp import Dropout
+from pytorchrl.agent.actors.layers.mlp import Dropout
 
 _INITIAL_STD = 0.02
 

@@ -9,8 +9,8 @@ from pytorchrl.logging.bands import Band, band_of
 from pytorchrl.logging.bootstrap import StatisticName
 from pytorchrl.logging.curves import NOTHING, TRAINING, Curve, Run, XAxis
 from pytorchrl.logging.groups import Group, environments, title, unit
-from pytorchrl.logging.legends import Entry, Legend
-from pytorchrl.logging.looks import DISTINCT_COLORS, LineStyle, Look, look_of
+from pytorchrl.logging.pictures.legends import Entry, Legend
+from pytorchrl.logging.pictures.looks import DISTINCT_COLORS, LineStyle, Look, look_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytorchrl.logging.looks import LineStyle
+from pytorchrl.logging.pictures.looks import LineStyle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytorchrl.agent.actors.initialisation import Initialisation, orthogonal
-from pytorchrl.agent.actors.noisy_linear import linear_layer
-from pytorchrl.agent.actors.quick_module import QuickModule, linear
-from pytorchrl.agent.actors.shared_generator import UsesGenerator
+from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
+from pytorchrl.agent.actors.layers.noisy_linear import linear_layer
+from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
+from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
 
@@ -141,7 +141,7 @@ class MLP(QuickModule):
         batch_norm: normalise each feature over the rows; see :class:`BatchNorm`.
         batch_renorm_warmup: of the renormalisation; see :class:`BatchRenorm`. None renormalises nothing.
         dropout: probability of a feature to be zero in training.
-        noisy: draw noisy weights; see :class:`~pytorchrl.agent.actors.noisy_linear.NoisyLinear`.
+        noisy: draw noisy weights; see :class:`~pytorchrl.agent.actors.layers.noisy_linear.NoisyLinear`.
         noisy_sigma: size of their noise at first.
         generator: of dropout and noise, on the device of the network; None for torch's default one.
 

@@ -1,0 +1,1 @@
+"""What runs, data sets and storages hold, as tables for a terminal."""
