@@ -14,8 +14,8 @@ test: $(ENV)  ## the tests that are quick, with a quarter of the generated examp
 test-all: $(ENV)  ## all tests, with all generated examples; the slowest are named
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not ray" --durations=30
 
-test-long: $(ENV)  ## the tests that are not quick, with all generated examples
-	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not ray" --durations=30
+test-long: $(ENV)  ## the tests that are not quick, with all generated examples unless HYPOTHESIS_PROFILE is another
+	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),full) $(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not ray" --durations=30
 
 test-ray: $(ENV)  ## the tests that start Ray
 	$(BIN)/python -m pytest -q -m ray --durations=10 $$(grep -rl --include="*.py" "mark\.ray" tests | sort)

@@ -1,4 +1,4 @@
-"""How many examples hypothesis tries: a quarter of what a test names, all of them in CI, ten times as many at night.
+"""How many examples hypothesis tries: a quarter of what a test names, all of them, or ten times as many at night.
 
 Chosen by the variable ``HYPOTHESIS_PROFILE``: ``quick`` (the default), ``full`` or ``nightly``.
 """
