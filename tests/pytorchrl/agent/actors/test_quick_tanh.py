@@ -1,0 +1,81 @@
+"""The quick tangent is torch's within a few units in the last place, with its gradients."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from pytorchrl.agent.actors.layers import quick_tanh
+from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.layers.quick_tanh import tanh_
+
+
+@pytest.fixture(autouse=True)
+def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no size be left to torch."""
+    monkeypatch.setattr(quick_tanh, "_LEAST_NUMBERS", 0)
+    monkeypatch.setattr(quick_tanh, "_LEAST_NUMBERS_WITH_GRADIENT", 0)
+
+
+def test_it_is_the_tangent_of_all_magnitudes() -> None:
+    numbers = torch.linspace(-20, 20, 400_001)
+    numbers = torch.cat([numbers, numbers * 1e-3, numbers * 1e-10, numbers * 1e30])
+    result = tanh_(numbers.clone())
+    exact = numbers.double().tanh()
+    torch.testing.assert_close(result.double(), exact, rtol=5e-7, atol=0)
+    assert result.abs().max() == 1
+
+
+def test_what_is_no_number_and_infinity_stay() -> None:
+    result = tanh_(torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0]))
+    assert result[0].isnan()
+    assert result[1:].tolist() == [1, -1, 0, 0]
+    assert result[4].signbit()
+
+
+def test_gradients_and_gradients_of_gradients_are_torchs() -> None:
+    generator = torch.Generator().manual_seed(0)
+    inputs, weights = torch.randn(50, 7, generator=generator), torch.randn(50, 7, generator=generator)
+    found = []
+    for tangent in (tanh_, torch.tanh_):
+        given = inputs.clone().requires_grad_()
+        output = tangent(given * 2)
+        (first,) = torch.autograd.grad((output * weights).sum(), given, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), given)
+        found.append((output.detach(), first.detach(), second))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [torch.randn(6, 4).double(), torch.randn(4, 6).t(), torch.randn(6, 4).bfloat16(), torch.randn(0, 4)],
+    ids=["doubles", "columns", "halves", "none"],
+)
+def test_features_of_other_kinds_are_torchs(features: torch.Tensor) -> None:
+    torch.testing.assert_close(tanh_(features.clone()), features.tanh(), rtol=0, atol=0)
+
+
+def test_features_that_torch_transforms_are_torchs() -> None:
+    features = torch.linspace(-2, 2, 12).view(3, 4)
+    summed = torch.func.vmap(lambda row: tanh_(row * 1.0).sum())(features)
+    torch.testing.assert_close(summed, features.tanh().sum(1))
+    gradient = torch.func.grad(lambda given: tanh_(given * 1.0).sum())(features)
+    torch.testing.assert_close(gradient, 1 - features.tanh().square())
+
+
+def test_networks_of_tangents_compute_what_torchs_layers_do() -> None:
+    network = MLP(5, (32, 32), "tanh")
+    theirs = nn.Sequential(nn.Linear(5, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh())
+    theirs.load_state_dict(dict(zip(theirs.state_dict(), network.state_dict().values(), strict=True)))
+    # So many rows that the first layer's gradients are computed by rows, too.
+    inputs = torch.randn(2_000, 5, generator=torch.Generator().manual_seed(1))
+    outputs = [module(inputs) for module in (network, theirs)]
+    torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-6)
+    gradients = [
+        torch.autograd.grad(output.square().sum(), list(module.parameters()))
+        for module, output in zip((network, theirs), outputs, strict=True)
+    ]
+    for ours, their in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, their, rtol=1e-4, atol=1e-4)
