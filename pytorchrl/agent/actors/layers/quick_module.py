@@ -50,11 +50,23 @@ def linear(layer: nn.Module, features: Tensor) -> Tensor:
     parameters = layer._parameters
     weight, bias = parameters["weight"], parameters["bias"]
     assert weight is not None
-    rows, inputs = features.shape[0], features.shape[-1]
-    if inputs <= _FEW_INPUTS and rows >= _MANY_ROWS and features.dim() == 2 and bias is not None and features.is_cpu:
+    if (
+        layer.in_features <= _FEW_INPUTS
+        and bias is not None
+        and features.is_cpu
+        and features.dim() == 2
+        and not is_recorded()
+        and features.shape[0] >= _MANY_ROWS
+    ):
         # Gradients have the layout of what they are of, and of so few columns they take half of the time by rows.
         return torch.addmm(bias, features, weight.t().contiguous())
     return F.linear(features, weight, bias)
+
+
+def is_recorded() -> bool:
+    """Whether operations are written down to be run later, with other numbers and another number of rows."""
+    is_tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+    return is_tracing or torch.compiler.is_compiling()
 
 
 _FEW_INPUTS, _MANY_ROWS = 32, 1_024

@@ -12,6 +12,7 @@ import torch
 from numba.np.numpy_support import carray
 from torch import Tensor
 
+from pytorchrl.agent.actors.layers.quick_module import is_recorded
 from storages.core.kernels.compilation import parallel_kernel
 from storages.core.kernels.memory import pointer
 
@@ -30,7 +31,7 @@ _MOST_THREADS = 4
 
 def tanh_(features: Tensor) -> Tensor:
     """Take the hyperbolic tangent in place, differentiable any number of times."""
-    if features.numel() < _LEAST_NUMBERS or not _is_plain(features):
+    if is_recorded() or features.numel() < _LEAST_NUMBERS or not _is_plain(features):
         return torch.tanh_(features)
     if not (features.requires_grad and torch.is_grad_enabled()):
         _compute_tanh(features.data_ptr(), features.numel())
@@ -42,15 +43,13 @@ def tanh_(features: Tensor) -> Tensor:
 
 
 def _is_plain(features: Tensor) -> bool:
-    """Whether there are numbers at an address, and nothing that records operations needs to see torch's own."""
+    """Whether there are numbers of the kernel's kind at an address."""
     if not (
         type(features) is Tensor
         and features.dtype is torch.float32
         and features.is_cpu
         and features.is_contiguous()
         and torch.get_num_threads() <= _MOST_THREADS
-        and not torch.compiler.is_compiling()
-        and not torch.jit.is_tracing()
     ):
         return False
     try:

@@ -79,3 +79,13 @@ def test_networks_of_tangents_compute_what_torchs_layers_do() -> None:
     ]
     for ours, their in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, their, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_what_records_a_network_sees_torchs_operation() -> None:
+    network, given = MLP(5, (8,), "tanh"), torch.randn(2_000, 5, generator=torch.Generator().manual_seed(1))
+    traced = torch.jit.trace(network, given)  # type: ignore[no-untyped-call]
+    exported = torch.export.export(network, (given,), dynamic_shapes=({0: torch.export.Dim("rows")},)).module()
+    for rows in (given[:3], 2 * given):
+        torch.testing.assert_close(traced(rows), network(rows), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(exported(rows), network(rows), rtol=1e-5, atol=1e-6)
