@@ -23,8 +23,9 @@ EPSILON = prl.LinearSchedule(1.0, 0.2, fraction=0.7)
 VALUES = COMMON | {"lr": FALLING, "epsilon": EPSILON}
 # Each update of the target is an iteration of their operators.
 BY_ITERATION = VALUES | {"polyak": 0.0, "target_update_interval": 20}
-# Values are a step here, which noise near a peak on its wrong side does not show.
-OF_REAL_ACTIONS = COMMON | {"lr": FALLING, "explorer": prl.EpsilonGreedy(EPSILON)}
+# Values are a step here, which noise near a peak on its wrong side does not show. Before the cue is remembered both
+# actions seem equally good, and without the bound values would become flat for good.
+OF_QUADRATICS = COMMON | {"lr": FALLING, "explorer": prl.EpsilonGreedy(EPSILON), "min_log_diagonal": -1.5}
 OF_WEIGHTED_ACTIONS = COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "num_critics": 1, "target_update_interval": 1}
 # The policy's entropy is that of actions within [-1, 1], at most log 2.
 SOFT = COMMON | {"lr_pi": FALLING, "lr_q": FALLING, "lr_alpha": 1e-3, "initial_alpha": 0.1, "target_entropy": 0.0}
@@ -50,9 +51,8 @@ VARIANTS = {
     "DiscreteBCQ": Variant(prl.DiscreteBCQ, VALUES | {"threshold": 0.1}),
     "dueling DQN": Variant(prl.DQN, VALUES, {"dueling": True}),
     "noisy DQN": Variant(prl.DQN, VALUES, {"noisy": True}),
-    "NAF": Variant(prl.NAF, OF_REAL_ACTIONS, times=2),
-    # Before the cue is remembered both actions seem equally good, and values would become flat for good.
-    "dueling NAF": Variant(prl.NAF, OF_REAL_ACTIONS | {"min_log_diagonal": -1.5}, {"dueling": True}, times=2),
+    "NAF": Variant(prl.NAF, OF_QUADRATICS, times=2),
+    "dueling NAF": Variant(prl.NAF, OF_QUADRATICS, {"dueling": True}, times=2),
     "SACDiscrete": Variant(
         prl.SACDiscrete,
         COMMON
