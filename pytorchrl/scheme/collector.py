@@ -202,7 +202,8 @@ class Collector:
         obs, rhs, done = self._observation, self._rhs, self._done
         algorithm, exploration = self.algorithm, self._exploration
         device = algorithm.device
-        self._count(obs)
+        skips = self.envs.skips_next
+        count_observations(obs, None if skips is None else ~skips, algorithm, self.storage)
         begins = to_device(done.astype(np.float32), device)
         exploration.steps, exploration.starts = self.steps + self.steps_elsewhere, begins
         acting = algorithm.acting_step(to_device(obs, device), rhs, begins, exploration)
@@ -214,19 +215,6 @@ class Collector:
         if rhs is not None:
             fields |= {RHS: _array(rhs), RHS2: _array(acting.rhs)}
         return _Choice(action, env_action, fields, acting.rhs)
-
-    def _count(self, obs: Any) -> None:
-        """Count observations into the statistics that normalise them."""
-        normalization = self.algorithm.actor.normalization
-        if normalization is not None:
-            skips = self.envs.skips_next
-            if skips is not None:
-                obs = rows_of(obs, np.flatnonzero(~skips))
-            if skips is None or not skips.all():
-                normalization.add(to_device(obs, self.algorithm.device))
-            if not self.storage.on_policy:
-                # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
-                normalization.use_newest()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next steps follow from, the running episodes too, as tensors and plain data.
@@ -305,6 +293,27 @@ class Collector:
         return None if tensor is None else tensor.to(self.algorithm.device)
 
 
+def count_observations(obs: Any, made: NDArray[np.bool_] | None, algorithm: Algorithm, storage: Storage) -> None:
+    """Count observations into the statistics that normalise them, where there are any.
+
+    Args:
+        obs: of all environments.
+        made: which of them make a transition; None where all do.
+        algorithm: whose actor normalises.
+        storage: what gets the transitions.
+    """
+    normalization = algorithm.actor.normalization
+    if normalization is None:
+        return
+    if made is not None:
+        obs = _rows(obs, np.flatnonzero(made))
+    if made is None or made.any():
+        normalization.add(to_device(obs, algorithm.device))
+    if not storage.on_policy:
+        # A rollout is learnt from as it was seen; what is replayed may be seen anew at once.
+        normalization.use_newest()
+
+
 def to_device(observation: Any, device: torch.device) -> Any:
     """Observations as tensors on a device, dtypes kept."""
     if isinstance(observation, dict):
@@ -320,8 +329,7 @@ def _array(field: torch.Tensor) -> Any:
     return field if field.dtype == torch.bfloat16 else field.cpu().numpy()
 
 
-def rows_of(observation: Any, rows: NDArray[np.int64]) -> Any:
-    """Observations of some environments, by number."""
+def _rows(observation: Any, rows: NDArray[np.int64]) -> Any:
     if isinstance(observation, dict):
-        return {name: rows_of(part, rows) for name, part in observation.items()}
+        return {name: _rows(part, rows) for name, part in observation.items()}
     return observation[rows]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pytorchrl.agent.optimizers.flat_parameters import FlatParameters
 from pytorchrl.agent.optimizers.optimizer import check_name
@@ -79,9 +79,7 @@ class FlatStepper(ABC):
             gradients = [gradient.contiguous() for gradient in gradients]
         divisor = None
         if max_grad_norm is not None:
-            norms = torch._foreach_norm(gradients)
-            norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
-            divisor = (norm / max_grad_norm).clamp_(min=1)
+            divisor = (nn.utils.get_total_norm(gradients) / max_grad_norm).clamp_(min=1)
         self._move(positions, gradients, divisor)
 
     def _tensors(self, positions: Sequence[int] | None) -> tuple[list[Tensor], list[list[Tensor]]]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.plain_data import as_tensors
-from pytorchrl.scheme.collector import Episode, rows_of, to_device
+from pytorchrl.scheme.collector import Episode, count_observations
 from pytorchrl.scheme.overlap.distant_envs import DistantEnvs
 from pytorchrl.scheme.overlap.process import CollectorError
 from pytorchrl.scheme.overlap.shared_arrays import ArrayKind
@@ -184,7 +184,7 @@ class OverlappedCollector:
             self._begin_episodes(envs)
         skipped = sample.get(SKIPPED)
         made = None if skipped is None else ~skipped
-        self._count(sample[OBS], made)
+        count_observations(sample[OBS], made, self.algorithm, self.storage)
         ended = sample[DONE2] | sample[TRUNC2]
         if made is not None:
             # To its neighbours, a step that is skipped is an episode of one step.
@@ -196,18 +196,6 @@ class OverlappedCollector:
         if self._shaped is not None:
             self._shaped.add(sample[REW], ended)
         self.episodes += int(np.count_nonzero(ended))
-
-    def _count(self, obs: Any, made: NDArray[np.bool_] | None) -> None:
-        """Count observations, of all environments where ``made`` is None, into the statistics that normalise them."""
-        normalization = self.algorithm.actor.normalization
-        if normalization is None:
-            return
-        if made is None:
-            normalization.add(to_device(obs, self.algorithm.device))
-        elif made.any():
-            normalization.add(to_device(rows_of(obs, np.flatnonzero(made)), self.algorithm.device))
-        if not self.storage.on_policy:
-            normalization.use_newest()
 
     def _finished(self, position: int) -> list[Episode]:
         assert self._slots is not None

@@ -121,6 +121,22 @@ def test_a_run_that_is_saved_or_stopped_anywhere_is_the_run_that_was_not(make: M
     whole.close()
 
 
+def test_a_run_in_environments_that_skip_steps_goes_on_where_it_was_saved() -> None:
+    saved = train(ppo_in_part(collection=prl.Overlapped(1)), 96)
+    assert saved.steps % 3, "steps of three environments, without those that were skipped"
+    resumed = ppo_in_part(collection=prl.Overlapped(1))
+    resumed.load_state_dict(saved_and_loaded(saved.state_dict()))
+    assert resumed.steps == saved.steps
+    # These environments cannot say where they were: their running episodes end.
+    before, after = (scheme.state_dict()["collector"]["episodes"] for scheme in (saved, resumed))
+    assert before <= after <= before + 3
+    resumed.set_progress(resumed.steps, TARGET)
+    train(resumed, TARGET)
+    assert TARGET <= resumed.steps < TARGET + 3
+    saved.close()
+    resumed.close()
+
+
 @pytest.mark.parametrize("lag", [1, 3])
 def test_rollouts_are_of_weights_that_are_as_many_phases_older_as_was_said(lag: int) -> None:
     scheme = ppo_scheme(collection=prl.Overlapped(lag))
