@@ -31,7 +31,7 @@ class AddressTable:
     Args:
         layout: shapes and dtypes of a transition's leaves.
         columns: the columns that samples fill.
-        computed: columns of computed fields; the owner forgets the plans when these change.
+        computed: columns of computed fields; the owner calls `find_plans` when these change.
         finals: the side table of final observations.
         ended: (E,) bool, whose episodes ended in the newest step.
     """
@@ -78,7 +78,12 @@ class AddressTable:
         context["final_stride"] = finals.numbers.strides[1]
         context["queue"], context["capacity"] = data_address(finals.queue), finals.capacity
         self.context_address = data_address(self.context)
-        self.plans: dict[Collection[str | FieldKey] | None, GatherPlan] = {}
+        self._plans: dict[tuple[FieldKey, ...], dict[Collection[str | FieldKey] | None, GatherPlan]] = {}
+        self.find_plans()
+
+    def find_plans(self) -> None:
+        """Take the plans that were made when there were the computed fields that there are now."""
+        self.plans = self._plans.setdefault(tuple(self._computed), {})
         """By what is gathered: None for everything."""
 
     def plan(self, wanted: Selection | None) -> "GatherPlan":

@@ -60,6 +60,7 @@ class Columns:
         """The columns of stacked frames."""
         self.computed: dict[FieldKey, Column] = {}
         """The columns of fields that were computed from the others."""
+        self._dropped: dict[FieldKey, Column] = {}
         numbers = self._field(LeafLayout((), np.dtype(np.int32)), offsets[_NUMBER])
         self.finals = SideTable(numbers, WeakMethod(self._find_addresses))
         """What followed the transitions that the next row does not continue."""
@@ -96,23 +97,28 @@ class Columns:
     @property
     def nbytes(self) -> int:
         """Bytes of all memory."""
-        columns = (*self.inserted.values(), *self.computed.values())
+        columns = (*self.inserted.values(), *self.computed.values(), *self._dropped.values())
         return self._records.nbytes + self.finals.nbytes + sum(column.nbytes for column in columns)
 
     # Fields that are computed from the others
 
     def add_computed(self, key: str, layout: LeafLayout) -> None:
         """Add a computed field; it is dropped when the fields change that it follows from."""
-        if (key,) not in self.computed:
-            data = np.zeros((self._rows, self._num_envs, *layout.shape), layout.dtype)
-            self.computed[(key,)] = Column(layout, data, None, own=True)
-            self.addresses.plans.clear()
+        path = (key,)
+        if path in self.computed:
+            return
+        column = self._dropped.pop(path, None)
+        if column is None:
+            column = Column(layout, np.zeros((self._rows, self._num_envs, *layout.shape), layout.dtype), None, own=True)
+        self.computed[path] = column
+        self.addresses.find_plans()
 
     def drop_computed(self) -> None:
-        """Drop the computed fields, because others have changed."""
+        """Drop the computed fields, because others have changed; memory and plans are kept for the next ones."""
         if self.computed:
+            self._dropped.update(self.computed)
             self.computed.clear()
-            self.addresses.plans.clear()
+            self.addresses.find_plans()
 
     # Copies
 
