@@ -266,9 +266,14 @@ class Algorithm(FieldComponent, ABC):
         if not losses.stop:
             for group in losses.of:
                 group.stepper.zero_grad()
-            for group, gradients in losses.gradients.items():
-                group.put_gradients(gradients)
-            with_graph = [loss for group, loss in losses.of.items() if group not in losses.gradients]
+            for parameter, gradient in losses.gradients.items():
+                parameter.grad = gradient
+            # A loss without a graph, of a group without a gradient, is a mistake that torch then names.
+            with_graph = [
+                loss
+                for group, loss in losses.of.items()
+                if loss.requires_grad or losses.gradients.keys().isdisjoint(group.parameters.values())
+            ]
             if with_graph:
                 total, *others = with_graph
                 for other in others:

@@ -1,6 +1,6 @@
 """What acting and updates return."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,8 +37,8 @@ class Losses:
     """The error of each row, in the shape of the batch's rewards, which priorities follow; None for no errors."""
     stop: bool = False
     """Learn nothing from this batch, and leave out the rest of the update phase."""
-    gradients: Mapping[Trained, Sequence[Tensor]] = field(default_factory=dict)
-    """Gradients that were computed beside a loss, which has none, of all parameters of a group in their order."""
+    gradients: Mapping[Tensor, Tensor] = field(default_factory=dict)
+    """By parameter: gradients that were computed beside the losses, to which what autograd makes of these is added."""
 
 
 @dataclass

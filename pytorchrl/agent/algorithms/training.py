@@ -50,16 +50,12 @@ class Trained:
             gradient = gradients.get(f"{self.name}.{name}")
             parameter.grad = None if gradient is None else gradient.to(device, copy=True)
 
-    def gradient_memory(self) -> list[Tensor]:
-        """Tensors of the shapes of the parameters, in their order, to compute gradients in."""
+    def gradient_memory(self) -> dict[Tensor, Tensor]:
+        """For each parameter, a tensor of its shape to compute its gradient in."""
+        parameters = self.parameters.values()
         if isinstance(self.stepper, FlatStepper):
-            return self.stepper.gradient_views
-        return [torch.empty_like(parameter) for parameter in self.parameters.values()]
-
-    def put_gradients(self, gradients: Iterable[Tensor]) -> None:
-        """Let parameters have gradients, one each in their order, which are not copied."""
-        for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
-            parameter.grad = gradient
+            return dict(zip(parameters, self.stepper.gradient_views, strict=True))
+        return {parameter: torch.empty_like(parameter) for parameter in parameters}
 
     @property
     def has_gradients(self) -> bool:

@@ -72,7 +72,9 @@ class FlatStepper(ABC):
         are_views = all(gradient is view for gradient, view in zip(all_gradients, self.gradient_views, strict=True))
         if len(gradients) == len(all_gradients) and (are_views or len(self._gradient) <= _MOST_COPIED_NUMBERS):
             if not are_views:
-                torch._foreach_copy_(self.gradient_views, gradients)
+                pairs = zip(self.gradient_views, gradients, strict=True)
+                copies = [(view, gradient) for view, gradient in pairs if gradient is not view]
+                torch._foreach_copy_([view for view, _ in copies], [gradient for _, gradient in copies])
             gradients = [self._gradient]
         else:
             positions = [position for position, gradient in enumerate(all_gradients) if gradient is not None]
@@ -93,11 +95,15 @@ class FlatStepper(ABC):
         )
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step along the gradient of the loss that ``closure`` returns; returns that loss."""
+        """Take a step along the gradient of the loss that ``closure`` returns; returns that loss.
+
+        A loss without a graph has left gradients in the parameters itself.
+        """
         self.zero_grad()
         with torch.enable_grad():
             loss = closure()
-            loss.backward()  # type: ignore[no-untyped-call]
+            if loss.requires_grad:
+                loss.backward()  # type: ignore[no-untyped-call]
         self.step(max_grad_norm)
         return loss.detach()
 

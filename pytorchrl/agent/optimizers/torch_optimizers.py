@@ -143,13 +143,17 @@ class TorchStepper:
         self._optimizer.step()
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step down the loss that ``closure`` returns; returns the loss before the step."""
+        """Take a step down the loss that ``closure`` returns; returns the loss before the step.
+
+        A loss without a graph has left gradients in the parameters itself.
+        """
         self.parameters.check()
 
         def loss_with_gradients() -> Tensor:
             self.zero_grad()
             loss = closure()
-            loss.backward()  # type: ignore[no-untyped-call]
+            if loss.requires_grad:
+                loss.backward()  # type: ignore[no-untyped-call]
             if max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.parameters.parameters, max_grad_norm)
             return loss.detach()
@@ -185,7 +189,10 @@ class _LBFGSStepper(TorchStepper):
         )
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step down the loss that ``closure`` returns; returns the loss before the step."""
+        """Take a step down the loss that ``closure`` returns; returns the loss before the step.
+
+        A loss without a graph has left gradients in the parameters itself.
+        """
         if max_grad_norm is not None:
             raise ValueError(
                 f"LBFGS: a curvature cannot be told from clipped gradients, got {max_grad_norm=}; pass None"

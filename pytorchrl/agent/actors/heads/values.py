@@ -32,7 +32,7 @@ class StateValue:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features) to (N, 1)."""
-        module = _Numbers(actor.linear(features, 1))
+        module = NumbersLayer(actor.linear(features, 1))
         if self.gain is not None:
             orthogonal(module.layer, self.gain)
         return module
@@ -160,15 +160,22 @@ def numbers_of_actions(features: int, numbers: int, actor: Actor) -> nn.Module:
     actions = int(actor.action_space.n)
     if actor.dueling:
         return DuelingStreams(features, actions, numbers, actor)
-    return _Numbers(actor.linear(features, actions * numbers))
+    return NumbersLayer(actor.linear(features, actions * numbers))
 
 
-class _Numbers(QuickModule):
+class NumbersLayer(QuickModule):
+    """Numbers that are no more than one linear layer of the features, as the module of :class:`StateValue`.
+
+    Args:
+        layer: from features to numbers.
+    """
+
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, features: Tensor) -> Tensor:
+        """(N, features) to (N, numbers)."""
         return linear(self.layer, features)
 
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,8 @@ from pytorchrl.agent.actors.layers.quick_tanh import tanh_
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 
 Activation: TypeAlias = Literal["relu", "tanh", "elu", "silu", "gelu"]
+PlainActivation: TypeAlias = Literal["relu", "tanh"]
+"""Those whose slope follows from their output."""
 
 # In place where torch can: the layers' outputs are needed by nothing else, and a second array of their size costs 4% of
 # an update of TD3.
@@ -184,16 +186,17 @@ class MLP(QuickModule):
         self._renorms = renorms
         self.dropout = Dropout(dropout, generator) if dropout else None
         self.output_size = sizes[-1]
-        self._activation = _ACTIVATIONS[activation]
+        self.activation = activation
+        self._activate = _ACTIVATIONS[activation]
         self._is_plain = not (layer_norm or batch_norm or renorms or dropout)
         if initialisation == "orthogonal":
             for layer in self._layers:
                 orthogonal(layer, 5 / 3 if activation == "tanh" else math.sqrt(2))
 
     @property
-    def relu_layers(self) -> list[nn.Linear] | None:
-        """The layers, where a ReLU follows each and nothing else does; None where there is anything else."""
-        is_plain = self._is_plain and self._activation is torch.relu_
+    def plain_layers(self) -> list[nn.Linear] | None:
+        """The layers, where an activation of :data:`PlainActivation` follows each; None where anything else does."""
+        is_plain = self._is_plain and self.activation in get_args(PlainActivation)
         layers = [layer for layer in self._layers if type(layer) is nn.Linear]
         return layers if is_plain and len(layers) == len(self._layers) else None
 
@@ -201,7 +204,7 @@ class MLP(QuickModule):
         """(B, input_size) to (B, output_size)."""
         if self._is_plain:
             for layer in self._layers:
-                features = self._activation(linear(layer, features))
+                features = self._activate(linear(layer, features))
             return features
         if self._renorms:
             features = self._renorms[0](features)
@@ -211,7 +214,7 @@ class MLP(QuickModule):
                 features = self.dropout(features)
             if self._norms:
                 features = self._norms[position](features)
-            features = self._activation(features)
+            features = self._activate(features)
             if self._renorms:
                 features = self._renorms[position + 1](features)
         return features

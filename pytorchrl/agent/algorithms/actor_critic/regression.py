@@ -10,7 +10,7 @@ from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
-from pytorchrl.agent.algorithms.relu_layers import Sweep, parameters_of, relu_layers
+from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
 
@@ -24,16 +24,16 @@ class Fit(NamedTuple):
     """The mean of the critics' errors, in the shape of the batch's rewards, for priorities."""
     values: Sequence[ScalarValue]
     """Each critic's, without gradients."""
-    gradients: Mapping[Trained, Sequence[Tensor]]
+    gradients: Mapping[Tensor, Tensor]
     """The critics', as :attr:`Losses.gradients`; none where they are those of the loss."""
 
 
 class Regression:
     """Critics whose values are to become those of targets.
 
-    Where critics are no more than fully connected layers with ReLUs on the CPU, whose squared errors count, the
-    gradient of each is computed at once, in the same memory, and without autograd: an update of TD3 takes a twelfth
-    less. Else the loss has gradients.
+    Where critics are no more than fully connected layers on the CPU, with ReLUs or tangents, whose squared errors
+    count, the gradient of each is computed at once, in the same memory, and without autograd: an update of TD3 takes a
+    twelfth less. Else the loss has gradients.
 
     Args:
         critics: of observations and actions.
@@ -42,16 +42,15 @@ class Regression:
     """
 
     def __init__(self, critics: Ensemble, group: Trained, *, with_graph: bool) -> None:
-        self._critics, self._group = critics, group
-        layers = [relu_layers(critic) for critic in critics]
+        self._critics = critics
+        layers = [each for each in map(plain_layers, critics) if each is not None]
         is_squared = all(getattr(critic.head, "huber_threshold", 0) is None for critic in critics)
-        self._parameters = [parameters_of(each) for each in layers if each is not None]
-        is_plain = is_squared and len(self._parameters) == len(critics) and not with_graph
-        self._sweep = Sweep(self._parameters[0]) if is_plain else None
+        is_plain = is_squared and len(layers) == len(critics) and not with_graph
+        self._sweep = Sweep(*layers[0]) if is_plain else None
         self._hooks = hooks_of(critics)
-        gradients: dict[Tensor, Tensor] = dict(zip(group.parameters.values(), group.gradient_memory(), strict=True))
-        self._gradients = list(gradients.values())
-        self._gradients_of = [[gradients[parameter] for parameter in each] for each in self._parameters]
+        self._gradients = group.gradient_memory()
+        self._parameters = [each.parameters for each in layers]
+        self._gradients_of = [[self._gradients[parameter] for parameter in each] for each in self._parameters]
 
     def __call__(self, target: ScalarValue, rows: Rows) -> Fit:
         """Compare the critics' values of the actions taken with targets, which have no gradients."""
@@ -73,4 +72,4 @@ class Regression:
             differences.append(difference)
         errors = torch.stack(differences)
         loss = 0.5 * (weight * errors.square()).sum()
-        return Fit(loss, rows.per_row(errors.abs_().mean(0)), values, {self._group: self._gradients})
+        return Fit(loss, rows.per_row(errors.abs_().mean(0)), values, self._gradients)

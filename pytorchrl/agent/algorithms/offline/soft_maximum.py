@@ -2,8 +2,8 @@
 
 Thousands of rows of hidden units do not fit a processor's cache, and most of what autograd adds to the products of
 matrices is spent on moving them. States are therefore taken in blocks that fit, each forward and at once backward: an
-update of CQL takes two thirds of the time. Where a critic is more than fully connected layers with ReLUs, or computes
-on another device, autograd does it.
+update of CQL takes two thirds of the time. Where a critic is more than fully connected layers with ReLUs or tangents,
+or computes on another device, autograd does it.
 """
 
 from itertools import repeat
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pytorchrl.agent.actors.layers.mlp import PlainActivation
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.relu_layers import Sweep, parameters_of, relu_layers
+from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
 
 _ROWS_OF_A_BLOCK = 480
 """Half a megabyte for each layer of 256 units."""
@@ -40,7 +41,7 @@ def weighted_soft_maximum(
         at_least: (N, M), which values count as where they are less; None for no such bound.
     """
     number = action.shape[1]
-    layers = relu_layers(critic)
+    layers = plain_layers(critic)
     if layers is None or not torch.is_grad_enabled():
         values: Tensor = critic(Repeated(view, number), action.flatten(0, 1)).mean.view(-1, number)
         values = values if at_least is None else torch.maximum(values, at_least)
@@ -48,7 +49,7 @@ def weighted_soft_maximum(
     features = view.features(critic.body)[:, None].expand(-1, number, -1)
     inputs = torch.cat([features, action], dim=2)
     total: Tensor = _Blockwise.apply(  # type: ignore[no-untyped-call]
-        inputs, log_density, weight, at_least, *parameters_of(layers)
+        layers.activation, inputs, log_density, weight, at_least, *layers.parameters
     )
     return total
 
@@ -56,12 +57,18 @@ def weighted_soft_maximum(
 class _Blockwise(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, log_density: Tensor, weight: Tensor, at_least: Tensor | None, *parameters: Tensor
+        ctx: Any,
+        activation: PlainActivation,
+        inputs: Tensor,
+        log_density: Tensor,
+        weight: Tensor,
+        at_least: Tensor | None,
+        *parameters: Tensor,
     ) -> Tensor:
         gradients = [torch.zeros_like(parameter) for parameter in parameters]
         number = inputs.shape[1]
         states = max(1, _ROWS_OF_A_BLOCK // number)
-        sweep = Sweep(parameters)
+        sweep = Sweep(parameters, activation)
         all_values = []
         parts = (torch.split(tensor, states) for tensor in (inputs, log_density, weight))
         bounds = repeat(None) if at_least is None else torch.split(at_least, states)
@@ -78,4 +85,4 @@ class _Blockwise(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, None, *(gradient * each for each in ctx.saved_tensors)
+        return None, None, None, None, None, *(gradient * each for each in ctx.saved_tensors)

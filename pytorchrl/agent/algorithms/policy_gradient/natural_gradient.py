@@ -95,7 +95,7 @@ class NaturalGradient(PolicyGradient):
     ) -> tuple[Tensor, Tensor]:
         """Take the largest fraction of a step that improves the surrogate within the trust region; else none.
 
-        All fractions are tried, so that no device is waited for.
+        Elsewhere than on the CPU, all fractions are tried, so that no device is waited for.
 
         Returns:
             The fraction, and the divergence after it.
@@ -104,14 +104,17 @@ class NaturalGradient(PolicyGradient):
         old, best = weights.clone(), weights.clone()
         max_kl = self.current(self.max_kl)
         fraction, divergence = torch.zeros_like(surrogate), torch.zeros_like(surrogate)
-        for tried in reversed([self.backtrack_ratio**number for number in range(self.backtracks)]):
+        for tried in (self.backtrack_ratio**number for number in range(self.backtracks)):
             torch.add(old, step, alpha=tried, out=weights)
             rows = self.read(batch)
             policy: Distribution = self.pi(rows.now)
             kl = rows.mean(before.kl(policy))
-            accepted = (self._surrogate(policy, rows, advantages) > surrogate) & (kl <= max_kl)
+            improves = (self._surrogate(policy, rows, advantages) > surrogate) & (kl <= max_kl)
+            accepted = improves & (fraction == 0)
             best = torch.where(accepted, weights, best)
             fraction, divergence = torch.where(accepted, tried, fraction), torch.where(accepted, kl, divergence)
+            if accepted.is_cpu and accepted:
+                break
         weights.copy_(best)
         return fraction, divergence
 

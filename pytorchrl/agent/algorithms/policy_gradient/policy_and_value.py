@@ -2,7 +2,9 @@
 
 from torch import Tensor
 
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueFit, ValueRegression
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive
@@ -27,16 +29,25 @@ class PolicyAndValue(PolicyGradient):
     def build(self) -> None:
         """Policy and value function, trained together."""
         self.trained = self.train("policy_and_value", *self.make_networks(), max_grad_norm="max_grad_norm")
+        self.value_regression = self.regression_of(self.value)
+
+    def regression_of(self, value: Network) -> ValueRegression:
+        """What fits one of the networks that are trained together."""
+        return ValueRegression(value, self.trained, with_graph=self.actor.shared_body)
+
+    def fit_value(self, rows: Rows) -> ValueFit:
+        """Half the mean squared distance of values to returns."""
+        return self.value_regression(rows[RET], rows, self.value_loss_coef)
 
     def likelihood_ratio(self, rows: Rows, merit: Tensor) -> Losses:
         """The gradient of log probabilities weighted by merits (N, 1), the value function's error, and the entropy."""
-        policy, value = self.pi(rows.now), self.value(rows.now)
+        policy = self.pi(rows.now)
         policy_loss = -rows.mean(policy.log_prob(rows.action) * merit)
-        value_loss = 0.5 * rows.mean((value - rows[RET]).square())
-        return self.summed(policy_loss, value_loss, rows.mean(policy.entropy()))
+        return self.summed(policy_loss, self.fit_value(rows), rows.mean(policy.entropy()))
 
-    def summed(self, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, **metrics: Tensor) -> Losses:
+    def summed(self, policy_loss: Tensor, fit: ValueFit, entropy: Tensor, **metrics: Tensor) -> Losses:
         """The weighted sum of means over a batch, each logged; Schulman et al. (arXiv 1707.06347), equation 9."""
-        loss = policy_loss + self.value_loss_coef * value_loss - self.entropy_coef * entropy
-        parts = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        return Losses({self.trained: loss}, {name: part.detach() for name, part in parts.items()} | metrics)
+        loss = policy_loss + self.value_loss_coef * fit.loss - self.entropy_coef * entropy
+        parts = {"policy_loss": policy_loss, "value_loss": fit.loss, "entropy": entropy}
+        means = {name: part.detach() for name, part in parts.items()}
+        return Losses({self.trained: loss}, means | metrics, gradients=fit.gradients)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import torch
-from torch import Tensor
 
 from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAndValue
+from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueFit
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer
@@ -80,18 +80,18 @@ class PPO(PolicyAndValue):
         if self.dual_clip is not None:
             gain = torch.where(advantages < 0, torch.maximum(gain, self.dual_clip * advantages), gain)
         clip_fraction = rows.mean((clipped_ratio != ratio).float())
-        value_loss, entropy = self.value_loss(rows), rows.mean(policy.entropy())
-        return self.summed(-rows.mean(gain), value_loss, entropy, kl=divergence, clip_fraction=clip_fraction)
+        entropy = rows.mean(policy.entropy())
+        return self.summed(-rows.mean(gain), self.fit_value(rows), entropy, kl=divergence, clip_fraction=clip_fraction)
 
-    def value_loss(self, rows: Rows) -> Tensor:
-        """(): half the mean squared distance of values to returns, clipped where the hyper-parameter says so."""
+    def fit_value(self, rows: Rows) -> ValueFit:
+        """Half the mean squared distance of values to returns, clipped where the hyper-parameter says so."""
+        if not self.use_clipped_value_loss:
+            return super().fit_value(rows)
         value = self.value(rows.now)
-        loss: Tensor = (value - rows[RET]).square()
-        if self.use_clipped_value_loss:
-            reach = self.current(self.clip_param if self.value_clip_param is None else self.value_clip_param)
-            near = rows[VAL] + (value - rows[VAL]).clamp(-reach, reach)
-            loss = torch.maximum(loss, (near - rows[RET]).square())
-        return 0.5 * rows.mean(loss)
+        reach = self.current(self.clip_param if self.value_clip_param is None else self.value_clip_param)
+        near = rows[VAL] + (value - rows[VAL]).clamp(-reach, reach)
+        loss = torch.maximum((value - rows[RET]).square(), (near - rows[RET]).square())
+        return ValueFit(0.5 * rows.mean(loss), {})
 
 
 def _change(kl: float) -> int:

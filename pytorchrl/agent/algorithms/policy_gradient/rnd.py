@@ -13,6 +13,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.novelty import Novelty
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
+from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueFit
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval, Within
@@ -53,6 +54,7 @@ class RND(PPO):
         """PPO's networks, a value function of intrinsic rewards, the random network and its predictor."""
         super().build()
         self.novelty = Novelty(self.actor, self.num_features)
+        self.intrinsic_regression = self.regression_of(self.intrinsic_value)
         self.train_predictor = self.train("predictor", self.novelty.predictor, lr="lr_predictor")
 
     def make_networks(self) -> tuple[Network, ...]:
@@ -90,10 +92,13 @@ class RND(PPO):
         metrics = losses.metrics | {"predictor_loss": loss.detach()}
         return replace(losses, of={**losses.of, self.train_predictor: loss}, metrics=metrics)
 
-    def value_loss(self, rows: Rows) -> Tensor:
-        """(): the sum of both value functions' losses."""
-        error = self.intrinsic_value(rows.now) - rows[IRET]
-        return super().value_loss(rows) + 0.5 * rows.mean(error.square())
+    def fit_value(self, rows: Rows) -> ValueFit:
+        """The sum of both value functions' losses."""
+        extrinsic, intrinsic = (
+            super().fit_value(rows),
+            self.intrinsic_regression(rows[IRET], rows, self.value_loss_coef),
+        )
+        return ValueFit(extrinsic.loss + intrinsic.loss, {**extrinsic.gradients, **intrinsic.gradients})
 
     @torch.no_grad()
     def _intrinsic_rewards(self, rollout: Storage) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
+from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueRegression
 from pytorchrl.agent.algorithms.results import Metrics, Result
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 from storages.storage import Storage
@@ -33,6 +34,7 @@ class TRPO(NaturalGradient):
             )
         super().build()
         self.train_value = self.train("value", self.value, lr="lr_value", by_loss=True)
+        self.value_regression = ValueRegression(self.value, self.train_value, with_graph=False)
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Go through one update phase; value functions that learn from mini-batches do so after each policy step."""
@@ -60,4 +62,7 @@ class TRPO(NaturalGradient):
 
     def _value_loss(self, batch: Batch) -> Tensor:
         rows = self.read(batch)
-        return 0.5 * rows.mean((self.value(rows.now) - rows[RET]).square())
+        fit = self.value_regression(rows[RET], rows)
+        for parameter, gradient in fit.gradients.items():
+            parameter.grad = gradient
+        return fit.loss

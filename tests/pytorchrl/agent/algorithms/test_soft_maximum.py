@@ -8,7 +8,7 @@ import torch
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.offline import soft_maximum
 from pytorchrl.agent.algorithms.offline.soft_maximum import weighted_soft_maximum
-from pytorchrl.agent.algorithms.relu_layers import relu_layers
+from pytorchrl.agent.algorithms.plain_layers import plain_layers
 from tests.support.by_hand import envs_with
 from tests.support.soft_critics import SPACE
 
@@ -34,15 +34,16 @@ def computed(actor: Any, critic: Any) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (4, 6, 5), (40, 24)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("rows_of_a_block", [1, 4 * NUMBER, 10_000])
 def test_blocks_give_what_autograd_gives(
-    hidden_sizes: tuple[int, ...], rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch
+    hidden_sizes: tuple[int, ...], rows_of_a_block: int, activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    actor, critic = critic_of(hidden_sizes=hidden_sizes)
-    assert relu_layers(critic) is not None
+    actor, critic = critic_of(hidden_sizes=hidden_sizes, activation=activation)
+    assert plain_layers(critic) is not None
     monkeypatch.setattr(soft_maximum, "_ROWS_OF_A_BLOCK", rows_of_a_block)
     by_blocks = computed(actor, critic)
-    monkeypatch.setattr(soft_maximum, "relu_layers", lambda critic: None)
+    monkeypatch.setattr(soft_maximum, "plain_layers", lambda critic: None)
     for ours, autograds in zip(by_blocks, computed(actor, critic), strict=True):
         torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
 
@@ -50,7 +51,7 @@ def test_blocks_give_what_autograd_gives(
 @pytest.mark.parametrize(
     "actor",
     [
-        {"activation": "tanh"},
+        {"activation": "elu"},
         {"layer_norm": True},
         {"dropout": 0.1},
         {"noisy": True},
@@ -58,9 +59,9 @@ def test_blocks_give_what_autograd_gives(
     ],
     ids=str,
 )
-def test_what_is_more_than_layers_with_relus_is_left_to_autograd(actor: dict[str, Any]) -> None:
+def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:
     made, critic = critic_of(**actor)
-    assert relu_layers(critic) is None
+    assert plain_layers(critic) is None
     assert all(torch.isfinite(each).all() for each in computed(made, critic))
 
 

@@ -1,52 +1,68 @@
-"""Fully connected layers with ReLUs, forward and at once backward.
+"""Fully connected layers with ReLUs or tangents, forward and at once backward.
 
 What autograd adds to the products of matrices in networks of a few hundred units is mostly spent on moving hidden units
-through memory. Here the gradient of a network is computed while its hidden units are still in the processor's cache,
-and the next network, or the next block of rows, uses the same memory. That takes a loss whose slope is known as soon as
-its output is.
+through memory, and in small ones on keeping account of operations. Here the gradient of a network is computed while its
+hidden units are still in the processor's cache, and the next network, or the next block of rows, uses the same memory.
+That takes a loss whose slope is known as soon as its output is.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.policies import DeterministicLayer
-from pytorchrl.agent.actors.heads.values import ActionValueLayer
-from pytorchrl.agent.actors.layers.mlp import MLP
+from pytorchrl.agent.actors.heads.values import ActionValueLayer, NumbersLayer
+from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
+from pytorchrl.agent.actors.layers.quick_tanh import tanh_
 from pytorchrl.agent.actors.network import Network
 
 
-def relu_layers(critic: Network) -> Sequence[nn.Linear] | None:
-    """The layers of a critic of actions on the CPU, each but the last followed by a ReLU; None where it is not that."""
+class PlainLayers(NamedTuple):
+    """Fully connected layers on the CPU, each but the last followed by the activation, and by nothing else."""
+
+    parameters: list[Tensor]
+    """Weight and bias of each layer, in turn."""
+    activation: PlainActivation
+
+
+def plain_layers(critic: Network) -> PlainLayers | None:
+    """The layers of a critic of actions; None where it is more than them."""
     head = critic.head
     if critic.joint is None or type(head) is not ActionValueLayer or critic._forward_hooks:
         return None
     return _plain_layers(critic.body, critic.joint, head.layer)
 
 
-def relu_layers_of_policy(policy: Network) -> Sequence[nn.Linear] | None:
-    """The layers of a policy on the CPU that ends with a tanh, else as `relu_layers`; None where it is not that."""
-    body, head = policy.body, policy.head
+def plain_layers_of_policy(policy: Network) -> PlainLayers | None:
+    """The layers of a policy that ends with a tanh, which is left out; None where it is not that."""
+    head = policy.head
     is_squashed = type(head) is DeterministicLayer and head.squash
-    if policy.joint is not None or type(body) is not Body or not is_squashed:
+    return _plain_layers_of_states(policy, head.layer) if is_squashed else None
+
+
+def plain_layers_of_numbers(network: Network) -> PlainLayers | None:
+    """The layers of a network that makes numbers of observations, as state values; None where it is not that."""
+    head = network.head
+    return _plain_layers_of_states(network, head.layer) if type(head) is NumbersLayer else None
+
+
+def _plain_layers_of_states(network: Network, last: Any) -> PlainLayers | None:
+    body = network.body
+    if network.joint is not None or type(body) is not Body:
         return None
-    return _plain_layers(body.features, body.hidden, head.layer)
+    return _plain_layers(body.features, body.hidden, last)
 
 
-def _plain_layers(before: nn.Module, mlp: MLP, last: Any) -> Sequence[nn.Linear] | None:
-    hidden = mlp.relu_layers
+def _plain_layers(before: nn.Module, mlp: MLP, last: Any) -> PlainLayers | None:
+    hidden = mlp.plain_layers
     has_parameters_before = any(True for _ in before.parameters())
-    if hidden is None or type(last) is not nn.Linear or has_parameters_before:
+    if hidden is None or type(last) is not nn.Linear or has_parameters_before or last.weight.device.type != "cpu":
         return None
-    return [*hidden, last] if last.weight.device.type == "cpu" else None
-
-
-def parameters_of(layers: Sequence[nn.Linear]) -> list[Tensor]:
-    """Weight and bias of each layer, in turn."""
-    return [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
+    parameters = [parameter for layer in (*hidden, last) for parameter in (layer.weight, layer.bias)]
+    return PlainLayers(parameters, cast("PlainActivation", mlp.activation))
 
 
 class Sweep:
@@ -54,9 +70,11 @@ class Sweep:
 
     Args:
         parameters: of one of the networks, weight and bias of each layer in turn; only shapes are read.
+        activation: of all of them.
     """
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, parameters: Sequence[Tensor], activation: PlainActivation) -> None:
+        self._activate_, self._times_slope_ = _ACTIVATIONS[activation]
         self._sizes = [len(weight) for weight in parameters[:-2:2]]
         self._rows = 0
         self._units: list[Tensor] = []
@@ -71,7 +89,7 @@ class Sweep:
         self._outputs = outputs = [inputs]
         *hidden, last = zip(parameters[::2], parameters[1::2], strict=True)
         for (weight, bias), units in zip(hidden, self._units, strict=True):
-            outputs.append(torch.addmm(bias, outputs[-1], weight.T, out=units[:rows]).relu_())
+            outputs.append(self._activate_(torch.addmm(bias, outputs[-1], weight.T, out=units[:rows])))
         return torch.addmm(last[1], outputs[-1], last[0].T)
 
     def backward(self, slope: Tensor, parameters: Sequence[Tensor], gradients: Sequence[Tensor], *, adds: bool) -> None:
@@ -117,8 +135,7 @@ class Sweep:
         # A product with one column is quicker number by number.
         multiply = torch.mul if slope.shape[1] == 1 else torch.mm
         below = multiply(slope, parameters[2 * layer], out=self._slopes[layer - 1][: len(slope)])
-        # What a ReLU let pass is above 0, and is not needed any more.
-        return below.mul_(self._outputs[layer].sign_())
+        return self._times_slope_(below, self._outputs[layer])
 
     def _make_room(self, rows: int, like: Tensor) -> None:
         self._rows = rows
@@ -131,5 +148,17 @@ class Sweep:
         ]
 
 
+def _times_slope_of_relu_(slope: Tensor, output: Tensor) -> Tensor:
+    # What a ReLU let pass is above 0, and is not needed any more.
+    return slope.mul_(output.sign_())
+
+
+def _times_slope_of_tanh_(slope: Tensor, output: Tensor) -> Tensor:
+    product: Tensor = torch.ops.aten.tanh_backward.grad_input(slope, output, grad_input=slope)
+    return product
+
+
+_ACTIVATIONS = {"relu": (torch.relu_, _times_slope_of_relu_), "tanh": (tanh_, _times_slope_of_tanh_)}
+"""Each, in place, and what takes a slope by its output to one by its input, in place; the output may be changed."""
 _FEW = 4
 """Inputs of a layer are few where its outputs are more than so many times as many."""
