@@ -149,8 +149,8 @@ class Sweep:
 
 
 def _times_slope_of_relu_(slope: Tensor, output: Tensor) -> Tensor:
-    # What a ReLU let pass is above 0, and is not needed any more.
-    return slope.mul_(output.sign_())
+    product: Tensor = torch.ops.aten.threshold_backward.grad_input(slope, output, 0, grad_input=slope)
+    return product
 
 
 def _times_slope_of_tanh_(slope: Tensor, output: Tensor) -> Tensor:
@@ -159,6 +159,6 @@ def _times_slope_of_tanh_(slope: Tensor, output: Tensor) -> Tensor:
 
 
 _ACTIVATIONS = {"relu": (torch.relu_, _times_slope_of_relu_), "tanh": (tanh_, _times_slope_of_tanh_)}
-"""Each, in place, and what takes a slope by its output to one by its input, in place; the output may be changed."""
+"""Each, in place, and what takes a slope by its output to one by its input, in place."""
 _FEW = 4
 """Inputs of a layer are few where its outputs are more than so many times as many."""

@@ -1,7 +1,7 @@
 """A policy, and critics of its actions that learn by bootstrapping."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -65,10 +65,6 @@ class JudgedPolicy(OffPolicyAlgorithm):
         with_graph = self.redefines(JudgedPolicy.losses)
         self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
         self.build_targets()
-
-    def redefines(self, *methods: Callable[..., Any]) -> bool:
-        """Whether a subclass has others in the place of these methods; what they make of a loss needs its graph."""
-        return any(getattr(type(self), method.__name__) is not method for method in methods)
 
     def build_targets(self) -> None:
         """Copies of the critics that follow them."""

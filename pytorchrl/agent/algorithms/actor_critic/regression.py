@@ -52,9 +52,15 @@ class Regression:
         self._parameters = [each.parameters for each in layers]
         self._gradients_of = [[self._gradients[parameter] for parameter in each] for each in self._parameters]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether gradients are computed beside the loss."""
+        return self._sweep is not None and not any(self._hooks)
+
     def __call__(self, target: ScalarValue, rows: Rows) -> Fit:
         """Compare the critics' values of the actions taken with targets, which have no gradients."""
-        if self._sweep is not None and not any(self._hooks):
+        if self.is_plain:
+            assert self._sweep is not None
             return self._fit_of_plain(self._sweep, target.mean, rows)
         values = self._critics(rows.now, rows.action)
         loss, errors = judge_critics(values, target, rows)

@@ -9,10 +9,12 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, SquashedGaussianPolicy, check_bounded
 from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
-from pytorchrl.agent.actors.outputs import Value
+from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected, smallest
+from pytorchrl.agent.algorithms.actor_critic.regression import Regression
 from pytorchrl.agent.algorithms.actor_critic.soft_actor_critic import SoftActorCritic
+from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, drawing_from
 
@@ -40,6 +42,14 @@ class SAC(SoftActorCritic):
         super().check_hyper_parameters(hyper_parameters)
         check_bounded(hyper_parameters["distribution"], cls.__name__)
 
+    def build(self) -> None:
+        """As of all such algorithms, and what fits the critics."""
+        super().build()
+        with_graph = self.redefines(
+            SAC.losses, SAC.judge_with_target, SAC.judge, SAC.critic_losses, SAC.values_of_taken
+        )
+        self.regression = Regression(self.critics, self.train_critics, with_graph=with_graph)
+
     def policy_head(self) -> Head:
         """The user's."""
         return self.distribution
@@ -62,9 +72,19 @@ class SAC(SoftActorCritic):
         return self.actor.make_ensemble("critics", head, self.num_critics, codec=self.codec, layers=layers)
 
     def judge(self, rows: Rows) -> Sequence[Value]:
-        """Values of the actions taken."""
+        """Values of the actions taken; none where the regression computes them itself."""
+        if self.regression.is_plain:
+            return ()
         values: Sequence[Value] = self.critics(rows.now, rows.action)
         return values
+
+    def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
+        """The critics' errors."""
+        if judged:
+            return super().critic_losses(judged, target, rows)
+        assert isinstance(target, ScalarValue)
+        fit = self.regression(target, rows)
+        return Losses({self.train_critics: fit.loss}, {"critic_loss": fit.loss}, fit.errors, gradients=fit.gradients)
 
     def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
         """As they are."""

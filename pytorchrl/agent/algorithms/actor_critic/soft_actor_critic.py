@@ -106,7 +106,7 @@ class SoftActorCritic(MaximumEntropy):
             losses |= self.losses_beside(rows, soft_value.detach(), entropy)
             q_value = rows.mean(value.detach())
             metrics |= {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy}
-        return Losses(losses, metrics, of_critics.errors)
+        return Losses(losses, metrics, of_critics.errors, gradients=of_critics.gradients)
 
     def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
         """The loss of what learns in every update: of the critics, by what they made of the rows."""

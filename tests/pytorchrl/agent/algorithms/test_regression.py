@@ -1,5 +1,6 @@
 """Gradients of critics that are computed beside their loss are those of autograd."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, WEIGHTS
@@ -32,7 +34,7 @@ def by_autograd(kind: Any = prl.TD3, **actor: Any) -> Any:
 
 @pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("kind", [prl.TD3, prl.TD3BC, prl.DDPG, prl.IQL, prl.CRR])
+@pytest.mark.parametrize("kind", [prl.TD3, prl.TD3BC, prl.DDPG, prl.IQL, prl.CRR, prl.SAC, prl.SACWithValue, prl.REDQ])
 def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes: tuple[int, ...]) -> None:
     actor = {"hidden_sizes": hidden_sizes, "activation": activation}
     ours, autograds = (make(kind, **actor) for make in (algorithm_of, by_autograd))
@@ -116,3 +118,41 @@ def test_observations_of_double_precision_are_learnt_from() -> None:
     for algorithm in (ours, autograds):
         algorithm.update(dict(batch))
     torch.testing.assert_close(ours.get_weights(), autograds.get_weights())
+
+
+class OtherLosses(prl.SAC):
+    """Overrides the losses of critics and policy."""
+
+    def losses(self, rows: Rows) -> Losses:
+        losses = super().losses(rows)
+        return Losses({**losses.of, self.train_critics: 3 * losses.of[self.train_critics]})
+
+
+class OtherCriticLosses(prl.SAC):
+    """Overrides the loss of the critics."""
+
+    def critic_losses(self, judged: Sequence[Value], target: Value, rows: Rows) -> Losses:
+        losses = super().critic_losses(judged, target, rows)
+        return Losses({self.train_critics: 3 * losses.of[self.train_critics]})
+
+
+class OtherValues(prl.SAC):
+    """Overrides what is learnt of the critics' values."""
+
+    def values_of_taken(self, judged: Sequence[Value], rows: Rows) -> Sequence[Value]:
+        return [*judged, *judged, *judged]
+
+
+@pytest.mark.parametrize("kind", [OtherLosses, OtherCriticLosses, OtherValues])
+def test_a_loss_that_is_made_of_that_of_sacs_critics_has_its_gradients(kind: Any) -> None:
+    theirs, _ = algorithm_of(kind).compute_gradients(n_step_batch())
+    plain, _ = algorithm_of(prl.SAC).compute_gradients(n_step_batch())
+    for name, gradient in plain.items():
+        times = 3 if name.startswith("critics.") else 1
+        torch.testing.assert_close(theirs[name], times * gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [prl.TQC, prl.CQL, prl.EDAC, prl.DroQ])
+def test_critics_with_other_losses_or_layers_are_left_to_autograd(kind: Any) -> None:
+    algorithm = algorithm_of(kind)
+    assert algorithm.losses(algorithm.read(n_step_batch())).of[algorithm.train_critics].requires_grad
