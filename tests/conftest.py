@@ -6,7 +6,9 @@ seconds takes minutes. Processes that tests start inherit it; it is therefore sa
 
 import gc
 import os
+import shutil
 from collections.abc import Generator
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -33,7 +35,14 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+_MEMORY = Path("/dev/shm")
+_NEEDED_BYTES = 4 << 30
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES:
+        # There pytest makes the folders of tests: to wait for a disk is most of what durable storages' tests take.
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     config.pluginmanager.register(budget.Budget(), "budget")
 
 

@@ -1,11 +1,15 @@
 """How many examples hypothesis tries: a quarter of what a test names, all of them, or ten times as many at night.
 
-Chosen by the variable ``HYPOTHESIS_PROFILE``: ``quick`` (the default), ``full`` or ``nightly``.
+Long tests that go through instants, files or calls one by one try a part of them in the same way. Chosen by the
+variable ``HYPOTHESIS_PROFILE``: ``quick`` (the default), ``full`` or ``nightly``.
 """
 
 import os
+from typing import TypeVar
 
 from hypothesis import settings
+
+T = TypeVar("T")
 
 SHARES = {"quick": 0.25, "full": 1.0, "nightly": 10.0}
 _FEWEST = 5
@@ -17,6 +21,11 @@ SHARE = SHARES[PROFILE]
 def examples(count: int) -> int:
     """The number of examples to try in this profile, where a full run tries `count`."""
     return max(_FEWEST, round(count * SHARE))
+
+
+def by_profile(quick: T, full: T, nightly: T) -> T:
+    """What is given for this profile: how many instants, files or calls a long test tries."""
+    return {"quick": quick, "full": full, "nightly": nightly}[PROFILE]
 
 
 def is_nightly() -> bool:

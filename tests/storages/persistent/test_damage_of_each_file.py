@@ -16,7 +16,7 @@ from tests.support.damage import damages
 from tests.support.histories import small_files
 from tests.support.model import ALGORITHM, contents, map_leaves
 from tests.support.numbered import Numbered, environments
-from tests.support.profiles import PROFILE
+from tests.support.profiles import by_profile
 
 STEPS, SIZE = 60, 40
 PRIORITIES = {"alpha": 0.6, "epsilon": 0.01}
@@ -139,4 +139,4 @@ def test_what_is_not_what_was_written_is_named_and_the_rest_is_true(kind: str, t
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_not_what_was_written_is_named_and_the_rest_is_true(kind: str, tmp_path: Path) -> None:
-    damage_each(kind, 500 if PROFILE == "nightly" else 125, tmp_path)
+    damage_each(kind, by_profile(quick=40, full=125, nightly=500), tmp_path)

@@ -10,7 +10,7 @@ from storages.persistent import PersistenceError
 from tests.support.added_episodes import AddedHistory
 from tests.support.disk import FAILURES, SHORT, TORN, WRITES, Fault, watched
 from tests.support.histories import EpisodicHistory, History, RingHistory, small_files
-from tests.support.profiles import PROFILE
+from tests.support.profiles import by_profile
 
 KINDS = (*FAILURES, SHORT, TORN)
 PRIORITIES: dict[str, Any] = {"alpha": 0.6, "epsilon": 0.01, "default_error": 0.01}
@@ -21,7 +21,7 @@ HISTORIES: dict[str, Callable[[bool, bool], History]] = {
     "episodes with priorities": lambda saves, durable: EpisodicHistory("vector", saves, durable, **PRIORITIES),
     "whole episodes": lambda saves, durable: AddedHistory("vector", saves, durable, **PRIORITIES),
 }
-_MOST = {"some": 12, "most": 60}
+_MOST = {"some": 12, "more": 20, "most": 60}
 CALLS_IN_A_ROW = 3
 """Of a disk that fails for a little longer than one call."""
 
@@ -49,7 +49,7 @@ def survived(history: History, directory: Path, fault: Fault) -> bool:
 
 
 def faults(calls: list[str], way: str) -> list[Fault]:
-    """Which faults are tried: of some calls or most, of each call one kind in turn, or all kinds of each."""
+    """Which faults are tried: of some calls, more or most, of each call one kind in turn, or all kinds of each."""
     found = []
     for number, call in enumerate(calls):
         kinds = [kind for kind in KINDS if kind in FAILURES or call in WRITES]
@@ -87,4 +87,4 @@ def test_what_was_acknowledged_survives_each_call_that_fails(
     name: str, saves: bool, durable: bool, tmp_path: Path
 ) -> None:
     in_turn = "each" if name.startswith("ring") else "most"
-    sweep(name, saves, durable, "all" if PROFILE == "nightly" else in_turn, tmp_path)
+    sweep(name, saves, durable, by_profile(quick="more", full=in_turn, nightly="all"), tmp_path)

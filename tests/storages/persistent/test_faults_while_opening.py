@@ -10,7 +10,7 @@ from storages.persistent import PersistenceError
 from tests.storages.persistent.test_faults_of_each_call import HISTORIES, KINDS
 from tests.support.disk import FAILURES, WRITES, Fault, watched
 from tests.support.histories import EpisodicHistory, History, small_files
-from tests.support.profiles import PROFILE
+from tests.support.profiles import by_profile
 from tests.support.reopening import Left, assert_left, left_at, left_while_going_back, reopen
 
 
@@ -82,5 +82,5 @@ def test_a_directory_survives_a_call_that_fails_while_it_is_opened(name: str, tm
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_directory_survives_each_call_that_fails_while_it_is_opened(name: str, durable: bool, tmp_path: Path) -> None:
-    each = PROFILE == "nightly"
-    sweep(name, durable, 8 if each else 4, "all" if each else "one", tmp_path, None if each else 80)
+    count, way, most = by_profile(quick=(2, "one", 24), full=(4, "one", 80), nightly=(8, "all", None))
+    sweep(name, durable, count, way, tmp_path, most)

@@ -17,7 +17,7 @@ from tests.support.disk import watched
 from tests.support.histories import small_files
 from tests.support.numbered import Numbered
 from tests.support.power_cut import MODELS, FileSystem
-from tests.support.profiles import PROFILE
+from tests.support.profiles import by_profile
 
 _APART = 7
 """Each is of another file, and in another way."""
@@ -147,10 +147,10 @@ def test_a_repair_survives_a_power_cut(kind: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repair_that_fails_at_any_call_is_done_by_another(kind: str, tmp_path: Path) -> None:
-    interrupt_each(kind, 20, None if PROFILE == "nightly" else 6, tmp_path)
+    interrupt_each(kind, by_profile(6, 20, 20), by_profile(quick=4, full=6, nightly=None), tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repair_survives_a_power_cut_at_any_instant(kind: str, tmp_path: Path) -> None:
-    cut_each(kind, 20, None if PROFILE == "nightly" else 2, tmp_path)
+    cut_each(kind, by_profile(6, 20, 20), by_profile(quick=2, full=2, nightly=None), tmp_path)

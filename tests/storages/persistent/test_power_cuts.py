@@ -11,7 +11,7 @@ from tests.storages.persistent.test_faults_of_each_call import HISTORIES
 from tests.support.disk import Event, watched
 from tests.support.histories import EpisodicHistory, History, Lived, small_files
 from tests.support.power_cut import MODELS, FileSystem
-from tests.support.profiles import PROFILE
+from tests.support.profiles import by_profile
 
 
 def recorded(history: History, directory: Path) -> tuple[list[Event], list[tuple[int, Lived]]]:
@@ -67,4 +67,5 @@ def test_what_was_acknowledged_survives_a_power_cut(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("saves", [False, True], ids=["", "with checkpoints"])
 @pytest.mark.parametrize("name", HISTORIES)
 def test_what_was_acknowledged_survives_each_power_cut(name: str, saves: bool, tmp_path: Path) -> None:
-    cut_everywhere(name, saves, None if PROFILE == "nightly" or name.startswith("ring") else 40, tmp_path)
+    every = None if name.startswith("ring") else 40
+    cut_everywhere(name, saves, by_profile(quick=12, full=every, nightly=None), tmp_path)

@@ -13,7 +13,7 @@ from tests.storages.persistent.test_faults_while_opening import states_left
 from tests.support.disk import watched
 from tests.support.histories import EpisodicHistory, History, small_files
 from tests.support.power_cut import MODELS
-from tests.support.profiles import PROFILE
+from tests.support.profiles import by_profile
 from tests.support.reopening import Bounds, Left, assert_left, bounds_at, reopen
 
 
@@ -80,5 +80,5 @@ def test_what_was_acknowledged_survives_a_power_cut_while_it_is_opened(name: str
 @pytest.mark.long
 @pytest.mark.parametrize("name", HISTORIES)
 def test_what_was_acknowledged_survives_each_power_cut_while_it_is_opened(name: str, tmp_path: Path) -> None:
-    each = PROFILE == "nightly"
-    cut_everywhere(name, 8 if each else 4, None, None if each else 2, tmp_path)
+    count, openings, cuts = by_profile(quick=(2, 8, 2), full=(4, None, 2), nightly=(8, None, None))
+    cut_everywhere(name, count, openings, cuts, tmp_path)
