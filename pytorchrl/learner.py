@@ -156,25 +156,33 @@ class Learner:
                 places.refuse_storages_of_others(config, state["scheme"], folder.path)
             else:
                 places.refuse_to_empty(scheme.config, state["scheme"], folder.path)
+        made = None
         if scheme is None:
             with misfit_named(folder.config_file):
-                scheme = scheme_from_config(config)
-        with misfit_named(folder.config_file):
-            called = Callbacks(callbacks_from_config(config) if callbacks is None else callbacks)
-        config |= scheme.config | settings(
-            config["target_steps"] if target_steps is None else target_steps,
-            config["log_to"] if log_to is None else log_to,
-            config["log_every"],
-            keep_checkpoints,
-        )
-        config |= parts_of(scheme, called)
-        with misfit_named(file):
-            cut_short = scheme.load_state_dict(state["scheme"])
-        learner = cls.__new__(cls)
-        writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
-        learner._prepare(scheme, folder, config, writers, lock, called, goes_on_at=scheme.steps)
-        with misfit_named(file):
-            learner._load_state_dict(state["learner"])
+                scheme = made = scheme_from_config(config)
+        try:
+            with misfit_named(folder.config_file):
+                called = Callbacks(callbacks_from_config(config) if callbacks is None else callbacks)
+            config |= scheme.config | settings(
+                config["target_steps"] if target_steps is None else target_steps,
+                config["log_to"] if log_to is None else log_to,
+                config["log_every"],
+                keep_checkpoints,
+            )
+            config |= parts_of(scheme, called)
+            with misfit_named(file):
+                cut_short = scheme.load_state_dict(state["scheme"])
+            learner = cls.__new__(cls)
+            writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
+            learner._prepare(scheme, folder, config, writers, lock, called, goes_on_at=scheme.steps)
+            with misfit_named(file):
+                learner._load_state_dict(state["learner"])
+        except BaseException:
+            if made is not None:
+                # Nobody else has it; what hinders closing it is of less interest than why the run was not resumed.
+                with suppress(Exception):
+                    made.close()
+            raise
         learner._saved_at = scheme.steps
         folder.write_config(config)
         learner._put_away(damaged, file)

@@ -319,3 +319,23 @@ def test_a_run_saves_after_a_time_where_nobody_said_how_often(tmp_path: Path, mo
     count = Count()
     prl.Learner(dqn_scheme(), 100, tmp_path / "run", callbacks=[count]).run()
     assert count.saved > 5
+
+
+def test_a_run_that_cannot_be_resumed_lets_its_storage_go(tmp_path: Path) -> None:
+    storage = prl.ReplayBuffer.create_factory(size=150, directory=tmp_path / "run" / "replay")
+    learner = prl.Learner(dqn_scheme(storage=storage), 60, tmp_path / "run")
+    learner.run()
+    learner.close()
+    file = tmp_path / "run" / "checkpoint.pt"
+    whole = file.read_bytes()
+    state = checkpoint.load(file)
+    del state["learner"]["seconds"]
+    checkpoint.save(file, state)
+    # Whoever looks at the error holds all that the attempt had made.
+    with pytest.raises(prl.CheckpointError) as caught:
+        prl.Learner.resume(tmp_path / "run", target_steps=80)
+    file.write_bytes(whole)
+    goes_on = prl.Learner.resume(tmp_path / "run", target_steps=80)
+    assert goes_on.run()
+    goes_on.close()
+    assert caught.traceback
