@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.scheme.overlap.link import Failed, Finished, Laid, Link, Made, Reply, receive, send
 from pytorchrl.scheme.overlap.step_slots import StepLayout
 from pytorchrl.scheme.overlap.worker import WorkerParts, serve
@@ -48,7 +49,9 @@ class CollectorProcess:
         self._failure: Exception | None = None
         """What was raised by a step that is not waited for yet."""
         link = Link(number, pipe_of_process, self._may_step, self._has_stepped, commands, written, os.getpid())
-        self._process = context.Process(target=serve, args=(link, parts), name=f"collector {number}")
+        # Those of this process: it is here that signals are held back, for the environments of that one too.
+        signals = worker_signals()
+        self._process = context.Process(target=serve, args=(link, parts, signals), name=f"collector {number}")
         with warnings.catch_warnings():
             # Of threads of this process, none of which the other one needs.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)

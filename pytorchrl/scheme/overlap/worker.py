@@ -12,7 +12,7 @@ import torch
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.agent.envs.worker_signals import worker_signals
+from pytorchrl.agent.envs.worker_signals import WorkerSignals
 from pytorchrl.scheme.collector import Collector
 from pytorchrl.scheme.overlap.link import Finished, Laid, LearnerGoneError, Link, Made, Reply
 from pytorchrl.scheme.overlap.shared_arrays import SharedArrays
@@ -59,9 +59,9 @@ class Beginning(NamedTuple):
     noise_seed: np.random.SeedSequence
 
 
-def serve(link: Link, parts: WorkerParts) -> None:
+def serve(link: Link, parts: WorkerParts, signals: WorkerSignals) -> None:
     """Make environments, and collect in them until the learner says to stop or is gone."""
-    worker_signals().heed()
+    signals.heed()
     # What was inherited belongs to the learner: nothing of it is to be finalised here.
     gc.freeze()
     # The threads of the learner were not forked off with it, and torch would wait for them.

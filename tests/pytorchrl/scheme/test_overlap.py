@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.agent.envs.worker_signals import worker_signals
 from storages.transition import DONE, DONE2, OBS, REW, VAL
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
@@ -234,6 +235,20 @@ def test_a_process_that_is_killed_is_named_and_the_run_goes_on_with_all_that_was
     assert kept[DONE][steps // 3].all()
     assert not kept[DONE2][steps // 3 - 1].any()
     again.close()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_process_leaves_it_to_the_one_that_learns_to_heed_a_signal_that_reaches_both(mode: str) -> None:
+    # As in a process that has made no environments before.
+    worker_signals.cache_clear()
+    envs = prl.VecEnv.create_factory("CartPole-v1", 2, mode=mode)
+    scheme = dqn_scheme(envs=envs, collection=prl.Overlapped(4, processes=2), algorithm={"test_every": 0})
+    with worker_signals().held_back():
+        for process in child_processes(scheme):
+            os.kill(process.pid, signal.SIGTERM)
+        while scheme.steps < 100:
+            scheme.collect(2**62)
+    scheme.close()
 
 
 def child_processes(scheme: prl.Scheme) -> list[Any]:
