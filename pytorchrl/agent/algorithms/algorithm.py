@@ -1,7 +1,7 @@
 """The contract of all algorithms: what they build, how they act, and how a batch becomes an update."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -173,6 +173,10 @@ class Algorithm(FieldComponent, ABC):
                 the copy is updated by the first update after so many. None counts updates.
         """
         return self.training.add_target(network, polyak, every, every_steps)
+
+    def redefines(self, *methods: Callable[..., Any]) -> bool:
+        """Whether a subclass has others in the place of these methods; what they make of a loss needs its graph."""
+        return any(getattr(type(self), method.__name__) is not method for method in methods)
 
     @property
     def updates(self) -> int:

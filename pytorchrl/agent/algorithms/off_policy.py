@@ -1,8 +1,8 @@
 """What algorithms that learn from replayed transitions have in common."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.needs import Needs
@@ -48,10 +48,6 @@ class OffPolicyAlgorithm(Algorithm):
     @abstractmethod
     def default_explorer(self) -> Explorer:
         """How the algorithm explores where no other way is chosen."""
-
-    def redefines(self, *methods: Callable[..., Any]) -> bool:
-        """Whether a subclass has others in the place of these methods; what they make of a loss needs its graph."""
-        return any(getattr(type(self), method.__name__) is not method for method in methods)
 
     def update_plan(self) -> UpdatePlan:
         """Every so many environment transitions."""

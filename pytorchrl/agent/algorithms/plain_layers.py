@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.policies import DeterministicLayer
-from pytorchrl.agent.actors.heads.values import ActionValueLayer, NumbersLayer
+from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLayer, NumbersLayer
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
 from pytorchrl.agent.actors.layers.quick_tanh import tanh_
 from pytorchrl.agent.actors.network import Network
@@ -47,6 +47,14 @@ def plain_layers_of_numbers(network: Network) -> PlainLayers | None:
     """The layers of a network that makes numbers of observations, as state values; None where it is not that."""
     head = network.head
     return _plain_layers_of_states(network, head.layer) if type(head) is NumbersLayer else None
+
+
+def plain_layers_of_action_values(network: Network) -> PlainLayers | None:
+    """The layers of a network that values each action, on no other scale; None where it is not that."""
+    head = network.head
+    if type(head) is not ActionValuesLayer or head.rescaling is not None or type(head.numbers) is not NumbersLayer:
+        return None
+    return _plain_layers_of_states(network, head.numbers.layer)
 
 
 def _plain_layers_of_states(network: Network, last: Any) -> PlainLayers | None:

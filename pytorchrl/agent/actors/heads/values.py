@@ -84,7 +84,7 @@ class Values:
 
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features)."""
-        return _Values(numbers_of_actions(features, 1, actor), self.huber_threshold, self.rescaling)
+        return ActionValuesLayer(numbers_of_actions(features, 1, actor), self.huber_threshold, self.rescaling)
 
 
 @dataclass(frozen=True)
@@ -208,15 +208,24 @@ class _ActionQuantiles(QuickModule):
         return QuantileValue(linear(self.layer, features), self.fractions, self._kappa)
 
 
-class _Values(QuickModule):
+class ActionValuesLayer(QuickModule):
+    """The module of :class:`Values`.
+
+    Args:
+        numbers: from features to a number for each action.
+        huber_threshold: as of ``Values``.
+        rescaling: as of ``Values``.
+    """
+
     def __init__(self, numbers: nn.Module, huber_threshold: float | None, rescaling: float | None) -> None:
         super().__init__()
-        self.numbers, self._huber_threshold, self._rescaling = numbers, huber_threshold, rescaling
+        self.numbers, self.huber_threshold, self.rescaling = numbers, huber_threshold, rescaling
 
     def forward(self, features: Tensor) -> ScalarValues:
-        if self._rescaling is None:
-            return ScalarValues(self.numbers(features), self._huber_threshold)
-        return RescaledValues(self.numbers(features), self._rescaling, self._huber_threshold)
+        """(N, features) to :class:`ScalarValues`."""
+        if self.rescaling is None:
+            return ScalarValues(self.numbers(features), self.huber_threshold)
+        return RescaledValues(self.numbers(features), self.rescaling, self.huber_threshold)
 
 
 class _QuantileReturns(QuickModule):

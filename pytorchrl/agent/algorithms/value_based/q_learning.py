@@ -7,11 +7,12 @@ import torch
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
+from pytorchrl.agent.actors.outputs import ActionValueFunction, ScalarValue, Value
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.value_based.action_value_regression import ActionValueRegression
 from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive, UnitInterval
 
@@ -37,6 +38,8 @@ class QLearning(Algorithm):
         """One network and its target."""
         self.q = self.actor.make("q", self.head(), acts=True)
         self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        with_graph = self.redefines(QLearning.losses, QLearning.losses_to, QLearning.losses_of)
+        self.regression = ActionValueRegression(self.q, self.trained, with_graph=with_graph)
         self.q_target = self.target_network()
 
     @abstractmethod
@@ -56,7 +59,12 @@ class QLearning(Algorithm):
 
     def losses_to(self, rows: Rows, target: Value) -> Losses:
         """The losses and errors of the actions' values for a target of each."""
-        return self.losses_of(self.q(rows.now), rows, target)
+        if not self.regression.is_plain:
+            return self.losses_of(self.q(rows.now), rows, target)
+        assert isinstance(target, ScalarValue)
+        fit = self.regression(target, rows)
+        metrics = {"loss": fit.loss, "q_value": rows.mean(fit.value.mean)}
+        return Losses({self.trained: fit.loss}, metrics, rows.per_row(fit.errors), gradients=fit.gradients)
 
     def losses_of(self, values: Any, rows: Rows, target: Value) -> Losses:
         """As :meth:`losses_to`, of the values of all actions."""
