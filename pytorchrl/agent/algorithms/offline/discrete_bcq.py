@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import Policy
+from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ActionValues, Categorical, ScalarValues
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.results import Losses
@@ -30,12 +31,10 @@ class DiscreteBCQ(DQN):
     threshold: UnitInterval = 0.3
     logit_penalty: NonNegative = 0.01
 
-    def build(self) -> None:
-        """Action values with their target, and the probabilities of the data's actions."""
-        self.q = self.actor.make("q", self.head(), acts=True)
+    def networks_beside(self) -> tuple[Network, ...]:
+        """The probabilities of the data's actions."""
         self.imitation = self.actor.make("imitation", Policy(), acts=True)
-        self.trained = self.train("q", self.q, self.imitation, max_grad_norm="max_grad_norm")
-        self.q_target = self.target_network()
+        return (self.imitation,)
 
     def policy(self, view: View, exploration: Exploration) -> ActionValues:
         """The values of actions that are likely enough; -inf of others."""

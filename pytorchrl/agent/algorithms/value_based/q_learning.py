@@ -37,10 +37,14 @@ class QLearning(Algorithm):
     def build(self) -> None:
         """One network and its target."""
         self.q = self.actor.make("q", self.head(), acts=True)
-        self.trained = self.train("q", self.q, max_grad_norm="max_grad_norm")
+        self.trained = self.train("q", self.q, *self.networks_beside(), max_grad_norm="max_grad_norm")
         with_graph = self.redefines(QLearning.losses, QLearning.losses_to, QLearning.losses_of)
         self.regression = ActionValueRegression(self.q, self.trained, with_graph=with_graph)
         self.q_target = self.target_network()
+
+    def networks_beside(self) -> tuple[Network, ...]:
+        """Networks that are trained together with that of the values."""
+        return ()
 
     @abstractmethod
     def target_network(self) -> Network:
