@@ -6,15 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.values import ActionValuesLayer
 from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ScalarValue
-from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers_of_action_values
+from pytorchrl.agent.algorithms.plain_layers import plain_layers_of_action_values
+from pytorchrl.agent.algorithms.plain_network import PlainNetwork
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
-from storages.transition import OBS
 
 
 class ActionValueFit(NamedTuple):
@@ -42,37 +41,26 @@ class ActionValueRegression:
     """
 
     def __init__(self, q: Network, group: Trained, *, with_graph: bool) -> None:
-        self._q = q
+        self._head = q.head
         layers = None if with_graph else plain_layers_of_action_values(q)
+        self._network = None if layers is None else PlainNetwork(q, layers, group)
         self._hooks = hooks_of(q)
-        self._sweep = None
-        if layers is not None:
-            self._sweep, self._parameters = Sweep(*layers), layers.parameters
-            memory = group.gradient_memory()
-            self._gradients = {parameter: memory[parameter] for parameter in layers.parameters}
 
     @property
     def is_plain(self) -> bool:
         """Whether gradients are computed beside the loss, by calling this."""
-        return self._sweep is not None and not any(self._hooks)
+        return self._network is not None and not any(self._hooks)
 
     @torch.no_grad()
     def __call__(self, target: ScalarValue, rows: Rows) -> ActionValueFit:
         """Compare the values of the actions taken with targets."""
-        sweep, body, head = self._sweep, self._q.body, self._q.head
-        assert sweep is not None
-        assert isinstance(body, Body)
-        assert isinstance(head, ActionValuesLayer)
-        numbers = sweep.forward(body.extracted(rows[OBS]), self._parameters)
-        threshold = head.huber_threshold
+        assert self._network is not None
+        assert isinstance(self._head, ActionValuesLayer)
+        numbers = self._network.forward(rows)
+        threshold = self._head.huber_threshold
         value = ScalarValue(numbers.gather(1, rows.action), threshold)
         loss, errors = value.weighted_loss(rows.weight, target)
         difference = value.mean - target.mean
         slope = rows.weight * (difference if threshold is None else difference.clamp_(-threshold, threshold))
-        sweep.backward(
-            torch.zeros_like(numbers).scatter_(1, rows.action, slope),
-            self._parameters,
-            list(self._gradients.values()),
-            adds=False,
-        )
-        return ActionValueFit(value, loss, errors, self._gradients)
+        gradients = self._network.backward(torch.zeros_like(numbers).scatter_(1, rows.action, slope))
+        return ActionValueFit(value, loss, errors, gradients)

@@ -29,7 +29,7 @@ def algorithm_of(kind: Any = prl.DQN, *, envs: Any = None, **actor: Any) -> Any:
 def by_autograd(kind: Any = prl.DQN, **chosen: Any) -> Any:
     """The same algorithm, whose loss has gradients."""
     algorithm = algorithm_of(kind, **chosen)
-    algorithm.regression._sweep = None
+    algorithm.regression._network = None
     return algorithm
 
 

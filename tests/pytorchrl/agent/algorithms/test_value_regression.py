@@ -32,9 +32,9 @@ def regressions_of(algorithm: Any) -> list[ValueRegression]:
 def pair_of(kind: Any, **chosen: Any) -> tuple[Any, Any]:
     """An algorithm, and the same one that leaves value functions to autograd."""
     ours, autograds = (algorithm_of(kind, **chosen) for _ in range(2))
-    assert all(regression._sweep is not None for regression in regressions_of(ours))
+    assert all(regression._network is not None for regression in regressions_of(ours))
     for regression in regressions_of(autograds):
-        regression._sweep = None
+        regression._network = None
     return ours, autograds
 
 
