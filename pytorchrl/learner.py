@@ -179,7 +179,7 @@ class Learner:
                 learner._load_state_dict(state["learner"])
         except BaseException:
             if made is not None:
-                # Nobody else has it; what hinders closing it is of less interest than why the run was not resumed.
+                # The scheme was made here. An error while closing it must not hide why the run was not resumed.
                 with suppress(Exception):
                     made.close()
             raise

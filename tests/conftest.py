@@ -41,13 +41,13 @@ _NEEDED_BYTES = 4 << 30
 
 def pytest_configure(config: pytest.Config) -> None:
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES:
-        # There pytest makes the folders of tests: to wait for a disk is most of what durable storages' tests take.
+        # pytest makes tmp_path there: tests of durable storages spend most of their time waiting for a disk.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     config.pluginmanager.register(budget.Budget(), "budget")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    # Networks that no test seeds begin the same each time, whatever ran before.
+    # Initial weights in a test must not depend on the tests that ran before it.
     torch.manual_seed(0)
     if item.get_closest_marker("gpu") is not None and not torch.cuda.is_available():
         pytest.skip("there is no CUDA device here")

@@ -331,7 +331,7 @@ def test_a_run_that_cannot_be_resumed_lets_its_storage_go(tmp_path: Path) -> Non
     state = checkpoint.load(file)
     del state["learner"]["seconds"]
     checkpoint.save(file, state)
-    # Whoever looks at the error holds all that the attempt had made.
+    # The traceback refers to all objects of the attempt, so that none is collected.
     with pytest.raises(prl.CheckpointError) as caught:
         prl.Learner.resume(tmp_path / "run", target_steps=80)
     file.write_bytes(whole)

@@ -13,6 +13,13 @@ from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, DISCOUNT, DONE, DONE2, INDICES, OBS, OBS2, REW, TRUNC2, WEIGHTS
 
 OBSERVATION_SIZE = 3
+MORE_THAN_PLAIN: list[dict[str, Any]] = [
+    {"activation": "elu"},
+    {"layer_norm": True},
+    {"dropout": 0.1},
+    {"noisy": True},
+]
+"""Settings of actors whose layers are left to autograd."""
 
 
 def envs_with(action_space: Any) -> Any:

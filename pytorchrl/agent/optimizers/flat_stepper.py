@@ -102,7 +102,8 @@ class FlatStepper(ABC):
         self.zero_grad()
         with torch.enable_grad():
             loss = closure()
-            if loss.requires_grad:
+            # A loss without a graph that left no gradients is a mistake, which torch names.
+            if loss.requires_grad or all(parameter.grad is None for parameter in self.parameters.parameters):
                 loss.backward()  # type: ignore[no-untyped-call]
         self.step(max_grad_norm)
         return loss.detach()

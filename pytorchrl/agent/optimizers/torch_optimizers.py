@@ -152,7 +152,8 @@ class TorchStepper:
         def loss_with_gradients() -> Tensor:
             self.zero_grad()
             loss = closure()
-            if loss.requires_grad:
+            # A loss without a graph that left no gradients is a mistake, which torch names.
+            if loss.requires_grad or all(parameter.grad is None for parameter in self.parameters.parameters):
                 loss.backward()  # type: ignore[no-untyped-call]
             if max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.parameters.parameters, max_grad_norm)
@@ -189,10 +190,7 @@ class _LBFGSStepper(TorchStepper):
         )
 
     def minimise(self, closure: Callable[[], Tensor], max_grad_norm: float | None = None) -> Tensor:
-        """Take a step down the loss that ``closure`` returns; returns the loss before the step.
-
-        A loss without a graph has left gradients in the parameters itself.
-        """
+        """Take a step down the loss that ``closure`` returns; returns the loss before the step."""
         if max_grad_norm is not None:
             raise ValueError(
                 f"LBFGS: a curvature cannot be told from clipped gradients, got {max_grad_norm=}; pass None"

@@ -18,7 +18,7 @@ class ValueFit(NamedTuple):
     """How well a value function fits."""
 
     loss: Tensor
-    """()."""
+    """(): a mean over rows, without its coefficient."""
     gradients: Mapping[Tensor, Tensor]
     """The value function's, as :attr:`Losses.gradients`; none where they are those of the loss."""
 

@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, OBS2, REW
-from tests.support.by_hand import envs_with, replayed
+from tests.support.by_hand import MORE_THAN_PLAIN, envs_with, replayed
 
 ACTIONS = np.array([[0], [2], [1], [1], [0]])
 
@@ -75,13 +75,7 @@ def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes:
 
 @pytest.mark.parametrize(
     "actor",
-    [
-        {"activation": "elu"},
-        {"layer_norm": True},
-        {"dropout": 0.1},
-        {"noisy": True},
-        {"dueling": True},
-    ],
+    [*MORE_THAN_PLAIN, {"dueling": True}],
     ids=str,
 )
 def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, OBS2
 from tests.pytorchrl.agent.algorithms.test_ddpg import SPACE, n_step_batch
 from tests.pytorchrl.agent.algorithms.test_rows import BOX, KINDS, batch_of
-from tests.support.by_hand import envs_with
+from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.toys import continuous
 
 
@@ -149,15 +149,7 @@ class Scaled(nn.Module):
 
 @pytest.mark.parametrize(
     "actor",
-    [
-        {"activation": "elu"},
-        {"layer_norm": True},
-        {"batch_norm": True},
-        {"dropout": 0.1},
-        {"noisy": True},
-        {"late_action": 1},
-        {"feature_extractor": Scaled},
-    ],
+    [*MORE_THAN_PLAIN, {"batch_norm": True}, {"late_action": 1}, {"feature_extractor": Scaled}],
     ids=str,
 )
 def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, WEIGHTS
 from tests.pytorchrl.agent.algorithms.test_ddpg import ACTIONS, SPACE, n_step_batch
-from tests.support.by_hand import envs_with, replayed
+from tests.support.by_hand import MORE_THAN_PLAIN, envs_with, replayed
 
 
 def algorithm_of(kind: Any = prl.TD3, **actor: Any) -> Any:
@@ -74,7 +74,7 @@ def test_batches_of_other_lengths_are_learnt_from() -> None:
 
 @pytest.mark.parametrize(
     "actor",
-    [{"activation": "elu"}, {"layer_norm": True}, {"dropout": 0.1}, {"noisy": True}, {"late_action": 1}],
+    [*MORE_THAN_PLAIN, {"late_action": 1}],
     ids=str,
 )
 def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:

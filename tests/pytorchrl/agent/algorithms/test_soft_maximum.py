@@ -9,7 +9,7 @@ import pytorchrl as prl
 from pytorchrl.agent.algorithms.offline import soft_maximum
 from pytorchrl.agent.algorithms.offline.soft_maximum import weighted_soft_maximum
 from pytorchrl.agent.algorithms.plain_layers import plain_layers
-from tests.support.by_hand import envs_with
+from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.soft_critics import SPACE
 
 ROWS, NUMBER = 11, 6
@@ -50,13 +50,7 @@ def test_blocks_give_what_autograd_gives(
 
 @pytest.mark.parametrize(
     "actor",
-    [
-        {"activation": "elu"},
-        {"layer_norm": True},
-        {"dropout": 0.1},
-        {"noisy": True},
-        {"late_action": 1},
-    ],
+    [*MORE_THAN_PLAIN, {"late_action": 1}],
     ids=str,
 )
 def test_what_is_more_than_layers_with_relus_or_tangents_is_left_to_autograd(actor: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from gymnasium import spaces
 import pytorchrl as prl
 from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueRegression
 from storages.transition import IADV, IRET, OBS, OBS2
-from tests.support.by_hand import envs_with
+from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.rollout_batches import rollout_batch
 
 KINDS: list[Any] = [prl.A2C, prl.PPO, prl.REINFORCE, prl.IMPALA, prl.RND, prl.TRPO]
@@ -78,13 +78,7 @@ def test_no_graph_is_built_for_a_plain_value_function() -> None:
 
 @pytest.mark.parametrize(
     "actor",
-    [
-        {"activation": "elu"},
-        {"layer_norm": True},
-        {"dropout": 0.1},
-        {"noisy": True},
-        {"shared_body": True},
-    ],
+    [*MORE_THAN_PLAIN, {"shared_body": True}],
     ids=str,
 )
 def test_what_is_more_than_layers_of_its_own_is_left_to_autograd(actor: dict[str, Any]) -> None:

@@ -269,3 +269,27 @@ def test_gradients_that_lie_in_the_steppers_memory_are_as_good_as_others(
             stepper.step(max_grad_norm)
             stepper.zero_grad()
         assert all(equal(values(here), values(elsewhere)))
+
+
+@pytest.mark.parametrize("setting", ALL, ids=repr)
+def test_a_loss_that_has_neither_a_graph_nor_left_gradients_is_refused(setting: Optimizer) -> None:
+    net = network()
+    stepper = stepper_of(setting, net)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        stepper.minimise(lambda: loss_of(net, 0).detach())
+
+
+@pytest.mark.parametrize("setting", ALL, ids=repr)
+def test_gradients_that_a_loss_without_a_graph_has_left_are_followed(setting: Optimizer) -> None:
+    net, other = network(), network()
+
+    def leaves_gradients() -> Tensor:
+        loss = loss_of(other, 0)
+        parameters = list(other.parameters())
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = gradient
+        return loss.detach()
+
+    stepper_of(setting, net).minimise(partial(loss_of, net, 0))
+    stepper_of(setting, other).minimise(leaves_gradients)
+    assert all(equal(values(net), values(other)))
