@@ -30,6 +30,8 @@ class OfflineTask:
     algorithms: Sequence[Compared]
     hidden_sizes: tuple[int, int] = (256, 256)
     transitions: int = 100_000
+    train_steps: int | None = None
+    """Of the agent that the data is recorded of; those of `data make` where None."""
     seeds: Sequence[int] = field(default=SEEDS)
 
 
@@ -63,5 +65,5 @@ _OF_SAC: tuple[Kind, ...] = ("medium", "medium-replay", "mixed")
 TASKS: dict[str, OfflineTask] = {
     "cartpole": OfflineTask("CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_CQL,), (64, 64), 20_000),
     "pendulum": OfflineTask("Pendulum-v1", _OF_SAC, 20_000, (_TD3BC, _IQL), transitions=50_000),
-    "hopper": OfflineTask("Hopper-v5", _OF_SAC, 500_000, (_TD3BC, _IQL), transitions=1_000_000),
+    "hopper": OfflineTask("Hopper-v5", _OF_SAC, 30_000, (_TD3BC, _IQL), train_steps=150_000),
 }

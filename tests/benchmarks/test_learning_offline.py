@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learning import learning_offline
+from benchmarks.learning import learning_offline, offline_runs
 from benchmarks.learning.learning_offline import Arguments, main
 from benchmarks.learning.offline_tasks import TASKS
 
@@ -19,8 +19,8 @@ def contents(folder: Path) -> dict[Path, float]:
 
 def test_a_second_call_takes_what_the_first_has_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning_offline, "TASKS", {"small": SMALL})
-    monkeypatch.setattr(learning_offline, "_EPISODES", 2)
-    arguments = Arguments(only=("small",), docs=tmp_path / "docs", runs=tmp_path / "runs")
+    monkeypatch.setattr(offline_runs, "EPISODES", 2)
+    arguments = Arguments(only=("small",), docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
     main(arguments)
     page = (tmp_path / "docs" / "offline-learning.md").read_text(encoding="utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith("| CartPole-v1")]
@@ -36,13 +36,42 @@ def test_a_second_call_takes_what_the_first_has_made(tmp_path: Path, monkeypatch
 def test_scores_of_both_stand_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_seed = dataclasses.replace(SMALL, seeds=(1,))
     monkeypatch.setattr(learning_offline, "TASKS", {"small": one_seed})
-    monkeypatch.setattr(learning_offline, "_EPISODES", 2)
-    arguments = Arguments(only=("small",), docs=tmp_path / "docs", runs=tmp_path / "runs")
+    monkeypatch.setattr(offline_runs, "EPISODES", 2)
+    arguments = Arguments(only=("small",), docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
     (job,) = learning_offline.jobs("small", arguments)
     file = job.place("d3rlpy") / "result.json"
     file.parent.mkdir(parents=True)
     # 475 is a score of 1, 22.2 of 0.
     file.write_text(json.dumps({"returns": {"10": 22.2, "20": 475.0}}), encoding="utf-8")
-    main(arguments)
+    # The interpreter is not there: a result that is there is taken.
+    main(dataclasses.replace(arguments, d3rlpy=tmp_path / "python"))
     page = (tmp_path / "docs" / "offline-learning.md").read_text(encoding="utf-8")
     assert "| 1.00 (1.00 to 1.00) |" in page
+
+
+def test_a_kept_run_is_in_the_page_when_its_folder_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning_offline, "TASKS", {"small": SMALL})
+    arguments = Arguments(only=(), docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
+    for job, score in zip(learning_offline.jobs("small", arguments), (0.25, 0.75), strict=True):
+        job.kept.mkdir(exist_ok=True)
+        finished = offline_runs.Finished(200, 0.125, (10, 20), (0.0, score))
+        job.kept_file("ours").write_text(json.dumps(dataclasses.asdict(finished)), encoding="utf-8")
+    main(arguments)
+    page = (tmp_path / "docs" / "offline-learning.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| CartPole-v1")]
+    assert [cell.strip() for cell in row.strip("|").split("|")][1:] == [
+        "random, 200 transitions",
+        "0.12",
+        "DiscreteCQL",
+        "20",
+        "0.50 ± 0.25 (0.25 to 0.75)",
+        "not run",
+    ]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_page_names_the_command_of_runs_that_were_not_made(tmp_path: Path) -> None:
+    arguments = Arguments(only=(), docs=tmp_path, runs=tmp_path / "runs", kept=tmp_path / "kept")
+    main(arguments)
+    page = (tmp_path / "offline-learning.md").read_text(encoding="utf-8")
+    assert f"Not run: `learning_offline.py --only {' '.join(TASKS)}`" in page

@@ -1,0 +1,176 @@
+"""One run from data, here or of d3rlpy, and what is kept of it once it has finished."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+import pytorchrl as prl
+from benchmarks.learning.offline_tasks import Compared, Kind, OfflineTask
+from pytorchrl.experiments import RunFolder
+from storages.datasets import normalised, open_dataset, references_of, return_of
+from storages.persistent.log.files import write_atomically
+
+Library = Literal["ours", "d3rlpy"]
+LIBRARIES: Sequence[Library] = ("ours", "d3rlpy")
+EPISODES = 20
+_EVALUATIONS = 10
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a run."""
+
+    transitions: int
+    """Of its data."""
+    data_score: float
+    """Mean normalised return of its data's episodes."""
+    updates: tuple[int, ...]
+    scores: tuple[float, ...]
+    """Normalised, of the policy after each of those numbers of updates."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, here and of the peer."""
+
+    task: OfflineTask
+    kind: Kind
+    compared: Compared
+    seed: int
+    updates: int
+    folder: Path
+    """Where data and runs are."""
+    kept: Path
+    """Where finished runs are kept as small files, which outlast the run folders."""
+
+    @property
+    def data(self) -> Path:
+        """The data set."""
+        return self.folder / "data" / f"{self.task.env}-{self.kind}.npz"
+
+    @property
+    def name(self) -> str:
+        """Of all runs that differ by nothing else than their seed."""
+        return f"{self.task.env}-{self.kind}-{self.compared.name}-{self.updates}-updates"
+
+    def place(self, of: Library) -> Path:
+        """The folder of the run."""
+        return self.folder / of / self.name / f"seed-{self.seed}"
+
+    def kept_file(self, of: Library) -> Path:
+        """The file of the finished run."""
+        return self.kept / f"{self.name}-{of}-{self.seed}.json"
+
+    def finished(self, of: Library) -> Finished | None:
+        """None where the run has not finished."""
+        file = self.kept_file(of)
+        if not file.exists():
+            return None
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        return Finished(**saved | {name: tuple(saved[name]) for name in ("updates", "scores")})
+
+    def run(self) -> None:
+        """Train here to the end, or go on, unless that was done.
+
+        Raises:
+            KeyboardInterrupt: the run was stopped, and saved where it is.
+        """
+        if self.finished("ours") is None:
+            self._make_data()
+            self._keep("ours", self._train())
+
+    def run_peer(self, interpreter: Path) -> None:
+        """Let d3rlpy train, unless it has.
+
+        Args:
+            interpreter: of an environment with d3rlpy.
+        """
+        if self.finished("d3rlpy") is None:
+            self._make_data()
+            self._keep("d3rlpy", self._train_peer(interpreter))
+
+    def _make_data(self) -> None:
+        """Make the data set, or go on with it, unless it is there."""
+        if not self.data.exists():
+            prl.make_dataset(
+                self.task.env,
+                self.kind,
+                self.data,
+                transitions=self.task.transitions,
+                train_steps=self.task.train_steps,
+                runs=self.folder / "agents",
+            )
+
+    def _keep(self, of: Library, returns: Mapping[int, float]) -> None:
+        """Write the file of a run that has finished; returns are by updates."""
+        episodes = open_dataset(self.data)
+        references = references_of(episodes.about)
+        assert references is not None, "data that is made says its references"
+        mean = float(np.mean([return_of(episode) for episode in episodes]))
+        finished = Finished(
+            episodes.steps,
+            float(normalised([mean], references)[0]),
+            tuple(returns),
+            tuple(normalised(list(returns.values()), references).tolist()),
+        )
+        self.kept.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.kept_file(of), json.dumps(asdict(finished)).encode())
+
+    @property
+    def _test_every(self) -> int:
+        return max(1, self.updates // _EVALUATIONS)
+
+    def _train(self) -> dict[int, float]:
+        """Returns by updates."""
+        learner = self._learner()
+        try:
+            if not learner.done() and not learner.run(checkpoint_every=self._test_every):
+                raise KeyboardInterrupt
+        finally:
+            learner.close()
+        records = prl.read_metrics(self.place("ours") / "metrics.jsonl")
+        return {int(record["steps"]): record["test/return"] for record in records if "test/return" in record}
+
+    def _train_peer(self, interpreter: Path) -> dict[int, float]:
+        """Returns by updates."""
+        result = self.place("d3rlpy") / "result.json"
+        if not result.exists():
+            job = {
+                "env": self.task.env,
+                "data": str(self.data),
+                "algorithm": self.compared.peer,
+                "settings": dict(self.compared.theirs),
+                "hidden_sizes": list(self.task.hidden_sizes),
+                "seed": self.seed,
+                "updates": self.updates,
+                "test_every": self._test_every,
+                "episodes": EPISODES,
+                "result": str(result),
+            }
+            script = Path(__file__).with_name("peer_d3rlpy.py")
+            subprocess.run(
+                [str(interpreter), str(script), json.dumps(job)],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        saved = json.loads(result.read_text(encoding="utf-8"))["returns"]
+        return {int(updates): value for updates, value in saved.items()}
+
+    def _learner(self) -> prl.Learner:
+        chosen = {"test_every": self._test_every, "num_test_episodes": EPISODES}
+        algorithm = getattr(prl, self.compared.name).create_factory(**self.compared.ours, **chosen)
+        actor = prl.OffPolicyActor.create_factory(hidden_sizes=self.task.hidden_sizes, normalize_observations=True)
+        storage = prl.ReplayBuffer.create_factory(size=open_dataset(self.data).steps)
+        envs = prl.VecEnv.create_factory(self.task.env)
+        filled = prl.from_dataset(storage, self.data)
+        scheme = prl.Scheme(algorithm, actor, filled, test_envs_factory=envs, seed=self.seed)
+        folder = self.place("ours")
+        if RunFolder(folder).checkpoint_file.exists():
+            return prl.Learner.resume(folder, scheme=scheme)
+        return prl.Learner(scheme, self.updates, folder, log_every=self._test_every)
