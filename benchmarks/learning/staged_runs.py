@@ -1,6 +1,7 @@
 """Pages of tasks whose runs build on each other: what is missing is made, what has finished becomes a table."""
 
 import json
+import re
 import statistics
 import textwrap
 import time
@@ -11,9 +12,14 @@ from pathlib import Path
 import torch
 
 import pytorchrl as prl
-from benchmarks.shared.machine import machine
+from benchmarks.shared.machine import versions
+from pytorchrl.experiments import RunFolder
+from storages.persistent.log.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
+
+_RESULT = "staged_run.json"
+"""In the folder of a run that has finished."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,10 @@ class Arguments:
     docs: Path = ROOT / "docs"
     """Where the page goes."""
     steps: int | None = None
-    """Of each run, in place of the task's own, to try the command; such runs want other ``runs``."""
+    """Of each run, in place of the task's own, to try the command; such runs want other ``runs`` and ``kept``."""
+    kept: Path = ROOT / "benchmarks" / "learning" / "finished"
+    """Where results are kept as small files, which outlast the run folders; a run that is to be made anew is deleted
+    there, too."""
 
 
 def make_page(page: StagedPage, only: Sequence[str], arguments: Arguments) -> None:
@@ -92,24 +101,48 @@ def make_page(page: StagedPage, only: Sequence[str], arguments: Arguments) -> No
         arguments: what else to run, and where.
     """
     runs = arguments.runs or ROOT / "runs" / page.name
+    kept = arguments.kept / page.name
     torch.set_num_threads(1)
     for name in only:
         task = page.tasks[name]
         for seed in arguments.seeds or task.seeds:
-            for stage in task.stages:
-                folder = folder_of(runs, name, seed, stage)
-                if result_of(folder) is None:
-                    result = make(task, stage, folder, seed, arguments.steps)
-                    print(f"{name}, {stage.name}, seed {seed}: {result.mean_return:.1f}", flush=True)
+            _make_missing(name, task, seed, runs, kept, arguments.steps)
     output = arguments.docs / f"{page.name}.md"
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(page_text(page, runs), encoding="utf-8")
+    output.write_text(page_text(page, kept), encoding="utf-8")
     print(f"Table: {output}")
 
 
-def folder_of(runs: Path, task: str, seed: int, stage: Stage) -> Path:
-    """The run folder of a stage."""
-    return runs / f"{task}-{seed}" / stage.name
+def _make_missing(name: str, task: StagedTask, seed: int, runs: Path, kept: Path, steps: int | None) -> None:
+    """Make all runs of a seed whose folders are gone or not finished, if the result of any was not kept.
+
+    Those whose result was kept are made again, too, because others begin with what they have learnt; the result stays.
+    """
+    files = {stage.name: result_file(kept, name, seed, stage) for stage in task.stages}
+    if all(file.exists() for file in files.values()):
+        return
+    for stage in task.stages:
+        folder = runs / f"{name}-{seed}" / stage.name
+        result = result_of(folder / _RESULT)
+        if result is None:
+            result = make(task, stage, folder, seed, steps)
+            print(f"{name}, {stage.name}, seed {seed}: {result.mean_return:.1f}", flush=True)
+        if not files[stage.name].exists():
+            files[stage.name].parent.mkdir(parents=True, exist_ok=True)
+            _write(result, files[stage.name])
+
+
+def result_file(kept: Path, task: str, seed: int, stage: Stage) -> Path:
+    """Where the result of a stage is kept.
+
+    Args:
+        kept: the folder of the page's results.
+        task: its name.
+        seed: of the run.
+        stage: of the task.
+    """
+    own = re.sub(r"[^\w]+", "-", stage.name)
+    return kept / f"{task}-{own}-{seed}.json"
 
 
 def make(task: StagedTask, stage: Stage, folder: Path, seed: int, steps: int | None = None) -> Result:
@@ -120,7 +153,7 @@ def make(task: StagedTask, stage: Stage, folder: Path, seed: int, steps: int | N
     """
     begun = time.process_time()
     scheme = stage.compose(folder.parent, seed)
-    if (folder / "checkpoint.pt").exists():
+    if RunFolder(folder).checkpoint_file.exists():
         learner = prl.Learner.resume(folder, scheme=scheme)
     else:
         learner = prl.Learner(scheme, steps or stage.target_steps, folder)
@@ -130,21 +163,20 @@ def make(task: StagedTask, stage: Stage, folder: Path, seed: int, steps: int | N
     if evaluation is None:
         raise KeyboardInterrupt
     result = Result(evaluation.mean_return, learner.scheme.steps, time.process_time() - begun)
-    _result_file(folder).write_text(json.dumps(asdict(result)), encoding="utf-8")
+    _write(result, folder / _RESULT)
     return result
 
 
-def result_of(folder: Path) -> Result | None:
+def result_of(file: Path) -> Result | None:
     """None where the run has not finished."""
-    file = _result_file(folder)
     return Result(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 
 
-def _result_file(folder: Path) -> Path:
-    return folder / "staged_run.json"
+def _write(result: Result, file: Path) -> None:
+    write_atomically(file, json.dumps(asdict(result)).encode())
 
 
-def page_text(page: StagedPage, runs: Path) -> str:
+def page_text(page: StagedPage, kept: Path) -> str:
     """What has finished, as Markdown."""
     how = (
         "Figures are mean returns of the policy that a run ended with, acting as well as it can, in environments "
@@ -153,7 +185,7 @@ def page_text(page: StagedPage, runs: Path) -> str:
         "busy with other work. Settings are those of "
         f"`benchmarks/learning/{page.tasks_file}`."
     )
-    facts = "; ".join(f"{name} {value}" for name, value in machine("torch", "gymnasium", "mujoco").items())
+    facts = "; ".join(f"{name} {value}" for name, value in versions("torch", "gymnasium", "mujoco").items())
     lines = [
         f"# {page.title}",
         "",
@@ -161,23 +193,23 @@ def page_text(page: StagedPage, runs: Path) -> str:
         "",
         *_paragraphs(how),
         "",
-        *_paragraphs(f"The page was written on: {facts}."),
+        *_paragraphs(f"The page was written with: {facts}."),
         "",
     ]
     for name, task in page.tasks.items():
-        lines += [f"## {task.title}", "", *_paragraphs(task.question), "", *_table(name, task, runs), ""]
-        if not any(result_of(folder_of(runs, name, seed, stage)) for seed in task.seeds for stage in task.stages):
+        lines += [f"## {task.title}", "", *_paragraphs(task.question), "", *_table(name, task, kept), ""]
+        if not any(result_of(result_file(kept, name, seed, stage)) for seed in task.seeds for stage in task.stages):
             lines += [*_paragraphs(f"Not run: `{page.script} --only {name}` makes these runs."), ""]
     return "\n".join(lines)
 
 
-def _table(name: str, task: StagedTask, runs: Path) -> Iterator[str]:
+def _table(name: str, task: StagedTask, kept: Path) -> Iterator[str]:
     header = ["run", "steps", "data", *(f"seed {seed}" for seed in task.seeds), "mean", "share", "CPU s"]
     yield _row(header)
     yield _row(["---", "---:", "---", *["---:"] * (len(header) - 3)])
     expert = task.expert_return
     for stage in task.stages:
-        results = [result_of(folder_of(runs, name, seed, stage)) for seed in task.seeds]
+        results = [result_of(result_file(kept, name, seed, stage)) for seed in task.seeds]
         found = [result for result in results if result is not None]
         seeds = ["not run" if result is None else f"{result.mean_return:,.2f}" for result in results]
         mean = statistics.mean(result.mean_return for result in found) if len(found) == len(results) else None

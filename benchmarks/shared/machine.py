@@ -15,9 +15,13 @@ def machine(*packages: str) -> dict[str, str]:
         "torch threads": str(torch.get_num_threads()),
         "cores": str(os.cpu_count()),
         "load average": load,
-        "Python": platform.python_version(),
-        **dict(_versions(packages)),
+        **versions(*packages),
     }
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Python's version, and those of some packages."""
+    return {"Python": platform.python_version(), **dict(_versions(packages))}
 
 
 def _versions(packages: Iterable[str]) -> Iterable[tuple[str, str]]:
