@@ -42,6 +42,14 @@ class Curiosity(Discounting, Protocol):
         """Whether intrinsic returns end with episodes, or reach into those that follow."""
 
 
+class ValuedWhenFull(Discounting, Protocol):
+    """What an on-policy storage reads of an algorithm whose samples need not hold values."""
+
+    @property
+    def values_when_full(self) -> frozenset[str]:
+        """Those of VAL and IVAL that the actor is asked for when a rollout is full, where samples do not hold them."""
+
+
 class ValueFunction(Protocol):
     """What an on-policy storage asks of the actor."""
 

@@ -28,6 +28,27 @@ class RolloutEvaluation:
     def __init__(self, ring: Ring, device: torch.device) -> None:
         self._ring, self._device = ring, device
 
+    def values(self, ask: Callable[[Any, Any, torch.Tensor], torch.Tensor]) -> NDArray[np.float32]:
+        """(T, E): the values of all observations.
+
+        Args:
+            ask: a method of the actor, for the values of observations.
+
+        Raises:
+            ValueError: its answer is not one finite number for each observation.
+        """
+        ring = self._ring
+        first, count = ring.oldest * ring.envs, ring.live_steps * ring.envs
+        values = np.empty(count, np.float32)
+        for start in range(0, count, _EVALUATED_AT_ONCE):
+            part = values[start : start + _EVALUATED_AT_ONCE]
+            transitions = np.arange(first + start, first + start + len(part))
+            seen = to_batch(ring.gather(transitions, {OBS, RHS, DONE}), self._device)
+            with torch.no_grad():
+                estimated = ask(seen[OBS], seen.get(RHS), seen[DONE])
+            part[:] = self._checked(estimated, (len(part), 1), ask)
+        return values.reshape(ring.live_steps, ring.envs)
+
     def next_values(
         self,
         values: NDArray[np.floating],

@@ -33,5 +33,5 @@ class RolloutGuard(RingObserver):
 
 _NEED = {
     LOGP: f"a sample needs {LOGP}, the log probability of its action under the policy that acted",
-    VAL: f"an on-policy sample needs {VAL}",
+    VAL: f"an on-policy sample needs {VAL}, or an algorithm with {VAL} in its values_when_full",
 }

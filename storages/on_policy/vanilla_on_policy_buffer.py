@@ -45,8 +45,9 @@ class VanillaOnPolicyBuffer(Storage):
     """Rollouts whose returns are discounted sums of rewards, and whose advantages are returns less values.
 
     A return reaches to the end of its episode or of the rollout; where the episode was cut by a limit, or the rollout
-    ends, it leans on the actor's value of the true next observation. Where samples hold IREW and IVAL, IRET and IADV
-    are made of them in the same way, with the algorithm's discount factor of intrinsic rewards.
+    ends, it leans on the actor's value of the true next observation. Where there are IREW and IVAL, IRET and IADV are
+    made of them in the same way, with the algorithm's discount factor of intrinsic rewards. Samples hold VAL and IVAL,
+    or the actor is asked for those that the algorithm names in ``values_when_full``.
 
     Args:
         size: steps of a rollout; ``size * num_envs`` transitions.
@@ -70,7 +71,9 @@ class VanillaOnPolicyBuffer(Storage):
         """Make the parts; hyper-parameters are set already."""
         super().build(device, actor, algorithm, envs)
         leans_on_values = self.needs_values and self.cut_episodes == "bootstrap"
-        needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if leans_on_values else ())]
+        self._values_when_full: frozenset[str] = getattr(algorithm, "values_when_full", frozenset())
+        needs_val = leans_on_values and VAL not in self._values_when_full
+        needed = [*((LOGP,) if self.needs_log_probs else ()), *((VAL,) if needs_val else ())]
         self.observe(RolloutGuard(needed))
         self.evaluation = RolloutEvaluation(self._ring, self.device)
         """Asks the actor what it makes of the rollout."""
@@ -126,17 +129,17 @@ class VanillaOnPolicyBuffer(Storage):
     def streams(self) -> list[RewardStream]:
         """Return the rewards of the rollout, and intrinsic ones where there are such, with their values."""
         streams = [self._environments_stream(None)]
-        has_intrinsic = IRET in self.computed_fields and {(IREW,), (IVAL,)} <= self._ring.layout.keys()
+        has_values = (IVAL,) in self._ring.layout or IVAL in self._values_when_full
+        has_intrinsic = has_values and (IREW,) in self._ring.layout and IRET in self.computed_fields
         if has_intrinsic and hasattr(self.algorithm, "intrinsic_gamma"):
             streams.append(self._intrinsic_stream())
         return streams
 
     def _environments_stream(self, values: NDArray[np.floating] | None) -> RewardStream:
-        """The environments' rewards, with values (T, E) of observations; those that samples held where None."""
+        """The environments' rewards, with values (T, E) of observations; VAL's where None."""
         ring = self._ring
         broken = ring.broken()
-        if values is None:
-            values = ring.rollout(VAL)[..., 0] if (VAL,) in ring.layout else np.zeros(broken.shape, np.float32)
+        values = self._values(VAL, values)
         terminated = ring.rollout(DONE2)[..., 0] | ring.skipped()
         if self.cut_episodes == "drop":
             # No return that is learnt from leans on what followed a cut, and an actor need not have values.
@@ -144,6 +147,23 @@ class VanillaOnPolicyBuffer(Storage):
         else:
             next_values = self.evaluation.next_values(values, broken, terminated, self.actor.value)
         return RewardStream(ring.rollout(REW)[..., 0], values, next_values, broken, self._gamma)
+
+    def _values(self, key: str, known: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+        """(T, E): values of observations; they become a field where the algorithm wants them when the rollout is full.
+
+        Args:
+            key: VAL or IVAL.
+            known: what they are, if it has been asked.
+        """
+        ring = self._ring
+        if (key,) in ring.layout:
+            return ring.rollout(key)[..., 0] if known is None else known
+        if key not in self._values_when_full:
+            return np.zeros((ring.live_steps, ring.envs), np.float32) if known is None else known
+        values = self.evaluation.values(getattr(self.actor, _ASKED_FOR[key])) if known is None else known
+        ring.columns.add_computed(key, SCALAR)
+        ring.rollout(key)[..., 0] = values
+        return values
 
     def _intrinsic_stream(self) -> RewardStream:
         """Intrinsic rewards, whose returns reach beyond the ends of episodes unless the algorithm cuts them.
@@ -155,9 +175,9 @@ class VanillaOnPolicyBuffer(Storage):
         if not curiosity.intrinsic_returns_end:
             # Where a stream was interrupted without an end, as by a resumed run, the next row never continues it.
             ends &= ~ring.ended()
-        values = ring.rollout(IVAL)[..., 0]
-        worthless = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
         ask = cast("IntrinsicValueFunction", self.actor).intrinsic_value
+        values = self._values(IVAL)
+        worthless = ring.rollout(DONE2)[..., 0] & curiosity.intrinsic_returns_end
         next_values = self.evaluation.next_values(values, ends, worthless, ask)
         return RewardStream(
             ring.rollout(IREW)[..., 0], values, next_values, ends, curiosity.intrinsic_gamma, IRET, IADV
@@ -271,9 +291,11 @@ class VanillaOnPolicyBuffer(Storage):
             raise RuntimeError(f"{type(self).__name__}: call before_gradients() first, it makes {RET} and {ADV}")
 
     def _keys_of_steps(self) -> set[str]:
-        computed = {key for key in self.computed_fields if (key,) in self._ring.columns.computed}
-        return {path[0] for path in self._ring.layout} - {RHS, RHS2} | computed
+        return {path[0] for path in (*self._ring.layout, *self._ring.columns.computed)} - {RHS, RHS2}
 
+
+_ASKED_FOR = {VAL: "value", IVAL: "intrinsic_value"}
+"""The actor's method that says what a field's values are."""
 
 _TINY = 1e-8
 """Keeps equal advantages from being divided by 0."""

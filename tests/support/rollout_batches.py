@@ -38,11 +38,15 @@ def rollout_of_sequences(algorithm: PolicyGradient, steps: int = 6, envs: int = 
 
 
 def acted(algorithm: PolicyGradient, obs: Any, rhs: Any, done: torch.Tensor, seed: int) -> Batch:
-    """What is stored of a step, and the memory after it, where there is one."""
+    """What a storage has of a step, and the memory after it, where there is one."""
     exploration = Exploration(algorithm.codec, len(obs), "cpu", seed)
     step = algorithm.acting_step(obs, rhs, done, exploration)
     memory = {} if rhs is None else {"rhs": step.rhs.clone()}
-    return {ACT: step.action.clone(), **{key: field.clone() for key, field in step.fields.items()}, **memory}
+    with torch.no_grad():
+        view = algorithm.actor.view(obs, rhs, done)
+        asked_for = {field: algorithm.value_functions()[field](view) for field in algorithm.values_when_full}
+    stored = {key: field.clone() for key, field in step.fields.items()}
+    return {ACT: step.action.clone(), **stored, **asked_for, **memory}
 
 
 def outcomes(generator: np.random.Generator, *shape: int) -> Batch:

@@ -1,5 +1,6 @@
 """Rollouts whose values are known, and returns and advantages by their definitions, one transition at a time."""
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,9 +42,18 @@ def summed(numbers: Sample) -> Any:
     return 0.1 * np.sum(parts, axis=0, dtype=np.float32)
 
 
-def buffer(cls: Any, size: int = 3, gamma: float = GAMMA, actor: Any = None, **hyper_parameters: Any) -> Any:
+def buffer(
+    cls: Any,
+    size: int = 3,
+    gamma: float = GAMMA,
+    actor: Any = None,
+    *,
+    values_when_full: Iterable[str] = (),
+    **hyper_parameters: Any,
+) -> Any:
     factory = cls.create_factory(size=size, **hyper_parameters)
-    storage = factory("cpu", actor or FakeActor(), SimpleNamespace(gamma=gamma), None)
+    algorithm = SimpleNamespace(gamma=gamma, values_when_full=frozenset(values_when_full))
+    storage = factory("cpu", actor or FakeActor(), algorithm, None)
     storage.seed(0)
     return storage
 

@@ -160,3 +160,20 @@ def test_normalised_advantages_are_those_of_what_is_learnt_from() -> None:
 def test_a_choice_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="cut_episodes"):
         VanillaOnPolicyBuffer.create_factory(size=3, cut_episodes="forget")
+
+
+def test_values_that_the_algorithm_wants_are_taken_off_returns_of_sums_of_rewards() -> None:
+    rollout = [["goes on", "is cut"], ["terminates", "goes on"]]
+    storage = filled(rollout, 2, without={VAL}, cut_episodes="drop", actor=Tenfold(), values_when_full={VAL})
+    storage.before_gradients()
+    (batch,) = storage.generate_batches(1)
+    assert torch.equal(batch[VAL], 10 * batch[OBS])
+    assert torch.equal(batch[ADV], batch[RET] - batch[VAL])
+    assert sorted(batch[RET].ravel().tolist()) == pytest.approx([0.5, 1 + GAMMA * 0.5])
+
+
+class Tenfold:
+    """Values an observation at ten times its number."""
+
+    def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
+        return 10 * obs

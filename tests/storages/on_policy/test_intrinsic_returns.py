@@ -1,5 +1,6 @@
 """Intrinsic rewards have returns and advantages of their own, which reach beyond the ends of episodes by choice."""
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,8 +43,13 @@ class CuriousActor(SummingActor):
         return 2 * self.value(obs, rhs, done)
 
 
-def buffer(cls: Any, size: int, *, ends: bool, **hyper_parameters: Any) -> Any:
-    algorithm = SimpleNamespace(gamma=GAMMA, intrinsic_gamma=INTRINSIC_GAMMA, intrinsic_returns_end=ends)
+def buffer(cls: Any, size: int, *, ends: bool, asked_for: Iterable[str] = (), **hyper_parameters: Any) -> Any:
+    algorithm = SimpleNamespace(
+        gamma=GAMMA,
+        intrinsic_gamma=INTRINSIC_GAMMA,
+        intrinsic_returns_end=ends,
+        values_when_full=frozenset(asked_for),
+    )
     storage = cls.create_factory(size=size, **hyper_parameters)("cpu", CuriousActor(), algorithm, None)
     storage.seed(0)
     return storage
@@ -92,19 +98,28 @@ def intrinsic_by_hand(steps: list[Sample], t: int, env: int, ends: bool, gae_lam
     recurrent=st.booleans(),
     ends=st.booleans(),
     gae_lambda=st.sampled_from([None, 0.0, 0.9, 1.0]),
+    asked_for=st.sets(st.sampled_from([VAL, IVAL])),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_both_kinds_of_returns_are_what_their_definitions_say(
-    size: int, num_envs: int, kind: str, recurrent: bool, ends: bool, gae_lambda: float | None, seed: int
+    size: int,
+    num_envs: int,
+    kind: str,
+    recurrent: bool,
+    ends: bool,
+    gae_lambda: float | None,
+    asked_for: set[str],
+    seed: int,
 ) -> None:
     own = {} if gae_lambda is None else {"gae_lambda": gae_lambda}
-    storage = buffer(VanillaOnPolicyBuffer if gae_lambda is None else GAEBuffer, size, ends=ends, **own)
+    cls = VanillaOnPolicyBuffer if gae_lambda is None else GAEBuffer
+    storage = buffer(cls, size, ends=ends, asked_for=asked_for, **own)
     stream = Stream(num_envs, kind, recurrent, np.random.default_rng(seed))
     for rollout in range(2):
         steps = []
         for number in range(size):
             sample = valued(stream.step(), size * rollout + number)
-            storage.insert_transition(sample)
+            storage.insert_transition({key: value for key, value in sample.items() if key not in asked_for})
             steps.append(map_leaves(sample, np.array))
         storage.before_gradients()
         data = storage.get_all_buffer_data()

@@ -42,6 +42,7 @@ def assert_prepared(storage: Any, steps: list[Sample], gamma: float, gae_lambda:
     gae_lambda=st.sampled_from([None, 0.0, 0.5, 0.95, 1.0]),
     fills=st.lists(st.integers(1, 8), min_size=1, max_size=4),
     looks=st.booleans(),
+    when_full=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_returns_and_advantages_are_what_their_definitions_say(
@@ -53,17 +54,19 @@ def test_returns_and_advantages_are_what_their_definitions_say(
     gae_lambda: float | None,
     fills: list[int],
     looks: bool,
+    when_full: bool,
     seed: int,
 ) -> None:
     own = {} if gae_lambda is None else {"gae_lambda": gae_lambda}
-    storage = buffer(VanillaOnPolicyBuffer if gae_lambda is None else GAEBuffer, size, gamma, SummingActor(), **own)
+    cls, asked_for = VanillaOnPolicyBuffer if gae_lambda is None else GAEBuffer, {VAL} if when_full else set()
+    storage = buffer(cls, size, gamma, SummingActor(), values_when_full=asked_for, **own)
     stream, number = Stream(num_envs, kind, recurrent, np.random.default_rng(seed)), 0
     for fill in fills:
         # The stream goes on from one rollout to the next; a rollout need not be full.
         steps: list[Sample] = []
         for _ in range(min(fill, size)):
             sample = valued(stream.step(), number)
-            storage.insert_transition(sample)
+            storage.insert_transition({key: value for key, value in sample.items() if key not in asked_for})
             steps.append(map_leaves(sample, np.array))
             number += 1
             if looks:

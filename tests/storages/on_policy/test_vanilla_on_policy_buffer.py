@@ -272,6 +272,80 @@ def test_values_are_needed_when_inserting(make: Make) -> None:
     assert len(storage) == 0
 
 
+# Values that the actor is asked for when the rollout is full
+
+
+class AskedActor:
+    """Values an observation at its scale times its first number, and counts the rows that it is asked for at once."""
+
+    def __init__(self) -> None:
+        self.scale = 10.0
+        self.rows: list[int] = []
+
+    def value(self, obs: Any, rhs: Any, done: torch.Tensor) -> torch.Tensor:
+        self.rows.append(len(obs))
+        assert done.shape == (len(obs), 1)
+        return self.scale * obs[:, :1]
+
+
+def without_value(sample: Any) -> Any:
+    return {key: value for key, value in sample.items() if key != VAL}
+
+
+def test_values_are_those_of_the_actor_at_the_update(make: Make) -> None:
+    actor = AskedActor()
+    storage = make(actor=actor, values_when_full={VAL})
+    for obs in (1, 2, 3):
+        storage.insert_transition(without_value(step(obs, obs + 1, reward=obs)))
+    assert actor.rows == []
+    assert by_observation(storage, VAL) == {1.0: 10.0, 2.0: 20.0, 3.0: 30.0}
+    actor.scale = 100.0
+    assert by_observation(storage, VAL) == {1.0: 100.0, 2.0: 200.0, 3.0: 300.0}
+    third = 3 + GAMMA * 400
+    assert by_observation(storage, ADV)[3.0] == pytest.approx(third - 300, abs=1e-4)
+
+
+def test_the_actor_is_asked_for_a_bounded_number_of_values_at_once(make: Make) -> None:
+    actor = AskedActor()
+    storage = make(size=300, actor=actor, values_when_full={VAL})
+    for obs in range(300):
+        storage.insert_transition(without_value(step([obs, 1_000 + obs], [obs + 1, 1_001 + obs], reward=[0, 0])))
+    values = by_observation(storage, VAL)
+    assert max(actor.rows) <= 512
+    assert sum(actor.rows) == 602
+    assert values == {float(obs): 10.0 * obs for obs in (*range(300), *range(1_000, 1_300))}
+
+
+def test_values_of_samples_count_where_they_have_them(make: Make) -> None:
+    storage = make(size=1, actor=AskedActor(), values_when_full={VAL})
+    storage.insert_transition(step(1, 2, reward=1, terminated=1) | {VAL: np.full((1, 1), 7, np.float32)})
+    assert by_observation(storage, VAL) == {1.0: 7.0}
+    assert storage.actor.rows == []
+
+
+def test_values_that_are_not_finite_make_no_returns_and_keep_the_rollout(make: Make) -> None:
+    storage = make(size=2, actor=AskedActor(), values_when_full={VAL})
+    for obs in (1, 2):
+        storage.insert_transition(without_value(step(obs, obs + 1, reward=obs)))
+    storage.actor.scale = float("nan")
+    with pytest.raises(ValueError, match=r"actor.value returned nan at position \(0,\); no returns were made"):
+        storage.before_gradients()
+    with pytest.raises(RuntimeError, match="call before_gradients"):
+        storage.generate_batches(1)
+    storage.actor.scale = 1.0
+    assert by_observation(storage, VAL) == {1.0: 1.0, 2.0: 2.0}
+
+
+def test_a_longer_rollout_has_values_of_all_its_steps(make: Make) -> None:
+    storage = make(size=2, actor=AskedActor(), values_when_full={VAL})
+    storage.insert_transition(without_value(step(1, 2, reward=1)))
+    assert by_observation(storage, VAL) == {1.0: 10.0}
+    storage.insert_transition(without_value(step(2, 3, reward=1)))
+    with pytest.raises(RuntimeError, match="call before_gradients"):
+        storage.generate_batches(1)
+    assert by_observation(storage, VAL) == {1.0: 10.0, 2.0: 20.0}
+
+
 @pytest.mark.parametrize("shape", [(2,), (2, 3)])
 @pytest.mark.parametrize("key", [VAL, LOGP])
 def test_values_without_their_trailing_axis_of_one_are_refused_when_inserted(

@@ -165,3 +165,14 @@ def test_what_the_acting_policy_thought_must_be_there() -> None:
 def test_truncation_levels_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=f"VTraceBuffer: {name} must be greater than 0"):
         VTraceBuffer.create_factory(size=5, **{name: 0.0})
+
+
+def test_values_that_the_algorithm_wants_are_those_that_targets_are_made_of() -> None:
+    algorithm = SimpleNamespace(gamma=0.9, values_when_full=frozenset({VAL}))
+    inserted = samples(20, 2, Actor(0.4))
+    with_values = filled(VTraceBuffer.create_factory(size=20)("cpu", Actor(0.5, 3.0), ALGORITHM, None), inserted)
+    without = [{key: value for key, value in sample.items() if key != VAL} for sample in inserted]
+    asked = filled(VTraceBuffer.create_factory(size=20)("cpu", Actor(0.5, 3.0), algorithm, None), without)
+    ours, other = asked.get_all_buffer_data(), with_values.get_all_buffer_data()
+    assert torch.equal(ours[VAL], 3.0 * ours[OBS])
+    assert all(torch.equal(ours[key], other[key]) for key in (RET, ADV))

@@ -86,6 +86,11 @@ class PPOD(PPO):
         for metrics in super().update_phase({"main": both}):
             yield metrics | told | {"rho": episodes.rho, "phi": episodes.phi}
 
+    @property
+    def values_when_full(self) -> frozenset[str]:
+        """None: the largest value of an episode says whether it is worth repeating."""
+        return frozenset()
+
     def _begun(self, sources: Mapping[str, Storage]) -> Repetition:
         shown = list(episodes_of(sources["demonstrations"], whole=True))
         if not shown:
@@ -101,7 +106,7 @@ class PPOD(PPO):
         return Repetition(columns, self.actor, episodes, self.generator, self._state_to_come)
 
     def _judge(self, view: View, action: Tensor) -> Mapping[str, Tensor]:
-        values = self.values(view)
+        values = self.values_while_acting(view)
         if self.repeated_as == "policy":
             log_prob: Tensor = self.pi(view).log_prob(self.codec.from_storage(action))
         else:

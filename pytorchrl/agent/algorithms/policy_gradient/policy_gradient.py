@@ -71,16 +71,32 @@ class PolicyGradient(Algorithm):
         return policy
 
     def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Actions, and the values and log probabilities that updates compare with."""
+        """Actions, their log probabilities, which updates compare with, and values that are not asked for later."""
         if exploration.deterministic:
             return super().act(view, exploration)
         policy = self.policy(view, exploration)
         action = self._explorer.act(lambda: policy, exploration)
-        return action, {**self.values(view), LOGP: policy.log_prob(action)}
+        return action, {**self.values_while_acting(view), LOGP: policy.log_prob(action)}
 
-    def values(self, view: View) -> Mapping[str, Tensor]:
-        """What a storage is to keep of the values of observations."""
-        return {VAL: self.value(view)}
+    def value_functions(self) -> Mapping[str, Network]:
+        """The networks of values, by the fields that a storage keeps of them."""
+        return {VAL: self.value}
+
+    @property
+    def values_when_full(self) -> frozenset[str]:
+        """Fields of values that a storage asks the actor for when a rollout is full: all, or none.
+
+        Many rows at once take less time than a few at each step. What a value function shares with the policy, and its
+        memory, have to be computed while acting in any case.
+        """
+        if self.actor.shared_body or self.actor.memory is not None:
+            return frozenset()
+        return frozenset(self.value_functions())
+
+    def values_while_acting(self, view: View) -> dict[str, Tensor]:
+        """Values of observations that a storage does not ask the actor for."""
+        asked_later = self.values_when_full
+        return {field: network(view) for field, network in self.value_functions().items() if field not in asked_later}
 
     def advantages(self, rows: Rows) -> Tensor:
         """(N, 1): ADV, normalised where the hyper-parameter says so and the storage has not done it."""

@@ -16,9 +16,10 @@ from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueFit
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, UnitInterval, Within
 from storages.storage import Storage
-from storages.transition import ADV, IADV, IRET, IREW, IVAL, Batch
+from storages.transition import ADV, IADV, IRET, IREW, IVAL, LOGP, Batch
 
 _AT_ONCE = 512  # transitions: as float64, in which they are counted, so many stacks of 4 frames of 84 x 84 take 116 MB
 
@@ -63,10 +64,14 @@ class RND(PPO):
         self.intrinsic_value = self.actor.make("intrinsic_value", StateValue(), acts=True)
         return *networks, self.intrinsic_value
 
-    def values(self, view: View) -> Mapping[str, Tensor]:
-        """Both values, and room for the intrinsic reward, which is known once the rollout is full."""
-        value = self.intrinsic_value(view)
-        return {**super().values(view), IVAL: value, IREW: torch.zeros_like(value)}
+    def value_functions(self) -> Mapping[str, Network]:
+        """PPO's, and that of intrinsic rewards."""
+        return {**super().value_functions(), IVAL: self.intrinsic_value}
+
+    def act(self, view: View, exploration: Exploration) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """As PPO, with room for the intrinsic reward, which is known once the rollout is full."""
+        action, fields = super().act(view, exploration)
+        return action, {**fields, IREW: torch.zeros_like(fields[LOGP])} if fields else fields
 
     def update_phase(self, sources: Mapping[str, Storage]) -> Iterator[Metrics]:
         """Pay for what is new in the rollout, then learn from it."""

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import Tensor
-
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
 from storages.component.hyper_parameters import NonNegative
@@ -28,6 +25,6 @@ class TRPOSinglePath(NaturalGradient):
         """The policy alone."""
         return (self.make_policy(),)
 
-    def values(self, view: View) -> Mapping[str, Tensor]:
+    def value_functions(self) -> Mapping[str, Network]:
         """None: the storage's advantages are returns."""
         return {}

@@ -165,7 +165,7 @@ def test_gaussian_actions_are_stored_as_drawn_and_clipped_on_their_way_to_the_en
     )
     assert step.action.abs().max() > 1
     assert torch.equal(step.env_action, step.action.clamp(-1, 1))
-    assert step.fields[VAL].shape == step.fields[LOGP].shape == (200, 1)
+    assert step.fields[LOGP].shape == (200, 1)
 
 
 def test_a_box_without_bounds_is_left_alone() -> None:
@@ -293,3 +293,65 @@ def test_a_resumed_run_goes_on_with_the_adapted_learning_rate() -> None:
         train(scheme, 320)
     assert one.algorithm.trained.stepper.learning_rate == pytest.approx(3e-4 * 1.5**5)
     assert_equal(one.state_dict()["algorithm"], two.state_dict()["algorithm"])
+
+
+# Values
+
+
+@pytest.mark.parametrize("normalize_observations", [False, True])
+def test_values_are_asked_for_once_the_rollout_is_full(normalize_observations: bool) -> None:
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(num_epochs=1, num_mini_batch=1, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,), normalize_observations=normalize_observations),
+        prl.GAEBuffer.create_factory(size=32),
+        prl.VecEnv.create_factory("CartPole-v1", 3),
+        seed=1,
+    )
+    for _ in range(2):
+        scheme.collect(10_000)
+        storage = scheme.storage
+        assert VAL not in storage.get_all_buffer_data()
+        storage.before_gradients()
+        rollout = storage.get_all_buffer_data()
+        flat_obs = rollout[OBS].flatten(0, 1)
+        expected = scheme.algorithm.actor.value(flat_obs, None, torch.zeros(len(flat_obs), 1)).view(32, 3, 1)
+        torch.testing.assert_close(rollout[VAL], expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(rollout[RET], rollout[ADV] + rollout[VAL])
+        for _ in scheme.update():
+            pass
+
+
+@pytest.mark.parametrize("options", [{"memory": "gru", "memory_size": 3}, {"shared_body": True}], ids=str)
+def test_values_that_acting_computes_in_any_case_are_stored_then(options: dict[str, Any]) -> None:
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,), **options),
+        prl.GAEBuffer.create_factory(size=8),
+        prl.VecEnv.create_factory("CartPole-v1", 2),
+        seed=1,
+    )
+    scheme.collect(10_000)
+    assert VAL in scheme.storage.get_all_buffer_data()
+
+
+@pytest.mark.parametrize(
+    "cls", ["VanillaOnPolicyBuffer", "GAEBuffer", "LambdaReturnBuffer", "VTraceBuffer", "AverageRewardBuffer"]
+)
+def test_batches_of_every_rollout_hold_the_values_before_the_update(cls: str) -> None:
+    scheme = prl.Scheme(
+        prl.PPO.create_factory(use_clipped_value_loss=True, num_mini_batch=2, test_every=0),
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,)),
+        getattr(prl, cls).create_factory(size=16),
+        prl.VecEnv.create_factory("CartPole-v1", 2),
+        seed=1,
+    )
+    scheme.collect(10_000)
+    actor = scheme.algorithm.actor
+    scheme.storage.before_gradients()
+    rows = 0
+    for batch in scheme.storage.generate_batches(2):
+        expected = actor.value(batch[OBS], None, torch.zeros(len(batch[OBS]), 1))
+        torch.testing.assert_close(batch[VAL], expected, rtol=1e-5, atol=1e-6)
+        rows += len(expected)
+    assert rows == 32
+    assert len(list(scheme.update())) == 8

@@ -229,7 +229,8 @@ def test_valued_episodes_are_drawn_by_a_power_of_their_value() -> None:
 def test_episodes_that_reach_over_rollouts_are_put_together() -> None:
     scheme = prl.Scheme(
         prl.PPO.create_factory(test_every=0),
-        prl.OnPolicyActor.create_factory(hidden_sizes=(4,)),
+        # Values of a body that is shared are stored while acting.
+        prl.OnPolicyActor.create_factory(hidden_sizes=(4,), shared_body=True),
         prl.GAEBuffer.create_factory(size=7),
         prl.VecEnv.create_factory("CartPole-v1", 2),
         seed=4,
