@@ -251,7 +251,7 @@ _TASKS: Mapping[str, StagedTask] = {
             "TRPO, as in the paper, and on PPO."
         ),
         stages=(
-            Stage("expert", 300_000, _hopper_expert, "none"),
+            Stage("expert", 150_000, _hopper_expert, "none"),
             Stage("GAIL", 2_000_000, _hopper(prl.GAIL, lr_discriminator=3e-4), "4 episodes"),
             Stage(
                 "GAIL on PPO",
