@@ -86,6 +86,11 @@ class VanillaOnPolicyBuffer(Storage):
         if None not in (size, length) and size % length:
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
+    def insert_data_slice(self, data: Mapping[str, Any]) -> None:
+        """Store steps (steps, E, ...) in their order, as every storage; values that the actor is asked for are left out."""
+        asked_for = {key for key in self._values_when_full if (key,) not in self._ring.layout}
+        super().insert_data_slice({key: value for key, value in data.items() if key not in asked_for})
+
     def before_gradients(self) -> None:
         """Make RET and ADV of the rollout so far.
 

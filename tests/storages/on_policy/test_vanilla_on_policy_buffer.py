@@ -346,6 +346,18 @@ def test_a_longer_rollout_has_values_of_all_its_steps(make: Make) -> None:
     assert by_observation(storage, VAL) == {1.0: 10.0, 2.0: 20.0}
 
 
+def test_a_slice_with_values_of_before_an_update_goes_into_another_rollout_without_them(make: Make) -> None:
+    one = make(size=2, actor=AskedActor(), values_when_full={VAL})
+    other = make(size=3, actor=AskedActor(), values_when_full={VAL})
+    for obs in (1, 2):
+        one.insert_transition(without_value(step(obs, obs + 1, reward=obs)))
+    one.before_gradients()
+    other.insert_data_slice(one.get_all_buffer_data())
+    other.insert_transition(without_value(step(3, 4, reward=3)))
+    other.actor.scale = 100.0
+    assert by_observation(other, VAL) == {1.0: 100.0, 2.0: 200.0, 3.0: 300.0}
+
+
 @pytest.mark.parametrize("shape", [(2,), (2, 3)])
 @pytest.mark.parametrize("key", [VAL, LOGP])
 def test_values_without_their_trailing_axis_of_one_are_refused_when_inserted(
