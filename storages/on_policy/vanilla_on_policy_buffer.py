@@ -87,7 +87,7 @@ class VanillaOnPolicyBuffer(Storage):
             raise ValueError(f"{cls.__name__}: sequence_length must divide size={size}, got {length}")
 
     def insert_data_slice(self, data: Mapping[str, Any]) -> None:
-        """Store steps (steps, E, ...) in their order, without values that the actor is asked for when the rollout is full."""
+        """Store steps (steps, E, ...) in their order, without values that the actor is asked for at an update."""
         asked_for = {key for key in self._values_when_full if (key,) not in self._ring.layout}
         super().insert_data_slice({key: value for key, value in data.items() if key not in asked_for})
 
