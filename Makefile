@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.installed
 
-.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-imitation learning-offline learning-online docs format clean
+.PHONY: train test test-all test-long test-ray check gpu bench bench-storages bench-persistence bench-atari bench-envs bench-processes bench-offline learning learning-values learning-policies learning-mujoco learning-imitation learning-offline learning-online learning-collectors docs format clean
 
 train: $(ENV)  ## train DQN on CartPole, and say where the curve is
 	$(BIN)/python examples/dqn_cartpole.py
@@ -76,6 +76,9 @@ learning-online: $(ENV) .venv/.installed-bench  ## docs/offline-to-online.md: wh
 
 learning-imitation: $(ENV) .venv/.installed-bench  ## docs/imitation.md: what is learnt from experts; goes on where it was stopped
 	$(BIN)/python benchmarks/learning/learning_imitation.py $(BENCH)
+
+learning-collectors: $(ENV)  ## docs/collectors.md: what is learnt with collectors in other processes; goes on where it was stopped
+	$(BIN)/python benchmarks/learning/learning_collectors.py $(BENCH)
 
 docs: $(ENV)  ## the documentation: tables made from the classes, and the site, site/index.html
 	$(BIN)/python docs/generated_parts.py
