@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from pytorchrl.agent.actors.bodies import Body
-from pytorchrl.agent.actors.heads.policies import DeterministicLayer
+from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
+from pytorchrl.agent.actors.heads.policies import CategoricalLayer, DeterministicLayer
 from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLayer, NumbersLayer
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
 from pytorchrl.agent.actors.layers.quick_tanh import tanh_
@@ -47,6 +48,13 @@ def plain_layers_of_numbers(network: Network) -> PlainLayers | None:
     """The layers of a network that makes numbers of observations, as state values; None where it is not that."""
     head = network.head
     return _plain_layers_of_states(network, head.layer) if type(head) is NumbersLayer else None
+
+
+def plain_layers_of_distribution(policy: Network) -> PlainLayers | None:
+    """The layers of a policy that makes the logits of actions, or means of normals; None where it is not that."""
+    head = policy.head
+    is_plain = type(head) is CategoricalLayer or (type(head) is GaussianLayer and head.is_plain)
+    return _plain_layers_of_states(policy, head.layer) if is_plain else None
 
 
 def plain_layers_of_action_values(network: Network) -> PlainLayers | None:

@@ -65,7 +65,7 @@ class GaussianPolicy(DistributionHead):
             return _GaussianOfFeatures(layer, shape, self.bounded_mean, log_std, self.min_log_std)
         deviations = torch.full((1,) if self.covariance == "spherical" else shape, log_std)
         learns_std = self.covariance != "fixed"
-        return _Gaussian(layer, shape, self.bounded_mean, deviations, learns_std, self.min_log_std)
+        return GaussianLayer(layer, shape, self.bounded_mean, deviations, learns_std, self.min_log_std)
 
 
 def _middle(space: spaces.Box) -> Tensor:
@@ -110,8 +110,17 @@ class LatentGaussian:
         return _GaussianOfFeatures(actor.linear(features, 2 * self.size), (self.size,))
 
 
-class _Gaussian(QuickModule):
-    """A standard deviation that does not depend on the features."""
+class GaussianLayer(QuickModule):
+    """The module of :class:`GaussianPolicy` whose standard deviation does not depend on the features.
+
+    Args:
+        layer: from features to means.
+        shape: of an action.
+        bounded_mean: as of ``GaussianPolicy``.
+        log_std: broadcasts against an action.
+        learns_std: whether it is a parameter.
+        min_log_std: as of ``GaussianPolicy``.
+    """
 
     log_std: Tensor
 
@@ -126,13 +135,20 @@ class _Gaussian(QuickModule):
     ) -> None:
         super().__init__()
         self.layer, self._shape, self._bounded_mean, self._min_log_std = layer, shape, bounded_mean, min_log_std
+        self.is_plain = not bounded_mean and min_log_std is None
+        """Whether means and standard deviations are what the layer makes, and the parameter."""
         if learns_std:
             self.log_std = nn.Parameter(log_std)
         else:
             self.register_buffer("log_std", log_std, persistent=False)
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
-        mean = linear(self.layer, features).view(-1, *self._shape)
+        """(N, features) to a distribution."""
+        return self.distribution(linear(self.layer, features))
+
+    def distribution(self, numbers: Tensor) -> DiagonalGaussian:
+        """The distribution of the numbers (N, A) that the layer makes."""
+        mean = numbers.view(-1, *self._shape)
         log_std = above(self._min_log_std, self.log_std)
         return DiagonalGaussian(mean.tanh() if self._bounded_mean else mean, log_std)
 

@@ -34,10 +34,10 @@ class Policy(DistributionHead):
     def build(self, features: int, actor: Actor) -> nn.Module:
         """The module, from (N, features) to a distribution."""
         space = actor.action_space
-        module: _Categorical | _MultiCategorical | _Bernoulli
+        module: CategoricalLayer | _MultiCategorical | _Bernoulli
         match space:
             case spaces.Discrete(n=n):
-                module = _Categorical(actor.linear(features, int(n)))
+                module = CategoricalLayer(actor.linear(features, int(n)))
             case spaces.MultiDiscrete(nvec=nvec, shape=shape):
                 choices = nvec.ravel().tolist()
                 module = _MultiCategorical(actor.linear(features, sum(choices)), choices, shape)
@@ -67,12 +67,19 @@ class DeterministicPolicy:
         return DeterministicLayer(layer, self.scale, self.squash)
 
 
-class _Categorical(QuickModule):
+class CategoricalLayer(QuickModule):
+    """The module of :class:`Policy` for Discrete actions: one linear layer.
+
+    Args:
+        layer: from features to the logits of actions.
+    """
+
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, features: Tensor) -> Categorical:
+        """(N, features) to a distribution."""
         return Categorical(linear(self.layer, features))
 
 

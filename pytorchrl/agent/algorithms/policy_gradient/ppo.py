@@ -66,22 +66,24 @@ class PPO(PolicyAndValue):
 
     def losses(self, rows: Rows) -> Losses:
         """The clipped surrogate objective (equation 7), the value function's error and the entropy (equation 9)."""
-        policy, clip_param = self.pi(rows.now), self.current(self.clip_param)
-        log_ratio = policy.log_prob(rows.action) - rows[LOGP]
+        taken, clip_param = self.likelihood(rows), self.current(self.clip_param)
+        log_ratio = taken.log_prob - rows[LOGP]
         ratio = log_ratio.exp()
         # Schulman's estimate of the divergence: unbiased, never negative, of low variance.
-        divergence = rows.mean(ratio.detach() - 1 - log_ratio.detach())
+        divergence = rows.mean(ratio - 1 - log_ratio)
         if self.target_kl is not None and divergence > 1.5 * self.target_kl:
             return Losses({}, {"kl": divergence}, stop=True)
 
         advantages = self.advantages(rows)
         clipped_ratio = ratio.clamp(1 - clip_param, 1 + clip_param)
-        gain = torch.minimum(ratio * advantages, clipped_ratio * advantages)
+        # A ratio's derivative by the log probability is the ratio itself; what is clipped has none.
+        free, clipped = ratio * advantages, clipped_ratio * advantages
+        gain, slope = torch.minimum(free, clipped), torch.where(free > clipped, 0.0, free)
         if self.dual_clip is not None:
-            gain = torch.where(advantages < 0, torch.maximum(gain, self.dual_clip * advantages), gain)
+            least = torch.where(advantages < 0, self.dual_clip * advantages, -torch.inf)
+            gain, slope = torch.maximum(gain, least), torch.where(gain < least, 0.0, slope)
         clip_fraction = rows.mean((clipped_ratio != ratio).float())
-        entropy = rows.mean(policy.entropy())
-        return self.summed(-rows.mean(gain), self.fit_value(rows), entropy, kl=divergence, clip_fraction=clip_fraction)
+        return self.summed(rows, taken, gain, slope, kl=divergence, clip_fraction=clip_fraction)
 
     def fit_value(self, rows: Rows) -> ValueFit:
         """Half the mean squared distance of values to returns, clipped where the hyper-parameter says so."""

@@ -61,6 +61,20 @@ class Categorical(Distribution):
         """Copy without gradients."""
         return type(self)(self.logits.detach())
 
+    def slopes(self, action: Tensor, by_log_prob: Tensor, by_entropy: Tensor | None) -> tuple[Tensor]:
+        """Derivatives by the :attr:`parameters` of a loss of which those by log probabilities and entropies are known.
+
+        Args:
+            action: (B, 1), whose log probabilities are meant.
+            by_log_prob: (B, 1).
+            by_entropy: (B, 1); None where the loss does not depend on entropies.
+        """
+        falls = by_log_prob
+        if by_entropy is not None:
+            # Of a logit, an entropy falls by its probability times what its log probability exceeds the mean by.
+            falls = by_log_prob + by_entropy * (_finite(self.log_probs) + self.entropy())
+        return ((self.probabilities * -falls).scatter_add_(-1, action, by_log_prob),)
+
 
 def _finite(log_probs: Tensor) -> Tensor:
     # The -inf of an action that cannot happen would make 0 * -inf = nan of it.

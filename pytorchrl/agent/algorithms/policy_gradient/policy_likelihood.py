@@ -1,0 +1,120 @@
+"""How likely a policy makes the actions taken, and the gradient of a loss that follows from that."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
+from pytorchrl.agent.actors.layers.quick_module import hooks_of
+from pytorchrl.agent.actors.network import Network
+from pytorchrl.agent.actors.outputs import Categorical, DiagonalGaussian, Distribution
+from pytorchrl.agent.algorithms.plain_layers import plain_layers_of_distribution
+from pytorchrl.agent.algorithms.plain_network import PlainNetwork
+from pytorchrl.agent.algorithms.rows import Rows
+from pytorchrl.agent.algorithms.training import Trained
+
+
+class PolicyStep(NamedTuple):
+    """The gradient of a policy's loss."""
+
+    surrogate: Tensor | None
+    """(): a number with that gradient; None where it was computed."""
+    gradients: Mapping[Tensor, Tensor]
+    """As :attr:`Losses.gradients`."""
+
+
+class Likelihood(ABC):
+    """What a policy makes of the actions taken in a batch, without gradients.
+
+    Args:
+        log_prob: (N, 1), of the actions.
+        entropy: (N, 1), of the policy.
+    """
+
+    def __init__(self, log_prob: Tensor, entropy: Tensor) -> None:
+        self.log_prob, self.entropy = log_prob, entropy
+
+    @abstractmethod
+    def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
+        """The gradient of a loss whose derivatives are known.
+
+        Args:
+            by_log_prob: (N, 1), by log probabilities.
+            by_entropy: (N, 1), by entropies; None where the loss does not depend on them.
+        """
+
+
+class PolicyLikelihood:
+    """A policy whose loss follows from the log probabilities of the actions taken, and from its entropies.
+
+    The loss says what its derivatives by these are. Where the policy is no more than fully connected layers on the CPU,
+    with ReLUs or tangents, under logits or the means of normals, its gradient follows from those without autograd. Else
+    it is autograd's.
+
+    Args:
+        policy: of observations.
+        group: that trains it, and others perhaps.
+        with_graph: leave it to autograd in any case, as where a value function shares the policy's body.
+    """
+
+    def __init__(self, policy: Network, group: Trained, *, with_graph: bool) -> None:
+        self._policy, self._group = policy, group
+        layers = None if with_graph else plain_layers_of_distribution(policy)
+        self._network = None if layers is None else PlainNetwork(policy, layers, group)
+        self._log_std: Tensor | None = None
+        """Which is learnt."""
+        self._gradient_of_log_std: Tensor | None = None
+        head = policy.head
+        if self._network is not None and isinstance(head, GaussianLayer) and head.log_std.requires_grad:
+            self._log_std = head.log_std
+            self._gradient_of_log_std = group.gradient_memory()[head.log_std]
+        self._hooks = hooks_of(policy)
+
+    def __call__(self, rows: Rows) -> Likelihood:
+        """Judge the actions taken in a batch."""
+        if self._network is None or any(self._hooks):
+            return _OfAutograd(self._policy(rows.now), rows.action)
+        with torch.no_grad():
+            return _OfPlain(self, self._network.forward(rows), rows.action)
+
+    def distribution(self, numbers: Tensor) -> Categorical | DiagonalGaussian:
+        """The distribution of the numbers (N, outputs) that the plain layers make."""
+        head = self._policy.head
+        return head.distribution(numbers) if isinstance(head, GaussianLayer) else Categorical(numbers)
+
+    def gradients(self, slopes: tuple[Tensor, ...]) -> Mapping[Tensor, Tensor]:
+        """The gradients of a loss whose derivatives by the distribution's parameters are known."""
+        assert self._network is not None
+        gradients = self._network.backward(slopes[0].flatten(1))
+        if self._log_std is None:
+            return gradients
+        assert self._gradient_of_log_std is not None
+        self._gradient_of_log_std.copy_(slopes[1].sum_to_size(self._log_std.shape))
+        return {**gradients, self._log_std: self._gradient_of_log_std}
+
+
+class _OfPlain(Likelihood):
+    def __init__(self, policy: PolicyLikelihood, numbers: Tensor, action: Tensor) -> None:
+        self._policy, self._action = policy, action
+        self._distribution = distribution = policy.distribution(numbers)
+        super().__init__(distribution.log_prob(action), distribution.entropy())
+
+    @torch.no_grad()
+    def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
+        slopes = self._distribution.slopes(self._action, by_log_prob, by_entropy)
+        return PolicyStep(None, self._policy.gradients(slopes))
+
+
+class _OfAutograd(Likelihood):
+    def __init__(self, distribution: Distribution, action: Tensor) -> None:
+        self._log_prob, self._entropy = distribution.log_prob(action), distribution.entropy()
+        super().__init__(self._log_prob.detach(), self._entropy.detach())
+
+    def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
+        surrogate = (by_log_prob * self._log_prob).sum()
+        if by_entropy is not None:
+            surrogate = surrogate + (by_entropy * self._entropy).sum()
+        return PolicyStep(surrogate, {})

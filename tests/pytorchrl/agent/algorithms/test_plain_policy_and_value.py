@@ -1,0 +1,227 @@
+"""Gradients of value functions and policies that are computed beside the loss are those of autograd."""
+
+from typing import Any
+
+import pytest
+import torch
+from gymnasium import spaces
+
+import pytorchrl as prl
+from pytorchrl.agent.algorithms.policy_gradient.policy_likelihood import PolicyLikelihood
+from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueRegression
+from storages.transition import ADV, IADV, IRET, LOGP, OBS, OBS2, RET
+from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
+from tests.support.rollout_batches import rollout_batch
+
+KINDS: list[Any] = [prl.A2C, prl.PPO, prl.REINFORCE, prl.IMPALA, prl.RND, prl.TRPO]
+
+
+def algorithm_of(kind: Any, *, hyper_parameters: Any = None, envs: Any = None, **actor: Any) -> Any:
+    torch.manual_seed(0)
+    envs = envs or envs_with(spaces.Discrete(3))
+    chosen = {"hidden_sizes": (7, 5), "activation": "tanh"} | actor
+    body = prl.OnPolicyActor.create_factory(**chosen)("cpu", envs)
+    algorithm = kind.create_factory(**(hyper_parameters or {}))("cpu", body, envs)
+    algorithm.seed(0)
+    return algorithm
+
+
+def parts_of(algorithm: Any) -> list[ValueRegression | PolicyLikelihood]:
+    return [part for part in vars(algorithm).values() if isinstance(part, ValueRegression | PolicyLikelihood)]
+
+
+def pair_of(kind: Any, **chosen: Any) -> tuple[Any, Any]:
+    """An algorithm, and the same one that leaves value functions and policies to autograd."""
+    ours, autograds = (algorithm_of(kind, **chosen) for _ in range(2))
+    assert all(part._network is not None for part in parts_of(ours))
+    for part in parts_of(autograds):
+        part._network = None
+    return ours, autograds
+
+
+def batch_for(algorithm: Any, number: int = 0) -> dict[str, Any]:
+    batch: dict[str, Any] = rollout_batch(algorithm, seed=number)
+    random = torch.Generator().manual_seed(number)
+    if isinstance(algorithm, prl.RND):
+        batch |= {key: torch.randn(len(batch[OBS]), 1, generator=random) for key in (IRET, IADV)}
+        batch[OBS2] = torch.randn(batch[OBS].shape, generator=random)
+    return batch
+
+
+@pytest.mark.parametrize("hidden_sizes", [(), (7,), (7, 5), (5, 5, 5), (40, 24)], ids=str)
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_updates_are_those_of_autograd(kind: Any, activation: str, hidden_sizes: tuple[int, ...]) -> None:
+    pair = pair_of(kind, activation=activation, hidden_sizes=hidden_sizes)
+    for number in range(4):
+        ours, autograds = (algorithm.update(batch_for(algorithm, number)) for algorithm in pair)
+        torch.testing.assert_close(ours.metrics, autograds.metrics, rtol=1e-4, atol=1e-5)
+    ours, autograds = (algorithm.get_weights() for algorithm in pair)
+    torch.testing.assert_close(ours, autograds, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("value_loss_coef", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("kind", [prl.A2C, prl.RND])
+def test_gradients_are_weighted_and_the_loss_that_is_logged_is_not(kind: Any, value_loss_coef: float) -> None:
+    pair = pair_of(kind, hyper_parameters={"value_loss_coef": value_loss_coef})
+    (ours, result), (autograds, expected) = (algorithm.compute_gradients(batch_for(algorithm)) for algorithm in pair)
+    torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(result.metrics, expected.metrics, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))], ids=["discrete", "box"])
+def test_no_graph_is_built_for_plain_networks(space: Any) -> None:
+    algorithm = algorithm_of(prl.A2C, envs=envs_with(space))
+    losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
+    assert losses.gradients.keys() == {*algorithm.value.parameters(), *algorithm.pi.parameters()}
+    assert not losses.of[algorithm.trained].requires_grad
+
+
+def test_a_policy_of_other_actions_is_left_to_autograd() -> None:
+    algorithm = algorithm_of(prl.A2C, envs=envs_with(spaces.MultiDiscrete([2, 3])))
+    losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
+    assert losses.gradients.keys() == set(algorithm.value.parameters())
+    assert losses.of[algorithm.trained].requires_grad
+
+
+@pytest.mark.parametrize(
+    "actor",
+    [*MORE_THAN_PLAIN, {"shared_body": True}],
+    ids=str,
+)
+def test_what_is_more_than_layers_of_its_own_is_left_to_autograd(actor: dict[str, Any]) -> None:
+    algorithm = algorithm_of(prl.PPO, **actor)
+    assert not algorithm.losses(algorithm.read(batch_for(algorithm))).gradients
+
+
+def test_clipped_losses_of_values_are_left_to_autograd() -> None:
+    algorithm = algorithm_of(prl.PPO, hyper_parameters={"use_clipped_value_loss": True})
+    losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
+    assert losses.gradients.keys() == set(algorithm.pi.parameters())
+    pair = pair_of(prl.PPO, hyper_parameters={"use_clipped_value_loss": True})
+    ours, autograds = (one.compute_gradients(batch_for(one))[0] for one in pair)
+    torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("network", ["value", "pi"])
+@pytest.mark.parametrize(
+    "part", [lambda network: network, lambda network: network.body.hidden, lambda network: network.head]
+)
+def test_hooks_are_called(part: Any, network: str) -> None:
+    algorithm = algorithm_of(prl.PPO)
+    called = []
+    batch = batch_for(algorithm)
+    handle = part(getattr(algorithm, network)).register_forward_hook(lambda *_: called.append(1))
+    algorithm.update(batch)
+    assert called
+    handle.remove()
+    losses = algorithm.losses(algorithm.read(batch))
+    assert losses.gradients.keys() >= set(getattr(algorithm, network).parameters())
+
+
+def test_observations_of_several_parts_are_learnt_from() -> None:
+    envs = envs_with(spaces.Discrete(3))
+    parts = {"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)}
+    envs.observation_space = spaces.Dict(parts)
+    pair = pair_of(prl.PPO, envs=envs)
+    gradients = []
+    for algorithm in pair:
+        batch = batch_for(algorithm_of(prl.PPO))
+        batch[OBS] = {"a": batch[OBS][:, :2], "b": torch.arange(len(batch[OBS]))[:, None] % 3}
+        gradients.append(algorithm.compute_gradients(batch)[0])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+def test_observations_are_normalised() -> None:
+    pair = pair_of(prl.PPO, normalize_observations=True)
+    gradients = []
+    for algorithm in pair:
+        batch = batch_for(algorithm)
+        algorithm.actor.normalization.add(3 * batch[OBS] + 1)
+        algorithm.actor.normalization.use_newest()
+        gradients.append(algorithm.compute_gradients(batch)[0])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", [prl.TorchOptimizer(torch.optim.SGD), prl.LBFGS()], ids=["SGD", "LBFGS"])
+def test_trpos_values_are_learnt_by_any_optimiser(optimizer: Any) -> None:
+    pair = pair_of(prl.TRPO, hyper_parameters={"optimizer": optimizer, "value_epochs": 3})
+    for algorithm in pair:
+        algorithm.update(batch_for(algorithm))
+    ours, autograds = (algorithm.get_weights() for algorithm in pair)
+    torch.testing.assert_close(ours, autograds, rtol=1e-3, atol=1e-5)
+
+
+# Policies
+
+
+DISTRIBUTIONS: dict[str, Any] = {
+    "diagonal": prl.heads.GaussianPolicy(),
+    "spherical": prl.heads.GaussianPolicy(covariance="spherical", initial_log_std=0.3),
+    "fixed": prl.heads.GaussianPolicy(covariance="fixed", initial_log_std=-0.5),
+}
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 3), ()], ids=str)
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.05])
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("kind", [prl.PPO, prl.A2C])
+def test_gradients_of_normals_are_those_of_autograd(
+    kind: Any, distribution: str, entropy_coef: float, shape: tuple[int, ...]
+) -> None:
+    chosen = {"distribution": DISTRIBUTIONS[distribution], "entropy_coef": entropy_coef}
+    pair = pair_of(kind, hyper_parameters=chosen, envs=envs_with(spaces.Box(-1, 1, shape)))
+    for number in range(5):
+        ours, autograds = (algorithm.update(batch_for(algorithm, number)).metrics for algorithm in pair)
+        torch.testing.assert_close(ours, autograds, rtol=1e-4, atol=1e-5)
+    ours, autograds = (algorithm.get_weights() for algorithm in pair)
+    torch.testing.assert_close(ours, autograds, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [prl.heads.GaussianPolicy(bounded_mean=True), prl.heads.GaussianPolicy(min_log_std=-1.0), prl.heads.BetaPolicy()],
+    ids=repr,
+)
+def test_normals_of_more_than_means_and_deviations_are_left_to_autograd(distribution: Any) -> None:
+    algorithm = algorithm_of(
+        prl.PPO, hyper_parameters={"distribution": distribution}, envs=envs_with(spaces.Box(-1, 1, (2,)))
+    )
+    losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
+    assert losses.gradients.keys() == set(algorithm.value.parameters())
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"dual_clip": 1.5}, {"clip_param": 0.1}, {"dual_clip": 1.01, "clip_param": 0.3}], ids=str
+)
+@pytest.mark.parametrize("kind", ["plain", "shared body"])
+def test_gradients_of_ppo_are_those_of_its_objective(options: dict[str, Any], kind: str) -> None:
+    """Of batches some of whose ratios are far beyond the clip, on either side, for advantages of either sign."""
+    algorithm = algorithm_of(
+        prl.PPO,
+        hyper_parameters={"entropy_coef": 0.03, "normalize_advantages": False} | options,
+        shared_body=kind == "shared body",
+    )
+    batch = rollout_batch(algorithm, size=64)
+    batch[LOGP] = batch[LOGP] + 0.5 * torch.randn(64, 1, generator=torch.Generator().manual_seed(0))
+    rows = algorithm.read(batch)
+    policy, clip = algorithm.pi(rows.now), algorithm.clip_param
+    ratio = (policy.log_prob(rows.action) - batch[LOGP]).exp()
+    gain = torch.minimum(ratio * batch[ADV], ratio.clamp(1 - clip, 1 + clip) * batch[ADV])
+    if algorithm.dual_clip is not None:
+        gain = torch.where(batch[ADV] < 0, torch.maximum(gain, algorithm.dual_clip * batch[ADV]), gain)
+    values = 0.5 * (algorithm.value(rows.now) - batch[RET]).square()
+    loss = -gain.mean() + 0.5 * values.mean() - 0.03 * policy.entropy().mean()
+    expected = torch.autograd.grad(loss, list(algorithm.trained.parameters.values()))
+    gradients, result = algorithm.compute_gradients(batch)
+    assert 0 < result.metrics["clip_fraction"] < 1
+    for found, wanted in zip(gradients.values(), expected, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_the_loss_is_that_of_its_metrics_whoever_computes_gradients() -> None:
+    for algorithm in pair_of(prl.PPO, hyper_parameters={"entropy_coef": 0.1}):
+        losses = algorithm.losses(algorithm.read(batch_for(algorithm)))
+        told = losses.metrics
+        expected = told["policy_loss"] + 0.5 * told["value_loss"] - 0.1 * told["entropy"]
+        torch.testing.assert_close(losses.of[algorithm.trained].detach(), expected)
