@@ -44,6 +44,9 @@ class Likelihood(ABC):
         Args:
             by_log_prob: (N, 1), by log probabilities.
             by_entropy: (N, 1), by entropies; None where the loss does not depend on them.
+
+        Raises:
+            RuntimeError: the policy has judged another batch since, or this gradient was computed already.
         """
 
 
@@ -72,22 +75,31 @@ class PolicyLikelihood:
             self._log_std = head.log_std
             self._gradient_of_log_std = group.gradient_memory()[head.log_std]
         self._hooks = hooks_of(policy)
+        self._judged = 0
+        """Which batch the units in memory are of."""
 
     def __call__(self, rows: Rows) -> Likelihood:
         """Judge the actions taken in a batch."""
         if self._network is None or any(self._hooks):
             return _OfAutograd(self._policy(rows.now), rows.action)
+        self._judged += 1
         with torch.no_grad():
-            return _OfPlain(self, self._network.forward(rows), rows.action)
+            return _OfPlain(self, self._judged, self._network.forward(rows), rows.action)
 
     def distribution(self, numbers: Tensor) -> Categorical | DiagonalGaussian:
         """The distribution of the numbers (N, outputs) that the plain layers make."""
         head = self._policy.head
         return head.distribution(numbers) if isinstance(head, GaussianLayer) else Categorical(numbers)
 
-    def gradients(self, slopes: tuple[Tensor, ...]) -> Mapping[Tensor, Tensor]:
-        """The gradients of a loss whose derivatives by the distribution's parameters are known."""
+    def gradients(self, judged: int, slopes: tuple[Tensor, ...]) -> Mapping[Tensor, Tensor]:
+        """The gradients of a loss whose derivatives by the parameters of the ``judged``-th distribution are known."""
         assert self._network is not None
+        if judged != self._judged:
+            raise RuntimeError(
+                "PolicyLikelihood: the gradient of a batch is computed once, before another batch is judged; judge the "
+                "batch again"
+            )
+        self._judged += 1
         gradients = self._network.backward(slopes[0].flatten(1))
         if self._log_std is None:
             return gradients
@@ -97,15 +109,15 @@ class PolicyLikelihood:
 
 
 class _OfPlain(Likelihood):
-    def __init__(self, policy: PolicyLikelihood, numbers: Tensor, action: Tensor) -> None:
-        self._policy, self._action = policy, action
+    def __init__(self, policy: PolicyLikelihood, judged: int, numbers: Tensor, action: Tensor) -> None:
+        self._policy, self._judged, self._action = policy, judged, action
         self._distribution = distribution = policy.distribution(numbers)
         super().__init__(distribution.log_prob(action), distribution.entropy())
 
     @torch.no_grad()
     def step(self, by_log_prob: Tensor, by_entropy: Tensor | None) -> PolicyStep:
         slopes = self._distribution.slopes(self._action, by_log_prob, by_entropy)
-        return PolicyStep(None, self._policy.gradients(slopes))
+        return PolicyStep(None, self._policy.gradients(self._judged, slopes))
 
 
 class _OfAutograd(Likelihood):

@@ -225,3 +225,14 @@ def test_the_loss_is_that_of_its_metrics_whoever_computes_gradients() -> None:
         told = losses.metrics
         expected = told["policy_loss"] + 0.5 * told["value_loss"] - 0.1 * told["entropy"]
         torch.testing.assert_close(losses.of[algorithm.trained].detach(), expected)
+
+
+def test_a_gradient_is_refused_when_another_batch_was_judged_or_when_it_was_computed() -> None:
+    algorithm = algorithm_of(prl.A2C)
+    rows = algorithm.read(batch_for(algorithm))
+    first, second = algorithm.likelihood(rows), algorithm.likelihood(rows)
+    with pytest.raises(RuntimeError, match="judge the batch again"):
+        first.step(torch.ones(8, 1), None)
+    second.step(torch.ones(8, 1), None)
+    with pytest.raises(RuntimeError, match="judge the batch again"):
+        second.step(torch.ones(8, 1), None)
