@@ -120,6 +120,14 @@ class Algorithm(FieldComponent, ABC):
             f"algorithm defines update, and no gradients can be computed apart from it"
         )
 
+    def later_losses(self, rows: Rows) -> Losses | None:
+        """The losses of what learns from the weights that the steps along `losses` have led to; None for no such.
+
+        They are of the same batch and of other groups. A policy that climbs critics is learnt so: before their step it
+        would climb the errors that they are about to unlearn, and values would be overestimated.
+        """
+        return None
+
     # Registering
 
     def train(
@@ -244,18 +252,35 @@ class Algorithm(FieldComponent, ABC):
 
     def update(self, batch: Batch) -> Result:
         """Learn from a batch."""
-        losses = self._backward(batch)
+        losses = self.losses(self.read(batch))
+        metrics = losses.metrics
         if not losses.stop:
+            self._backward(losses)
             self._step(losses.of)
-        return Result(losses.metrics, losses.errors, losses.stop)
+            # What networks made of the observations before is not what they make of them now.
+            later = self.later_losses(self.read(batch)) if self.redefines(Algorithm.later_losses) else None
+            if later is not None:
+                self._backward(later)
+                self._step(later.of)
+                metrics = {**metrics, **later.metrics}
+            self.end_update()
+        return Result(metrics, losses.errors, losses.stop)
 
     def compute_gradients(self, batch: Batch) -> tuple[dict[str, Tensor], Result]:
-        """Gradients by parameter name, copies; none where the result says to stop."""
-        losses = self._backward(batch)
-        result = Result(losses.metrics, losses.errors, losses.stop)
+        """Gradients by parameter name, copies, all at the same weights; none where the result says to stop."""
+        rows = self.read(batch)
+        losses = self.losses(rows)
         if losses.stop:
-            return {}, result
-        return {name: gradient for group in losses.of for name, gradient in group.gradients().items()}, result
+            return {}, Result(losses.metrics, losses.errors, stop=True)
+        self._backward(losses)
+        groups, metrics = list(losses.of), losses.metrics
+        later = self.later_losses(rows)
+        if later is not None:
+            self._backward(later)
+            groups += later.of
+            metrics = {**metrics, **later.metrics}
+        gradients = {name: gradient for group in groups for name, gradient in group.gradients().items()}
+        return gradients, Result(metrics, losses.errors)
 
     def apply_gradients(self, gradients: Mapping[str, Tensor]) -> None:
         """Take a step of each group's optimiser along gradients that were computed here or elsewhere; none: no step."""
@@ -264,31 +289,28 @@ class Algorithm(FieldComponent, ABC):
             for group in groups:
                 group.take_gradients(gradients, self.device)
             self._step([group for group in groups if group.has_gradients])
+            self.end_update()
 
-    def _backward(self, batch: Batch) -> Losses:
-        losses = self.losses(self.read(batch))
-        if not losses.stop:
-            for group in losses.of:
-                group.stepper.zero_grad()
-            for parameter, gradient in losses.gradients.items():
-                parameter.grad = gradient
-            # A loss without a graph, of a group without a gradient, is a mistake that torch then names.
-            with_graph = [
-                loss
-                for group, loss in losses.of.items()
-                if loss.requires_grad or losses.gradients.keys().isdisjoint(group.parameters.values())
-            ]
-            if with_graph:
-                total, *others = with_graph
-                for other in others:
-                    total = total + other
-                total.backward()  # type: ignore[no-untyped-call]
-        return losses
+    def _backward(self, losses: Losses) -> None:
+        for group in losses.of:
+            group.stepper.zero_grad()
+        for parameter, gradient in losses.gradients.items():
+            parameter.grad = gradient
+        # A loss without a graph, of a group without a gradient, is a mistake that torch then names.
+        with_graph = [
+            loss
+            for group, loss in losses.of.items()
+            if loss.requires_grad or losses.gradients.keys().isdisjoint(group.parameters.values())
+        ]
+        if with_graph:
+            total, *others = with_graph
+            for other in others:
+                total = total + other
+            total.backward()  # type: ignore[no-untyped-call]
 
     def _step(self, groups: Iterable[Trained]) -> None:
         for group in groups:
             group.stepper.step(None if group.max_grad_norm is None else getattr(self, group.max_grad_norm))
-        self.end_update()
 
     def end_update(self) -> None:
         """Count an update, and let target networks follow."""

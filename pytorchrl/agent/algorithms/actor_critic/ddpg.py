@@ -28,7 +28,7 @@ class DDPG(PolicyAndCritics):
         """As of all such algorithms, and how the policy's gradient is computed."""
         super().build()
         with_graph = self.redefines(
-            JudgedPolicy.losses, PolicyAndCritics.policy_losses, DDPG.delayed_losses, DDPG.policy_loss
+            JudgedPolicy.later_losses, PolicyAndCritics.policy_losses, DDPG.delayed_losses, DDPG.policy_loss
         )
         self.policy_gradient = DeterministicGradient(self.pi, self.critics[0], self.train_pi, with_graph=with_graph)
 

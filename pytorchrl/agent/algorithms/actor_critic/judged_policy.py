@@ -1,7 +1,6 @@
 """A policy, and critics of its actions that learn by bootstrapping."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -48,13 +47,8 @@ class JudgedPolicy(OffPolicyAlgorithm):
         """The values of the next states, which rewards and they discounted make the critics' target."""
 
     @abstractmethod
-    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
-        """The loss of the policy, and of what learns with it; none in an update that leaves them out.
-
-        Args:
-            rows: of a batch.
-            values: the critics' of the actions taken, without gradients.
-        """
+    def policy_losses(self, rows: Rows) -> Losses:
+        """The loss of the policy, and of what learns with it; none in an update that leaves them out."""
 
     def build(self) -> None:
         """A policy and critics, and their targets."""
@@ -75,14 +69,16 @@ class JudgedPolicy(OffPolicyAlgorithm):
         return self.pi(view)
 
     def losses(self, rows: Rows) -> Losses:
-        """The losses of the critics and of the policy, all at the same weights."""
+        """The loss of the critics."""
         with torch.no_grad():
             target = self.next_value(rows).backup(rows.reward, rows.discount)
         fit = self.regression(target, rows)
         metrics = {"critic_loss": fit.loss.detach(), "q_value": rows.mean(fit.values[0].mean)}
-        policy = self.policy_losses(rows, fit.values)
-        metrics |= policy.metrics
-        if self.train_pi in policy.of:
-            metrics["policy_loss"] = policy.of[self.train_pi].detach()
-        gradients = {**fit.gradients, **policy.gradients}
-        return Losses({self.train_critics: fit.loss, **policy.of}, metrics, fit.errors, gradients=gradients)
+        return Losses({self.train_critics: fit.loss}, metrics, fit.errors, gradients=fit.gradients)
+
+    def later_losses(self, rows: Rows) -> Losses:
+        """The loss of the policy."""
+        losses = self.policy_losses(rows)
+        if self.train_pi in losses.of:
+            losses.metrics["policy_loss"] = losses.of[self.train_pi].detach()
+        return losses

@@ -1,7 +1,6 @@
 """What algorithms have in common whose policy and critics each follow the other's target."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -39,8 +38,8 @@ class PolicyAndCritics(JudgedPolicy):
         """The smallest of the target critics' values of the next actions."""
         return smallest(self.target_critics(rows.next, self.next_action(rows)))
 
-    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
-        """The policy's loss in every ``policy_delay``-th update, by the critics as they are before their step."""
+    def policy_losses(self, rows: Rows) -> Losses:
+        """The policy's loss in every ``policy_delay``-th update."""
         return Losses({}) if (self.updates + 1) % self.policy_delay else self.delayed_losses(rows)
 
     def delayed_losses(self, rows: Rows) -> Losses:

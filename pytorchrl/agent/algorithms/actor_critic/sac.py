@@ -90,7 +90,7 @@ class SAC(SoftActorCritic):
         """As they are."""
         return judged
 
-    def expect(self, judged: Sequence[Value], rows: Rows) -> Expected:
+    def expect(self, rows: Rows) -> Expected:
         """By the policy's reparameterised action (equation 9)."""
         action, log_prob = self.pi(rows.now).sample_with_log_prob(self.generator)
         # The policy's gradient passes through the critics and leaves none behind: half of their work saved.

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
@@ -47,9 +48,12 @@ class SACDiscrete(SoftActorCritic):
         """Those of the actions taken among them."""
         return [critic.of(rows.action) for critic in judged]
 
-    def expect(self, judged: Sequence[ActionValues], rows: Rows) -> Expected:
+    def expect(self, rows: Rows) -> Expected:
         """The policy's expectation over all actions."""
-        return _expectation(self.pi(rows.now), [critic.values.detach() for critic in judged])
+        policy = self.pi(rows.now)
+        with torch.no_grad():
+            values = [critic.values for critic in self.critics(rows.now)]
+        return _expectation(policy, values)
 
     def expect_next(self, rows: Rows) -> Expected:
         """The policy's expectation of the target critics' values."""

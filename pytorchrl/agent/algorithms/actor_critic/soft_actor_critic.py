@@ -58,7 +58,7 @@ class SoftActorCritic(MaximumEntropy):
         """The values of the actions taken, of what the critics made of the rows."""
 
     @abstractmethod
-    def expect(self, judged: Sequence[Any], rows: Rows) -> Expected:
+    def expect(self, rows: Rows) -> Expected:
         """What follows from the policy now, with gradients in it alone."""
 
     @abstractmethod
@@ -92,21 +92,24 @@ class SoftActorCritic(MaximumEntropy):
         return policy
 
     def losses(self, rows: Rows) -> Losses:
-        """The losses of critics, and in every ``policy_delay``-th update of the policy, all at the same weights."""
+        """The losses of the critics."""
         alpha = self.log_alpha.detach().exp()
         judged, target = self.judge_with_target(rows, alpha)
-        of_critics = self.critic_losses(judged, target, rows)
-        losses, metrics = {**of_critics.of}, of_critics.metrics | {"alpha": alpha[0]}
-        if (self.updates + 1) % self.policy_delay == 0:
-            now = self.expect(judged, rows)
-            value = now.value.mean
-            soft_value = value + alpha * now.entropy
-            losses[self.train_pi] = policy_loss = -rows.mean(soft_value)
-            entropy = rows.mean(now.entropy.detach())
-            losses |= self.losses_beside(rows, soft_value.detach(), entropy)
-            q_value = rows.mean(value.detach())
-            metrics |= {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy}
-        return Losses(losses, metrics, of_critics.errors, gradients=of_critics.gradients)
+        losses = self.critic_losses(judged, target, rows)
+        losses.metrics["alpha"] = alpha[0]
+        return losses
+
+    def later_losses(self, rows: Rows) -> Losses | None:
+        """In every ``policy_delay``-th update, the losses of the policy and of what learns with it."""
+        if (self.updates + 1) % self.policy_delay:
+            return None
+        alpha, now = self.log_alpha.detach().exp(), self.expect(rows)
+        value = now.value.mean
+        soft_value = value + alpha * now.entropy
+        policy_loss, entropy = -rows.mean(soft_value), rows.mean(now.entropy.detach())
+        losses = {self.train_pi: policy_loss, **self.losses_beside(rows, soft_value.detach(), entropy)}
+        q_value = rows.mean(value.detach())
+        return Losses(losses, {"policy_loss": policy_loss.detach(), "q_value": q_value, "entropy": entropy})
 
     def critic_losses(self, judged: Sequence[Any], target: Value, rows: Rows) -> Losses:
         """The loss of what learns in every update: of the critics, by what they made of the rows."""

@@ -103,12 +103,16 @@ class ActionsLikeTheData(OffPolicyAlgorithm):
         return action.view(-1, number, self.codec.size).gather(1, best)[:, 0]
 
     def losses(self, rows: Rows) -> Losses:
-        """The autoencoder's, the critics' and the proposals' losses, all at the same weights."""
+        """The autoencoder's and the critics' losses."""
         vae_loss = self.vae.loss(rows, self.kl_weight, self.generator)
         critic_loss, errors = judge_critics(self.critics(rows.now, rows.action), self._target(rows), rows)
-        of_proposals, metrics = self.losses_of_proposals(rows)
-        metrics |= {"vae_loss": vae_loss.detach(), "critic_loss": critic_loss.detach()}
-        return Losses({self.train_vae: vae_loss, self.train_critics: critic_loss, **of_proposals}, metrics, errors)
+        losses = {self.train_vae: vae_loss, self.train_critics: critic_loss}
+        metrics = {"vae_loss": vae_loss.detach(), "critic_loss": critic_loss.detach()}
+        return Losses(losses, metrics, errors)
+
+    def later_losses(self, rows: Rows) -> Losses:
+        """Those of the proposals, which climb the critics."""
+        return Losses(*self.losses_of_proposals(rows))
 
     @torch.no_grad()
     def _target(self, rows: Rows) -> ScalarValue:

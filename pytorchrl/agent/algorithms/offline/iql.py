@@ -1,7 +1,5 @@
 """IQL: values of the better ones of the data's actions, learnt without asking for any other action."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -39,7 +37,7 @@ class IQL(WeightedRegression):
         """The state values (equation 6)."""
         return ScalarValue(self.value(rows.next))
 
-    def advantage(self, rows: Rows, values: Sequence[ScalarValue], policy: Distribution) -> Tensor:
+    def advantage(self, rows: Rows, policy: Distribution) -> Tensor:
         """(N, 1): the smallest target critic's value of the data's action less the state's value."""
         with torch.no_grad():
             value = smallest(self.target_critics(rows.now, rows.action)).mean

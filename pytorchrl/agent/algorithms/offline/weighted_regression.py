@@ -1,7 +1,7 @@
 """What algorithms have in common whose policy imitates the better ones of the data's actions."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -46,12 +46,11 @@ class WeightedRegression(JudgedPolicy):
             )
 
     @abstractmethod
-    def advantage(self, rows: Rows, values: Sequence[ScalarValue], policy: Distribution) -> Tensor:
+    def advantage(self, rows: Rows, policy: Distribution) -> Tensor:
         """(N, 1): by how much the data's actions are better; gradients in what learns with the policy, if any.
 
         Args:
             rows: of a batch.
-            values: the critics' of the data's actions.
             policy: of these rows.
         """
 
@@ -67,10 +66,10 @@ class WeightedRegression(JudgedPolicy):
         """Draw actions from the policy."""
         return drawing_from(self.distribution)
 
-    def policy_losses(self, rows: Rows, values: Sequence[ScalarValue]) -> Losses:
+    def policy_losses(self, rows: Rows) -> Losses:
         """The negative weighted log probabilities, and the losses of what learns with the policy."""
         policy: Distribution = self.pi(rows.now)
-        advantage = self.advantage(rows, values, policy)
+        advantage = self.advantage(rows, policy)
         weight = self.weights(advantage.detach(), rows)
         loss = -rows.mean(weight * policy.log_prob(rows.action))
         return Losses({self.train_pi: loss, **self.losses_beside(rows, advantage)})
@@ -90,12 +89,13 @@ class SampledAdvantage(WeightedRegression):
     num_samples: Count = 1
 
     @torch.no_grad()
-    def advantage(self, rows: Rows, values: Sequence[ScalarValue], policy: Distribution) -> Tensor:
+    def advantage(self, rows: Rows, policy: Distribution) -> Tensor:
         """The value of the data's actions less that of the policy's."""
         number = self.num_samples
         action = self.codec.clip(policy.sample(self.generator, number)).transpose(0, 1).flatten(0, 1)
         view = rows.now if number == 1 else Repeated(rows.now, number)
-        return smallest(values).mean - self.baseline(smallest(self.critics(view, action)).mean.view(-1, number))
+        value = smallest(self.critics(rows.now, rows.action)).mean
+        return value - self.baseline(smallest(self.critics(view, action)).mean.view(-1, number))
 
     def baseline(self, values: Tensor) -> Tensor:
         """(N, 1): what the values (N, M) of the policy's actions come to; their mean."""

@@ -120,7 +120,57 @@ def test_a_copy_learns_as_the_original_and_apart_from_it(name: str) -> None:
     assert_equal(copied.state_dict(), original.state_dict())
 
 
-@pytest.mark.parametrize("name", OFF_POLICY)
+def learns_in_turn(name: str) -> bool:
+    """Whether a policy learns from the new weights of critics."""
+    algorithm = made(*OFF_POLICY[name][:2], **OFF_POLICY[name][2])
+    return bool(algorithm.redefines(prl.Algorithm.later_losses))
+
+
+AT_ONCE = [name for name in OFF_POLICY if not learns_in_turn(name)]
+IN_TURN = [name for name in OFF_POLICY if learns_in_turn(name)]
+
+
+@pytest.mark.parametrize("name", IN_TURN)
+def test_policies_learn_from_critics_as_they_are_after_their_step(name: str) -> None:
+    cls, space, hyper_parameters = OFF_POLICY[name]
+    chosen = hyper_parameters | ({"policy_delay": 1} if hasattr(cls, "policy_delay") else {})
+    whole, in_parts = (made(cls, space, **chosen) for _ in range(2))
+    in_parts.load_state_dict(whole.state_dict())
+    for seed in range(3):
+        batch = batch_for(whole, seed)
+        whole.update(batch)
+        for losses_of in (in_parts.losses, in_parts.later_losses):
+            losses: Any = losses_of(in_parts.read(batch))
+            for group in losses.of:
+                group.stepper.zero_grad()
+            for parameter, gradient in losses.gradients.items():
+                parameter.grad = gradient
+            with_graph = [loss for loss in losses.of.values() if loss.requires_grad]
+            if with_graph:
+                sum(with_graph[1:], with_graph[0]).backward()
+            for group in losses.of:
+                group.stepper.step(None)
+        in_parts.end_update()
+        assert_equal(whole.state_dict(), in_parts.state_dict())
+
+
+@pytest.mark.parametrize("name", IN_TURN)
+def test_gradients_that_are_computed_apart_are_all_of_the_same_weights(name: str) -> None:
+    cls, space, hyper_parameters = OFF_POLICY[name]
+    chosen = hyper_parameters | ({"policy_delay": 1} if hasattr(cls, "policy_delay") else {})
+    algorithm = made(cls, space, **chosen)
+    before = algorithm.get_weights()
+    first, _ = algorithm.compute_gradients(batch_for(algorithm))
+    assert_equal(algorithm.get_weights(), before)
+    groups = {name.split(".")[0] for name in first}
+    assert {group.name for group in algorithm.training.groups.values()} >= groups > {"critics"}
+    algorithm.apply_gradients(first)
+    moved = {name for name, weight in algorithm.get_weights().items() if not torch.equal(weight, before[name])}
+    assert any("critics" in name for name in moved)
+    assert any("critics" not in name for name in moved)
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
 def test_computing_and_applying_gradients_apart_is_an_update(name: str) -> None:
     cls, space, hyper_parameters = OFF_POLICY[name]
     together, apart, elsewhere = (made(cls, space, **hyper_parameters) for _ in range(3))
