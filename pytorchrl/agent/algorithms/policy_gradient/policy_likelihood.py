@@ -64,7 +64,7 @@ class PolicyLikelihood:
     """
 
     def __init__(self, policy: Network, group: Trained, *, with_graph: bool) -> None:
-        self._policy, self._group = policy, group
+        self._policy = policy
         layers = None if with_graph else plain_layers_of_distribution(policy)
         self._network = None if layers is None else PlainNetwork(policy, layers, group)
         self._log_std: Tensor | None = None

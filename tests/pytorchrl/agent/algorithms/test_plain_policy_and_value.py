@@ -1,5 +1,6 @@
 """Gradients of value functions and policies that are computed beside the loss are those of autograd."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -236,3 +237,17 @@ def test_a_gradient_is_refused_when_another_batch_was_judged_or_when_it_was_comp
     second.step(torch.ones(8, 1), None)
     with pytest.raises(RuntimeError, match="judge the batch again"):
         second.step(torch.ones(8, 1), None)
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(3), spaces.Box(-1, 1, (2,))], ids=["discrete", "box"])
+@pytest.mark.parametrize("kind", [prl.PPO, prl.A2C])
+def test_a_copy_learns_as_the_original_and_apart_from_it(kind: Any, space: Any) -> None:
+    original = algorithm_of(kind, envs=envs_with(space))
+    original.update(batch_for(original))
+    copied, before = copy.deepcopy(original), copy.deepcopy(original.get_weights())
+    for number in range(1, 4):
+        copied.update(batch_for(copied, number))
+    torch.testing.assert_close(original.get_weights(), before, rtol=0, atol=0)
+    for number in range(1, 4):
+        original.update(batch_for(original, number))
+    torch.testing.assert_close(copied.get_weights(), original.get_weights(), rtol=0, atol=0)
