@@ -35,8 +35,8 @@ _SETTINGS = (
     "bounds the divergence, as the paper does: our bound and damping are its times their number. Theirs of PPO and "
     "TRPO finish the rollout of 2,048 steps that they end in, ours stop in it. Observations and rewards are not "
     "scaled. Those of our runs of SAC, DDPG, TQC and CrossQ that were made before policies learnt from critics after "
-    "their step are shown until they are made again. Means in nnabla-rl's published results after 100,000 steps, by its "
-    "own settings: "
+    "their step are shown until they are made again. Means in nnabla-rl's published results after 100,000 steps, by "
+    "its own settings: "
 )
 
 
