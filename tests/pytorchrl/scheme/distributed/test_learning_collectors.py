@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 
 @pytest.mark.parametrize("task_name", COLLECTORS.tasks)
-@pytest.mark.parametrize("collectors", [", one process", "2 collectors", "2 asynchronous collectors"])
+@pytest.mark.parametrize("collectors", [", one process", "2 asynchronous collectors"])
 def test_runs_can_be_made(task_name: str, collectors: str, tmp_path: Path) -> None:
     task = replace(COLLECTORS.tasks[task_name], episodes=1)
     stages = [stage for stage in task.stages if stage.name.endswith(collectors)]
