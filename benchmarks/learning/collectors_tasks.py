@@ -63,10 +63,9 @@ def _stages(
         collectors = "1 collector" if count == 1 else f"{count} collectors"
         stages.append(Stage(f"{name}, {collectors}", steps, _composed(parts, env, count), "none"))
     other, other_parts = asynchronous
-    if other != name:
-        stages.append(Stage(f"{other}, one process", steps, _composed(other_parts, env, None), "none"))
     freely = {"communication": "asynchronous", "slice_steps": slice_steps}
     if other != name:
+        stages.append(Stage(f"{other}, one process", steps, _composed(other_parts, env, None), "none"))
         # A rollout is a slice of each of the collectors, whichever comes first.
         freely["slices_at_once"] = 2
     stages.append(Stage(f"{other}, 2 asynchronous collectors", steps, _composed(other_parts, env, 2, **freely), "none"))

@@ -6,7 +6,6 @@ runs here from their checkpoints, runs of d3rlpy from their beginning; what has 
 
 import statistics
 import sys
-import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import tyro
 from benchmarks.learning.example_runs import ROOT
 from benchmarks.learning.offline_runs import EPISODES, LIBRARIES, Finished, Job, Library
 from benchmarks.learning.offline_tasks import TASKS
+from benchmarks.shared.paragraphs import paragraphs
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Arguments:
     """What to run."""
 
     only: tuple[str, ...] = ("cartpole",)
-    """Tasks to run: cartpole (some minutes), pendulum (an hour), hopper (some hours)."""
+    """Tasks to run: cartpole (some minutes), pendulum and hopper (hours)."""
     d3rlpy: Path | None = None
     """The interpreter of an environment with d3rlpy; None leaves its runs out."""
     updates: int | None = None
@@ -78,7 +78,7 @@ def text_of(by_task: Mapping[str, Sequence[Job]]) -> str:
     lines = [
         "# Learning from data",
         "",
-        *_paragraphs(
+        *paragraphs(
             "What algorithms learn from data that `python -m pytorchrl data make` makes, beside d3rlpy's with the same "
             "hyper-parameters, networks and numbers of updates. Scores are 0 for random actions and 1 for an expert "
             f"([references](data.md#make-data)): means over the seeds of {EPISODES} episodes after the last update, "
@@ -92,7 +92,7 @@ def text_of(by_task: Mapping[str, Sequence[Job]]) -> str:
     ]
     for name in begun:
         lines += [f"![Normalised scores over updates, {name}](offline-learning-{name}.png)", ""]
-    lines += _paragraphs(
+    lines += paragraphs(
         "The hyper-parameters are in `benchmarks/learning/offline_tasks.py`. Written by "
         "`benchmarks/learning/learning_offline.py --d3rlpy PYTHON --only TASKS`, where PYTHON is the interpreter of an "
         "environment with d3rlpy; stopped, the same command goes on."
@@ -161,10 +161,6 @@ def _cell(scores: Sequence[float]) -> str:
         return "not run"
     error = f" ± {statistics.stdev(scores) / len(scores) ** 0.5:.2f}" if len(scores) > 1 else ""
     return f"{np.mean(scores):.2f}{error} ({min(scores):.2f} to {max(scores):.2f})"
-
-
-def _paragraphs(text: str) -> list[str]:
-    return textwrap.fill(text, 120).split("\n")
 
 
 if __name__ == "__main__":

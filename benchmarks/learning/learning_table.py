@@ -1,7 +1,6 @@
 """Pages that compare what algorithms learn: runs that are missing are made, and what has finished becomes a table."""
 
 import statistics
-import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from benchmarks.learning.learning_pages import PAGES
 from benchmarks.learning.learning_picture import draw_curves
 from benchmarks.learning.learning_runs import FINAL_PART, Result, Run, results_of
 from benchmarks.learning.learning_task import Page, Task
+from benchmarks.shared.paragraphs import paragraphs
 from pytorchrl.logging.curves import Run as Measured
 
 
@@ -140,7 +140,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         f"Written by `benchmarks/learning/{page.script}`; `make {page.target}` makes the runs that are missing and "
         "writes it again.",
         "",
-        *_paragraphs(_how(page, [run for runs in by_task.values() for run in runs])),
+        *paragraphs(_how(page, [run for runs in by_task.values() for run in runs])),
         "",
     ]
     for task_name, task in page.tasks.items():
@@ -150,7 +150,7 @@ def _page(name: str, by_task: dict[str, list[Run]], docs: Path) -> str:
         seeds = list(dict.fromkeys(run.seed for run in by_task[task_name]))
         steps = by_task[task_name][0].target_steps
         what = f"{steps:,} environment steps, {task.episodes} episodes of the greedy policy. {task.settings}"
-        lines += [f"## {task.env}", "", *_paragraphs(what), "", *_table(task, seeds, by_algorithm), ""]
+        lines += [f"## {task.env}", "", *paragraphs(what), "", *_table(task, seeds, by_algorithm), ""]
         curves = {
             algorithm: [Measured(run.folder, {}, run.records).training() for run in runs if run.result is not None]
             for algorithm, runs in by_algorithm.items()
@@ -205,10 +205,6 @@ def _standard_error(returns: Sequence[float]) -> float:
 
 def _shown(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}"
-
-
-def _paragraphs(text: str) -> list[str]:
-    return textwrap.fill(text, 120).split("\n")
 
 
 def _how(page: Page, runs: Sequence[Run]) -> str:

@@ -3,7 +3,6 @@
 import json
 import re
 import statistics
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ import torch
 
 import pytorchrl as prl
 from benchmarks.shared.machine import versions
+from benchmarks.shared.paragraphs import paragraphs
 from pytorchrl.experiments import RunFolder
 from storages.persistent.log.files import write_atomically
 
@@ -191,15 +191,15 @@ def page_text(page: StagedPage, kept: Path) -> str:
         "",
         f"Written by `benchmarks/learning/{page.script}`; the same command makes the runs that are missing.",
         "",
-        *_paragraphs(how),
+        *paragraphs(how),
         "",
-        *_paragraphs(f"The page was written with: {facts}."),
+        *paragraphs(f"The page was written with: {facts}."),
         "",
     ]
     for name, task in page.tasks.items():
-        lines += [f"## {task.title}", "", *_paragraphs(task.question), "", *_table(name, task, kept), ""]
+        lines += [f"## {task.title}", "", *paragraphs(task.question), "", *_table(name, task, kept), ""]
         if not any(result_of(result_file(kept, name, seed, stage)) for seed in task.seeds for stage in task.stages):
-            lines += [*_paragraphs(f"Not run: `{page.script} --only {name}` makes these runs."), ""]
+            lines += [*paragraphs(f"Not run: `{page.script} --only {name}` makes these runs."), ""]
     return "\n".join(lines)
 
 
@@ -223,7 +223,3 @@ def _table(name: str, task: StagedTask, kept: Path) -> Iterator[str]:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _paragraphs(text: str) -> list[str]:
-    return textwrap.fill(text, 120).split("\n")

@@ -161,13 +161,17 @@ class VanillaOnPolicyBuffer(Storage):
             known: what they are, if it has been asked.
         """
         ring = self._ring
-        if (key,) in ring.layout:
-            return ring.rollout(key)[..., 0] if known is None else known
-        if key not in self._values_when_full:
-            return np.zeros((ring.live_steps, ring.envs), np.float32) if known is None else known
-        values = self.evaluation.values(getattr(self.actor, _ASKED_FOR[key])) if known is None else known
-        ring.columns.add_computed(key, SCALAR)
-        ring.rollout(key)[..., 0] = values
+        is_stored, is_wanted = (key,) in ring.layout, key in self._values_when_full
+        values = known
+        if values is None and is_stored:
+            values = ring.rollout(key)[..., 0]
+        elif values is None and is_wanted:
+            values = self.evaluation.values(getattr(self.actor, _ASKED_FOR[key]))
+        elif values is None:
+            values = np.zeros((ring.live_steps, ring.envs), np.float32)
+        if is_wanted and not is_stored:
+            ring.columns.add_computed(key, SCALAR)
+            ring.rollout(key)[..., 0] = values
         return values
 
     def _intrinsic_stream(self) -> RewardStream:

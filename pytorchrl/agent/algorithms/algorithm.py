@@ -124,7 +124,7 @@ class Algorithm(FieldComponent, ABC):
         """The losses of what learns from the weights that the steps along `losses` have led to; None for no such.
 
         They are of the same batch and of other groups. A policy that climbs critics is learnt so: before their step it
-        would climb the errors that they are about to unlearn, and values would be overestimated.
+        would climb the errors that they are about to unlearn.
         """
         return None
 

@@ -1,0 +1,8 @@
+"""Lines of the pages that benchmarks write."""
+
+import textwrap
+
+
+def paragraphs(text: str) -> list[str]:
+    """A paragraph as lines of at most 120 characters."""
+    return textwrap.fill(text, 120).split("\n")
