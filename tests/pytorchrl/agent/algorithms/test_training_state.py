@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -14,6 +15,8 @@ from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
 from pytorchrl.agent.optimizers import RMSprop
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule, UnitInterval
+from tests.pytorchrl.agent.algorithms.test_rows import BOX as ONE_NUMBER
+from tests.pytorchrl.agent.algorithms.test_rows import batch_of
 from tests.support.by_hand import envs_with, replayed
 from tests.support.comparison import assert_equal
 from tests.support.toys import continuous
@@ -330,3 +333,19 @@ def test_an_algorithm_that_says_nowhere_how_to_learn_is_named() -> None:
     algorithm = made(WithoutLosses)
     with pytest.raises(NotImplementedError, match="WithoutLosses defines no losses"):
         algorithm.update(batch_for(algorithm))
+
+
+@pytest.mark.parametrize("kind", [prl.DDPG, prl.SAC])
+def test_critics_with_a_memory_are_climbed_by_what_they_remember_after_their_step(kind: Any) -> None:
+    envs = envs_with(ONE_NUMBER)
+    envs.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(4,), memory="gru", memory_size=3)("cpu", envs)
+    algorithm: Any = kind.create_factory()("cpu", actor, envs)
+    before: list[torch.Tensor] = []
+    seen: list[torch.Tensor] = []
+    body = algorithm.critics[0].body
+    algorithm.critics[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].features(body).detach()))
+    algorithm.critics[0].register_forward_pre_hook(lambda *_: before.append(next(body.parameters()).detach().clone()))
+    algorithm.update(batch_of("sequences"))
+    assert not torch.equal(before[0], before[-1]), "the critics have made their step"
+    assert not torch.equal(seen[0], seen[-1])
