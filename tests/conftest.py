@@ -41,8 +41,10 @@ _NEEDED_BYTES = 4 << 30
 
 def pytest_configure(config: pytest.Config) -> None:
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES:
-        # pytest makes tmp_path there: tests of durable storages spend most of their time waiting for a disk.
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+        # pytest makes tmp_path there, and tempfile its folders, in processes that tests start too: tests of durable
+        # storages spend most of their time waiting for a disk.
+        for variable in ("PYTEST_DEBUG_TEMPROOT", "TMPDIR"):
+            os.environ.setdefault(variable, str(_MEMORY))
     config.pluginmanager.register(budget.Budget(), "budget")
 
 

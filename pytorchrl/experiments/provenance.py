@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -19,31 +20,54 @@ _ENVIRONMENT = ("CUDA", "CUBLAS", "MKL", "MUJOCO", "NUMBA", "OMP", "OPENBLAS", "
 _SECRETS = ("KEY", "SECRET", "TOKEN", "PASSWORD")
 _ID_DIGITS = 12
 _LARGEST_DIFF_BYTES = 10_000_000
+_NO_COMMIT = "(initial)"
+"""What git calls the commit of a repository without one."""
 
 
-def git_diff() -> str | None:
-    """What is changed in the working directory since the last commit; None where nothing is, or there is no git."""
-    diff = _git("diff", "HEAD", "--no-color", "--no-ext-diff")
-    return diff if diff and len(diff.encode(errors="replace")) <= _LARGEST_DIFF_BYTES else None
+@dataclass(frozen=True)
+class Code:
+    """What git says of the working directory; nothing where it is no repository or git is not there."""
+
+    commit: str | None = None
+    has_changes: bool = False
+    """Whether files are changed or new since the commit."""
+    diff: str | None = None
+    """What is changed since the commit; None where nothing is, or too much."""
 
 
-def experiment_id(config: Mapping[str, Any], diff: str | None) -> str:
+def code_of_the_directory() -> Code:
+    """The code in the working directory."""
+    status = _git("status", "--porcelain=v2", "--branch")
+    if status is None:
+        return Code()
+    lines = status.splitlines()
+    headers = dict(line.removeprefix("# ").split(" ", 1) for line in lines if line.startswith("# "))
+    files = [line for line in lines if not line.startswith("# ")]
+    commit = headers.get("branch.oid")
+    commit = None if commit == _NO_COMMIT else commit
+    # Asking git takes milliseconds each time; what is merely new is in no difference.
+    is_changed = commit is not None and any(not line.startswith("? ") for line in files)
+    diff = _git("diff", "HEAD", "--no-color", "--no-ext-diff") if is_changed else None
+    is_kept = bool(diff) and len(str(diff).encode(errors="replace")) <= _LARGEST_DIFF_BYTES
+    return Code(commit, bool(files), diff if is_kept else None)
+
+
+def experiment_id(config: Mapping[str, Any], code: Code) -> str:
     """A short text that is equal for runs of equal code and equal arguments.
 
     Args:
         config: the composition and the learner's arguments.
-        diff: of the code to its last commit.
+        code: that of the run.
     """
     arguments = {name: value for name, value in config.items() if name != "log_to"}
-    code = [_git("rev-parse", "HEAD") or _version("pytorchrl"), diff]
-    text = json.dumps([code, arguments], sort_keys=True, default=str)
+    text = json.dumps([[code.commit or _version("pytorchrl"), code.diff], arguments], sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_ID_DIGITS]
 
 
-def provenance(config: Mapping[str, Any], diff: str | None) -> dict[str, Any]:
+def provenance(config: Mapping[str, Any], code: Code) -> dict[str, Any]:
     """What a run came of, as plain data."""
     return {
-        "experiment": experiment_id(config, diff),
+        "experiment": experiment_id(config, code),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "python": platform.python_version(),
@@ -60,8 +84,8 @@ def provenance(config: Mapping[str, Any], diff: str | None) -> dict[str, Any]:
             if name.startswith(_ENVIRONMENT) and not any(secret in name for secret in _SECRETS)
         },
         "packages": {package: _version(package) for package in _PACKAGES},
-        "git_commit": _git("rev-parse", "HEAD"),
-        "git_uncommitted_changes": bool(_git("status", "--porcelain")),
+        "git_commit": code.commit,
+        "git_uncommitted_changes": code.has_changes,
     }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pytorchrl.experiments import places
 from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.provenance import git_diff, provenance
+from pytorchrl.experiments.provenance import code_of_the_directory, provenance
 from storages.persistent.log.files import read_text, refuse_link, write_atomically
 from storages.persistent.log.lock import NAME as LOCK_NAME
 
@@ -95,12 +95,12 @@ class RunFolder:
         """
         replaces = self.config_file.exists()
         self.path.mkdir(parents=True, exist_ok=True)
-        diff = git_diff()
-        _write_json(self.versions_file, provenance(config, diff))
-        if diff is None:
+        code = code_of_the_directory()
+        _write_json(self.versions_file, provenance(config, code))
+        if code.diff is None:
             self.diff_file.unlink(missing_ok=True)
         else:
-            write_atomically(self.diff_file, f"{diff}\n".encode(errors="replace"))
+            write_atomically(self.diff_file, f"{code.diff}\n".encode(errors="replace"))
         # Last, because its presence says that the folder is a run's.
         self.write_config(config)
         return replaces

@@ -57,7 +57,7 @@ def _fields_of(cls: type[Any], classes: list[type[Any]]) -> Parameters:
                 elif name in found:
                     found[name] = found[name].replace(default=value)
             elif adds_fields or name in found:
-                resolved = _resolved(each, annotation)
+                resolved = _resolved(each, name)
                 found[name] = Parameter(name, Parameter.KEYWORD_ONLY, default=value, annotation=resolved)
     taken = {name for each in classes for name in _own_parameters(cls, each)}
     return {name: field for name, field in found.items() if name not in taken}
@@ -85,7 +85,7 @@ def _with_other_defaults(cls: type[Any], parameters: Parameters) -> Parameters:
     """Parameters of the ``__init__`` of a class that ``cls`` extends, with the defaults that its attributes give."""
     changed, annotations = dict(parameters), inspect.get_annotations(cls)
     for name in parameters.keys() & annotations.keys() & vars(cls).keys():
-        annotation = _resolved(cls, annotations[name])
+        annotation = _resolved(cls, name)
         changed[name] = parameters[name].replace(default=vars(cls)[name], annotation=annotation)
     # Python allows a parameter without a default after one with a default only if it is keyword-only.
     has_default, keyword_only = False, False
@@ -108,7 +108,7 @@ def _own_parameters(cls: type[Any], each: type[Any]) -> Parameters:
     }
 
 
-# Reading a signature takes far longer than all else here, and bases are asked again and again.
+# Reading a signature or an annotation takes far longer than all else here, and bases are asked again and again.
 @functools.lru_cache(maxsize=256)
 def _signature_of(init: Callable[..., None]) -> Mapping[str, Parameter]:
     """The parameters after ``self``, annotations resolved."""
@@ -124,8 +124,13 @@ def is_class_variable(annotation: Any) -> bool:
     return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
 
 
-def _resolved(cls: type[Any], annotation: Any) -> Any:
+def _resolve(cls: type[Any], name: str) -> Any:
+    """The annotation of an attribute that a class declares itself."""
     module = sys.modules.get(cls.__module__)
-    holder = types.SimpleNamespace(__annotations__={"field": annotation})
+    holder = types.SimpleNamespace(__annotations__={"field": inspect.get_annotations(cls)[name]})
     names = vars(module) if module is not None else {}
     return typing.get_type_hints(holder, names, dict(vars(cls)), include_extras=True)["field"]
+
+
+# mypy takes classes for unhashable.
+_resolved = typing.cast("Callable[[type[Any], str], Any]", functools.lru_cache(maxsize=1024)(_resolve))

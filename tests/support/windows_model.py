@@ -88,8 +88,14 @@ class Episodic:
 def row(value: Any, *position: int) -> Any:
     if isinstance(value, dict):
         return {name: row(part, *position) for name, part in value.items()}
-    found = value[position]
-    return found.numpy() if isinstance(found, torch.Tensor) else found
+    return value[position]
+
+
+def arrays(value: Any) -> Any:
+    """A batch of arrays instead of tensors, whose rows take a fraction of the time."""
+    if isinstance(value, dict):
+        return {name: arrays(part) for name, part in value.items()}
+    return value.numpy() if isinstance(value, torch.Tensor) else value
 
 
 def same(one: Any, two: Any) -> bool:
@@ -142,6 +148,7 @@ class Expected:
 
 def assert_windows(episodic: Episodic, batch: Any, kind: Sequences | Episodes | None, n_step: int) -> None:
     """Every row of a batch is what the model says."""
+    batch = arrays(batch)
     if kind is None:
         assert_transitions(episodic.model, batch, episodic.num_envs, n_step)
     elif isinstance(kind, Sequences):
@@ -197,7 +204,7 @@ def pieces(episodic: Episodic, batch: Any, episodes: Episodes, n_step: int) -> l
         count = min(len(steps), most or len(steps))
         places: list[tuple[int, ...]] = [(t, b) for t in range(count)]
         if EPISODE in batch:
-            places = [(place,) for place in (batch[EPISODE][:, 0] == b).nonzero()[:, 0].tolist()]
+            places = [(place,) for place in np.flatnonzero(batch[EPISODE][:, 0] == b).tolist()]
         candidates = [steps[begin : begin + count] for begin in range(len(steps) - count + 1)]
         env = number % episodic.num_envs
         found.append(next(one for one in candidates if _are_at(episodic, batch, places, one, env, n_step)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments.provenance import experiment_id, git_diff, provenance
+from pytorchrl.experiments.provenance import Code, code_of_the_directory, experiment_id, provenance
 from tests.support.compositions import dqn_scheme
 from tests.support.repositories import git
 
@@ -57,15 +57,33 @@ def test_what_was_not_committed_is_kept_with_the_run(repository: Path) -> None:
 def test_without_a_repository_there_is_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert git_diff() is None
-    assert len(experiment_id({"seed": 1}, None)) == 12
+    assert code_of_the_directory() == Code()
+    assert len(experiment_id({"seed": 1}, Code())) == 12
+
+
+def test_what_is_new_is_no_difference_to_the_last_commit_but_is_told(repository: Path) -> None:
+    clean = code_of_the_directory()
+    assert clean == Code(git("rev-parse", "HEAD").strip())
+    (repository / "a file with spaces.py").write_text("two = 2\n")
+    assert code_of_the_directory() == Code(clean.commit, has_changes=True)
+
+
+def test_before_the_first_commit_there_is_nothing_to_differ_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    git("init", "-q")
+    assert code_of_the_directory() == Code()
+    (tmp_path / "script.py").write_text("one = 1\n")
+    git("add", "script.py")
+    assert code_of_the_directory() == Code(has_changes=True)
 
 
 def test_variables_that_matter_are_kept_and_secrets_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("TORCH_API_KEY", "hidden")
     monkeypatch.setenv("HOME_OF_NOTHING", "elsewhere")
-    environment = provenance({}, None)["environment"]
+    environment = provenance({}, Code())["environment"]
     assert environment["OMP_NUM_THREADS"] == "1"
     assert "TORCH_API_KEY" not in environment
     assert "HOME_OF_NOTHING" not in environment

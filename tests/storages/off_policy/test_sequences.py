@@ -27,7 +27,7 @@ from storages.transition import (
 )
 from tests.support.model import ALGORITHM, GAMMA, Model, Stream, environments, equal, through_a_file
 from tests.support.profiles import examples
-from tests.support.windows_model import Expected, assert_sequences
+from tests.support.windows_model import Expected, arrays, assert_sequences
 
 SIZE = 16
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
@@ -95,7 +95,7 @@ def test_every_step_of_every_sequence_is_what_went_in(
         model.insert(sample)
         if step % 9 in (0, 4):
             for batch in storage.generate_batches(2, 5):
-                assert_sequences(model, batch, num_envs, sequences, n_step)
+                assert_sequences(model, arrays(batch), num_envs, sequences, n_step)
                 storage.after_gradients(batch, {ERRORS: torch.from_numpy(random.exponential(size=(length, 5, 1)))})
         if step == 30:
             state = through_a_file(storage.state_dict())

@@ -26,7 +26,7 @@ from storages.transition import (
     WEIGHTS,
 )
 from tests.support.model import ALGORITHM, GAMMA, Model, Stream, contents, environments, equal, through_a_file
-from tests.support.windows_model import Episodic, assert_transitions, assert_windows
+from tests.support.windows_model import Episodic, arrays, assert_transitions, assert_windows
 
 PRIORITIES = {"alpha": 0.7, "beta": 0.5, "epsilon": 0.01, "default_error": 1.0}
 RECENCY = {"eta": 0.999, "cmin": 6}
@@ -152,7 +152,7 @@ def test_a_longer_window_can_be_asked_for_while_the_storage_is_in_use(way: str) 
     for n_step in (5, 2, 100, 1):
         storage.update_storage_parameter("n_step", n_step)
         (batch,) = storage.generate_batches(1, 64)
-        assert_transitions(model, batch, 2, n_step)
+        assert_transitions(model, arrays(batch), 2, n_step)
     with pytest.raises(ValueError, match="n_step must be at least 1, got 0"):
         storage.update_storage_parameter("n_step", 0)
 

@@ -127,10 +127,10 @@ def test_over_passes_every_episode_is_drawn_as_often_however_long_it_is(tmp_path
 @pytest.mark.parametrize("sequences", [Episodes(), Episodes(whole=False), Episodes(longest=4)])
 def test_memory_stays_within_the_budget(sequences: Episodes, packed: bool, tmp_path: Path) -> None:
     sequences = Episodes(sequences.longest, packed, sequences.whole)
-    for number, lengths in enumerate((LENGTHS, [1] * 2000, [30] * 100)):
+    for number, lengths in enumerate((LENGTHS, [1] * 800, [30] * 50)):
         storage = filled(tmp_path / str(number), lengths, sequences=sequences, **PRIORITIES)
         assert storage.ring.live_steps < len(storage)
-        for batch in storage.generate_batches(100, 16):
+        for batch in storage.generate_batches(40, 16):
             storage.after_gradients(batch, {ERRORS: torch.ones_like(batch[REW])})
             assert storage.nbytes - 4 * len(storage) <= BUDGET
         storage.close()
