@@ -112,6 +112,7 @@ class Collector:
         self._rhs: Any = None
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
         self._none_skipped: NDArray[np.bool_] = np.zeros((envs.num_envs, 1), np.bool_)
+        self._counts_observations = algorithm.actor.normalization is not None
         self._stores_in_part = envs.skips_steps and not storage.on_policy
         """Whether the storage gets the transitions that were made alone; rollouts have steps of all environments."""
 
@@ -202,8 +203,9 @@ class Collector:
         obs, rhs, done = self._observation, self._rhs, self._done
         algorithm, exploration = self.algorithm, self._exploration
         device = algorithm.device
-        skips = self.envs.skips_next
-        count_observations(obs, None if skips is None else ~skips, algorithm, self.storage)
+        if self._counts_observations:
+            skips = self.envs.skips_next
+            count_observations(obs, None if skips is None else ~skips, algorithm, self.storage)
         begins = to_device(done.astype(np.float32), device)
         exploration.steps, exploration.starts = self.steps + self.steps_elsewhere, begins
         acting = algorithm.acting_step(to_device(obs, device), rhs, begins, exploration)

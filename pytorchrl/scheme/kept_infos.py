@@ -18,8 +18,10 @@ def kept_infos(step: VecStep, keys: Sequence[str]) -> dict[str, dict[str, NDArra
     Raises:
         ValueError: an environment did not report one, or reports no number or array of numbers.
     """
+    if not keys:
+        return {}
     ended = (step.terminated | step.truncated)[:, 0]
-    return {INFO: {key: _column(step.infos, key, ended) for key in keys}} if keys else {}
+    return {INFO: {key: _column(step.infos, key, ended) for key in keys}}
 
 
 def _column(infos: Mapping[str, Any], key: str, ended: NDArray[np.bool_]) -> NDArray[Any]:

@@ -105,14 +105,13 @@ class _CollectorAmongOthers(Collector):
         self._info_keys = blueprint.info_keys
         self.explore_among(blueprint.num_collectors * num_envs, worker * num_envs)
         self._of_others = (blueprint.num_collectors - 1) * num_envs
+        # The learner's process counts the observations of all.
+        self._counts_observations = False
 
     def step(self) -> list[Episode]:
         episodes = super().step()
         self.steps_elsewhere += self._of_others
         return episodes
-
-    def _count(self, obs: Any) -> None:
-        """Do nothing: the learner's process counts the observations of all."""
 
 
 def weights_to_send(weights: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.generic]]:

@@ -1,0 +1,22 @@
+"""The scripts that the Makefile calls begin, with the packages of this checkout, from wherever they are called."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TAKES_NOTHING = {"benchmarks/storages/gpu.py"}
+SCRIPTS = sorted(set(re.findall(r"benchmarks/\S+\.py", (ROOT / "Makefile").read_text())) - TAKES_NOTHING)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_says_what_it_can_be_told(script: str, tmp_path: Path) -> None:
+    finished = subprocess.run(
+        [sys.executable, ROOT / script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "usage" in finished.stdout.lower()
