@@ -23,7 +23,11 @@ class Environments(Protocol):
 
 
 class Discounting(Protocol):
-    """What a storage reads of the algorithm."""
+    """What a storage reads of the algorithm.
+
+    One whose on-policy samples need not hold values may also have ``values_when_full``, a frozenset: those of VAL and
+    IVAL that the actor is asked for when a rollout is full, where samples do not hold them.
+    """
 
     @property
     def gamma(self) -> float:
@@ -40,14 +44,6 @@ class Curiosity(Discounting, Protocol):
     @property
     def intrinsic_returns_end(self) -> bool:
         """Whether intrinsic returns end with episodes, or reach into those that follow."""
-
-
-class ValuedWhenFull(Discounting, Protocol):
-    """What an on-policy storage reads of an algorithm whose samples need not hold values."""
-
-    @property
-    def values_when_full(self) -> frozenset[str]:
-        """Those of VAL and IVAL that the actor is asked for when a rollout is full, where samples do not hold them."""
 
 
 class ValueFunction(Protocol):
