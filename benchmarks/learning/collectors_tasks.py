@@ -10,6 +10,9 @@ from benchmarks.learning.staged_runs import Stage, StagedPage, StagedTask
 _ENVIRONMENTS = 4
 """Of all collectors of a run together."""
 
+_POLICY_LAG = 8
+"""Of overlapped runs of SAC, in update phases, of which every step of the environments makes one."""
+
 Parts = Callable[[], Mapping[str, Any]]
 """An algorithm, an actor and a storage, as a scheme takes them."""
 
@@ -54,11 +57,19 @@ def _sac() -> Mapping[str, Any]:
 
 
 def _stages(
-    steps: int, env: str, synchronous: tuple[str, Parts], asynchronous: tuple[str, Parts], slice_steps: int
+    steps: int,
+    env: str,
+    synchronous: tuple[str, Parts],
+    asynchronous: tuple[str, Parts],
+    slice_steps: int,
+    overlapped: prl.Overlapped,
 ) -> tuple[Stage, ...]:
-    """One process; 1, 2 and 4 collectors that are waited for; and 2 that are not, beside one process."""
+    """One process; one beside which others act; 1, 2 and 4 collectors that are waited for; and 2 that are not."""
     name, parts = synchronous
-    stages = [Stage(f"{name}, one process", steps, _composed(parts, env, None), "none")]
+    stages = [
+        Stage(f"{name}, one process", steps, _composed(parts, env, None), "none"),
+        Stage(f"{name}, overlapped", steps, _composed(parts, env, None, collection=overlapped), "none"),
+    ]
     for count in (1, 2, 4):
         collectors = "1 collector" if count == 1 else f"{count} collectors"
         stages.append(Stage(f"{name}, {collectors}", steps, _composed(parts, env, count), "none"))
@@ -76,7 +87,7 @@ def _composed(parts: Parts, env: str, collectors: int | None, **settings: Any) -
     def compose(folder: Path, seed: int) -> prl.Scheme:
         envs = prl.VecEnv.create_factory(env, num_envs=_ENVIRONMENTS // (collectors or 1))
         if collectors is None:
-            return prl.Scheme(**parts(), train_envs_factory=envs, seed=seed)
+            return prl.Scheme(**parts(), train_envs_factory=envs, seed=seed, **settings)
         return prl.RayScheme(**parts(), train_envs_factory=envs, num_collectors=collectors, seed=seed, **settings)
 
     return compose
@@ -84,7 +95,8 @@ def _composed(parts: Parts, env: str, collectors: int | None, **settings: Any) -
 
 _QUESTION = (
     "Do collectors in other processes reach what one process does? "
-    f"All runs have {_ENVIRONMENTS} environments, divided among the collectors."
+    f"All runs have {_ENVIRONMENTS} environments, divided among the collectors. In overlapped ones, another process "
+    "acts while this one learns,"
 )
 
 COLLECTORS = StagedPage(
@@ -96,16 +108,28 @@ COLLECTORS = StagedPage(
         "cartpole": StagedTask(
             title="CartPole-v1",
             env="CartPole-v1",
-            question=_QUESTION,
-            stages=_stages(100_000, "CartPole-v1", ("PPO", _PPO), ("IMPALA", _IMPALA), slice_steps=5),
+            question=f"{_QUESTION} with weights of one rollout before.",
+            stages=_stages(
+                100_000, "CartPole-v1", ("PPO", _PPO), ("IMPALA", _IMPALA), slice_steps=5, overlapped=prl.Overlapped(1)
+            ),
             random_return=22.2,
             expert_return=475.0,
         ),
         "pendulum": StagedTask(
             title="Pendulum-v1",
             env="Pendulum-v1",
-            question=f"{_QUESTION} `SAC` makes as many updates as there are steps.",
-            stages=_stages(15_000, "Pendulum-v1", ("SAC", _sac), ("SAC", _sac), slice_steps=4),
+            question=(
+                f"{_QUESTION} with weights of {_POLICY_LAG} steps before. `SAC` makes as many updates as there are "
+                f"transitions."
+            ),
+            stages=_stages(
+                15_000,
+                "Pendulum-v1",
+                ("SAC", _sac),
+                ("SAC", _sac),
+                slice_steps=4,
+                overlapped=prl.Overlapped(_POLICY_LAG),
+            ),
             random_return=-1_210.0,
             expert_return=-145.5,
         ),
