@@ -79,3 +79,25 @@ def test_a_state_leads_to_the_same_run_in_other_processes(name: str, workers: di
     assert_equal(saved_and_loaded(first.state_dict()), saved_and_loaded(second.state_dict()))
     first.close()
     second.close()
+
+
+def test_a_collector_leaves_the_weights_and_counts_that_it_is_given_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collect, are_kept = CollectionWorker.collect, []
+
+    def watched(worker: CollectionWorker, order: Any, weights: Any) -> Any:
+        made = collect(worker, order, weights)
+        kept = worker._algorithm.get_weights()
+        are_kept.append(all((kept[name].numpy() == given).all() for name, given in weights.items()))
+        return made
+
+    monkeypatch.setattr(CollectionWorker, "collect", watched)
+    actor = prl.OffPolicyActor.create_factory(hidden_sizes=(8,), normalize_observations=True)
+    scheme = train(prl.RayScheme(**parts("dqn") | {"actor_factory": actor}, num_collectors=2), 64)
+    counted = scheme.actor.normalization
+    assert counted is not None
+    assert counted.parts[0].count == scheme.steps
+    assert len(are_kept) > 2
+    assert all(are_kept)
+    scheme.close()
