@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pytorchrl.agent.actors.outputs import Distribution
 from storages.component.schedule import Schedule, value_at
 from storages.component.setting import Setting
 
@@ -146,6 +147,11 @@ class Explorer(Setting, ABC):
         Raises:
             TypeError: the output is of a kind that the explorer cannot use.
         """
+
+    def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
+        """Actions as of :meth:`act`, and their log probabilities (E, 1) by the distribution that the network gives."""
+        action = self.act(lambda: distribution, exploration)
+        return action, distribution.log_prob(action)
 
     def check_output(self, output: Any) -> None:
         """Refuse an output of a kind that :meth:`act` cannot use, before there is anything to act on.

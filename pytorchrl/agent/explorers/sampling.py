@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead
+from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.explorers.explorer import Exploration, Explorer, has, misfit
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 
@@ -22,6 +23,13 @@ class Sample(Explorer):
         self.check_output(distribution)
         action: Tensor = distribution.sample(exploration.generator)
         return action
+
+    def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
+        """Both of one draw, where updates find the same log probability of the action alone."""
+        self.check_output(distribution)
+        if distribution.has_rsample:
+            return super().act_with_log_prob(distribution, exploration)
+        return distribution.sample_with_log_prob(exploration.generator)
 
     def check_output(self, output: Any) -> None:
         """Refuse what is no distribution."""

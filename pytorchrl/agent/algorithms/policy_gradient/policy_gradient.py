@@ -74,9 +74,8 @@ class PolicyGradient(Algorithm):
         """Actions, their log probabilities, which updates compare with, and values that are not asked for later."""
         if exploration.deterministic:
             return super().act(view, exploration)
-        policy = self.policy(view, exploration)
-        action = self._explorer.act(lambda: policy, exploration)
-        return action, {**self.values_while_acting(view), LOGP: policy.log_prob(action)}
+        action, log_prob = self._explorer.act_with_log_prob(self.policy(view, exploration), exploration)
+        return action, {**self.values_while_acting(view), LOGP: log_prob}
 
     def value_functions(self) -> Mapping[str, Network]:
         """The networks of values, by the fields that a storage keeps of them."""

@@ -122,6 +122,30 @@ def test_a_cold_boltzmann_is_greedy(temperature: float) -> None:
     assert (actions == values.greedy()).all()
 
 
+@pytest.mark.parametrize(
+    ("codec", "distribution"),
+    [
+        (Countable(3), Categorical(torch.tensor([[0.0, 1.0, -1.0]]).repeat(500, 1))),
+        (Bounded(2), SquashedGaussian(torch.full((500, 2), 9.0), torch.zeros((500, 2)))),
+        (Bounded(2), DiagonalGaussian(torch.zeros((500, 2)), torch.ones((500, 2)))),
+    ],
+    ids=["of countable actions", "at its bound", "normal"],
+)
+def test_log_probabilities_of_what_is_sampled_are_those_of_the_actions_alone(codec: Any, distribution: Any) -> None:
+    with torch.inference_mode():
+        action, log_prob = prl.Sample().act_with_log_prob(distribution, exploration_of(codec, 500))
+        assert action.shape[0] == 500
+        assert action.unique().numel() > 1
+        torch.testing.assert_close(log_prob, distribution.log_prob(action))
+
+
+def test_log_probabilities_are_asked_of_distributions_for_explorers_that_say_none() -> None:
+    distribution = Categorical(torch.tensor([[0.0, 1.0, -1.0]]))
+    action, log_prob = prl.Greedy().act_with_log_prob(distribution, exploration_of(Countable(3), 1))
+    assert action.item() == 1
+    torch.testing.assert_close(log_prob, distribution.log_prob(action))
+
+
 def test_sample_draws_from_the_distribution() -> None:
     actions = acted(prl.Sample(), Categorical(VALUES.values), exploration_of(Countable(3), 2), times=5000)
     assert_frequencies(actions, VALUES.values.softmax(1))

@@ -1,6 +1,7 @@
 """Distributions of discrete actions."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs.distributions.distribution import Distribution, empty_samples, with_shape
+from pytorchrl.agent.actors.outputs.distributions.quick_draw import draw_actions
 
 
 class Categorical(Distribution):
@@ -19,7 +21,14 @@ class Categorical(Distribution):
 
     def __init__(self, logits: Tensor) -> None:
         self.logits = logits
-        self.log_probs = F.log_softmax(logits, dim=-1)
+        if not torch.is_inference_mode_enabled():
+            # Now, because they may be asked for first where no gradients are recorded, and then where some are wanted.
+            _ = self.log_probs
+
+    @cached_property
+    def log_probs(self) -> Tensor:
+        """Log probability of each action, (B, k)."""
+        return F.log_softmax(self.logits, dim=-1)
 
     @property
     def parameters(self) -> tuple[Tensor]:
@@ -32,11 +41,21 @@ class Categorical(Distribution):
         return self.log_probs.exp()
 
     def sample(self, generator: torch.Generator, n: int | None = None) -> Tensor:
-        """Draw (B, 1) or (n, B, 1) int64 by the Gumbel trick: the largest of ``log p - log(exponential noise)``."""
+        """Draw (B, 1) or (n, B, 1) int64.
+
+        Where no kernel does, by the Gumbel trick: the largest of ``log p - log(exponential noise)``.
+        """
+        drawn = draw_actions(self.logits, generator) if n is None else None
+        if drawn is not None:
+            return drawn[0]
         noise = empty_samples(self.log_probs, n)
         # On the meta device, which has no numbers, torch's own version takes no generator.
         noise.exponential_(generator=None if noise.is_meta else generator)
         return (self.log_probs.detach() - noise.log_()).argmax(-1, keepdim=True)
+
+    def sample_with_log_prob(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Draw actions (B, 1) and compute their log probabilities (B, 1), which have gradients."""
+        return draw_actions(self.logits, generator) or super().sample_with_log_prob(generator)
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log probability: (B, 1) of actions (B, 1), (n, B, 1) of actions (n, B, 1)."""

@@ -1,0 +1,75 @@
+"""Actions of categorical distributions and their log probabilities, drawn by one compiled call.
+
+Few rows take torch eight operations of which each costs more than its arithmetic: 11 microseconds for 64 rows of two
+actions, here 6, and 33 for those of 18, here 10.
+"""
+
+import numpy as np
+import torch
+from numba.np.numpy_support import carray
+from torch import Tensor
+
+from pytorchrl.agent.actors.layers.quick_module import is_recorded
+from storages.core.kernels.compilation import kernel
+from storages.core.kernels.memory import pointer
+
+
+def draw_actions(logits: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor] | None:
+    """Draw from distributions in inference mode; None where torch is to do it.
+
+    Args:
+        logits: (B, k), unnormalised log probabilities.
+        generator: of the random numbers.
+
+    Returns:
+        Actions (B, 1) int64 and their log probabilities (B, 1).
+    """
+    is_plain = (
+        type(logits) is Tensor
+        and logits.dtype is torch.float32
+        and logits.is_cpu
+        and logits.dim() == 2
+        and logits.is_contiguous()
+        and torch.is_inference_mode_enabled()
+        and logits.shape[1] <= _MOST_ACTIONS
+        and not is_recorded()
+    )
+    if not is_plain:
+        return None
+    rows, count = logits.shape
+    action, log_prob = torch.empty((rows, 1), dtype=torch.int64), torch.rand((rows, 1), generator=generator)
+    _draw(logits.data_ptr(), action.data_ptr(), log_prob.data_ptr(), rows, count)
+    return action, log_prob
+
+
+@kernel
+def _draw(logits_at: int, actions_at: int, numbers_at: int, rows: int, count: int) -> None:
+    """Write actions, and their log probabilities in the place of numbers drawn uniformly from [0, 1)."""
+    logits = carray(pointer(logits_at), (rows, count), np.float32)
+    actions = carray(pointer(actions_at), rows, np.int64)
+    numbers = carray(pointer(numbers_at), rows, np.float32)
+    weights = np.empty(count, np.float32)
+    for row in range(rows):
+        largest = logits[row, 0]
+        for action in range(1, count):
+            # Written so that NaN stays NaN.
+            if not logits[row, action] <= largest:
+                largest = logits[row, action]
+        total = np.float32(0.0)
+        for action in range(count):
+            weights[action] = np.exp(logits[row, action] - largest)
+            total += weights[action]
+        # The first action up to which probabilities exceed the number; never one without a probability.
+        left, chosen = numbers[row] * total, 0
+        for action in range(count):
+            if weights[action] > 0:
+                chosen = action
+                left -= weights[action]
+                if left < 0:
+                    break
+        actions[row] = chosen
+        numbers[row] = logits[row, chosen] - largest - np.log(total)
+
+
+_MOST_ACTIONS = 64
+"""For more, torch's vectorised exponentials are quicker."""
