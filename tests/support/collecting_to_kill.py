@@ -1,0 +1,70 @@
+"""A run of asynchronous collectors and of shards on disk, that is to be killed: begins in a folder, or goes on there.
+
+A script: ``python collecting_to_kill.py <folder>``. After each commit it says how many transitions were committed,
+among what Ray prints, and it never ends by itself.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+
+import pytorchrl as prl
+from tests.support.toys import Counter
+
+COMMITTED = "committed: "
+SHARDS, EPISODE_STEPS = 2, 30
+STEPS_BETWEEN_COMMITS, COMMITS_OF_A_CHECKPOINT = 40, 3
+STORAGE: dict[str, Any] = {
+    "size": 100_000,
+    "n_step": 2,
+    "alpha": 0.6,
+    "epsilon": 0.01,
+    "default_error": "largest",
+    "commit_every": 10,
+}
+
+
+def storage_of(folder: Path) -> Path:
+    return folder / "replay"
+
+
+def scheme(folder: Path) -> prl.RayScheme:
+    return prl.RayScheme(
+        prl.DQN.create_factory(start_steps=40, update_every=8, mini_batch_size=16, test_every=0),
+        prl.OffPolicyActor.create_factory(hidden_sizes=(8,)),
+        prl.PERBuffer.create_factory(**STORAGE, directory=storage_of(folder)),
+        prl.VecEnv.create_factory(Counter, num_envs=2, env_kwargs={"length": EPISODE_STEPS}),
+        num_collectors=2,
+        communication="asynchronous",
+        slice_steps=4,
+        num_replay_shards=SHARDS,
+    )
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    # That a shard or a collector died is what is tried here.
+    warnings.simplefilter("ignore")
+    ray.init(num_cpus=8, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False)
+    if (folder / "checkpoint.pt").exists():
+        learner = prl.Learner.resume(folder, scheme=scheme(folder))
+    else:
+        learner = prl.Learner(scheme(folder), 10_000_000, folder, log_every=1_000_000)
+    storage, commits, due = learner.scheme.storage, 0, 0
+    while True:
+        learner.step()
+        if learner.scheme.steps >= due:
+            storage.flush()
+            sys.stdout.write(f"{COMMITTED}{len(storage)}\n")
+            sys.stdout.flush()
+            commits, due = commits + 1, learner.scheme.steps + STEPS_BETWEEN_COMMITS
+            if commits % COMMITS_OF_A_CHECKPOINT == 0:
+                learner.save_checkpoint()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
