@@ -161,9 +161,10 @@ def place_of(process: int) -> str:
 
 
 def is_alive(process: int) -> bool:
-    """Whether it has not ended; one that has, and that nobody waited for, holds no files any more."""
+    """Whether it, or a thread of it, has not ended; one that nobody waited for holds no files any more."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" or len(list(Path(f"/proc/{process}/task").iterdir())) > 1
     except OSError:
         return False
 
