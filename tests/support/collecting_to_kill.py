@@ -9,7 +9,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import ray
 import torch
 
 import pytorchrl as prl
@@ -46,6 +45,8 @@ def scheme(folder: Path) -> prl.RayScheme:
 
 
 def main(folder: Path) -> None:
+    import ray  # what reads the constants above does without it
+
     torch.set_num_threads(1)
     # That a shard or a collector died is what is tried here.
     warnings.simplefilter("ignore")

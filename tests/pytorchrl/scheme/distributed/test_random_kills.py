@@ -21,8 +21,6 @@ from tests.support import collecting_to_kill
 from tests.support.collecting_to_kill import COMMITTED, EPISODE_STEPS, SHARDS, STORAGE, storage_of
 from tests.support.model import ALGORITHM
 
-pytest.importorskip("ray")
-
 KILLS = int(os.environ.get("COLLECTING_KILLS", "4"))
 """How often; a few by default, so that the tests stay quick."""
 VICTIMS = {
@@ -96,6 +94,7 @@ def said(text: str) -> list[int]:
 
 @pytest.mark.ray
 def test_whatever_process_is_killed_what_was_committed_is_there(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
     folder, random, told = tmp_path / "run", np.random.default_rng(0), []
     run = Run(folder)
     try:
