@@ -149,7 +149,8 @@ MUJOCO = Page(
             peer_module="benchmarks.learning.mujoco_peers",
             settings=(
                 "The settings of ours and of sb3-contrib are the same: its defaults, but for CrossQ's critics, which "
-                "have two layers of 256 units as its policy, with 10,000 random steps before they learn."
+                "have two layers of 256 units as its policy, with 10,000 random steps before they learn. Our runs "
+                "were made before policies learnt from critics after their step, and are shown until they are made again."
             ),
             package="mujoco",
         ),

@@ -47,9 +47,10 @@ def code_of_the_directory() -> Code:
     commit = None if commit == _NO_COMMIT else commit
     # Asking git takes milliseconds each time; what is merely new is in no difference.
     is_changed = commit is not None and any(not line.startswith("? ") for line in files)
-    diff = _git("diff", "HEAD", "--no-color", "--no-ext-diff") if is_changed else None
-    is_kept = bool(diff) and len(str(diff).encode(errors="replace")) <= _LARGEST_DIFF_BYTES
-    return Code(commit, bool(files), diff if is_kept else None)
+    diff = (_git("diff", "HEAD", "--no-color", "--no-ext-diff") if is_changed else None) or None
+    if diff is not None and len(diff.encode(errors="replace")) > _LARGEST_DIFF_BYTES:
+        diff = None
+    return Code(commit, bool(files), diff)
 
 
 def experiment_id(config: Mapping[str, Any], code: Code) -> str:

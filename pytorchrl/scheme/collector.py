@@ -113,6 +113,7 @@ class Collector:
         self._done: NDArray[np.bool_] = np.ones((envs.num_envs, 1), np.bool_)
         self._none_skipped: NDArray[np.bool_] = np.zeros((envs.num_envs, 1), np.bool_)
         self._counts_observations = algorithm.actor.normalization is not None
+        """Whether observations are added to the statistics that normalise them."""
         self._stores_in_part = envs.skips_steps and not storage.on_policy
         """Whether the storage gets the transitions that were made alone; rollouts have steps of all environments."""
 

@@ -1,7 +1,7 @@
-"""A run of asynchronous collectors and of shards on disk, that is to be killed: begins in a folder, or goes on there.
+"""A run with asynchronous collectors and replay shards on disk, for tests that kill its processes.
 
-A script: ``python collecting_to_kill.py <folder>``. After each commit it says how many transitions were committed,
-among what Ray prints, and it never ends by itself.
+A script: ``python collecting_to_kill.py <folder>``. It begins the run or resumes it, prints the number of committed
+transitions after each commit, among Ray's own output, and never ends by itself.
 """
 
 import sys
@@ -13,6 +13,7 @@ import torch
 
 import pytorchrl as prl
 from tests.support.toys import Counter
+from tests.support.training_to_kill import say, storage_of
 
 COMMITTED = "committed: "
 SHARDS, EPISODE_STEPS = 2, 30
@@ -25,10 +26,6 @@ STORAGE: dict[str, Any] = {
     "default_error": "largest",
     "commit_every": 10,
 }
-
-
-def storage_of(folder: Path) -> Path:
-    return folder / "replay"
 
 
 def scheme(folder: Path) -> prl.RayScheme:
@@ -48,7 +45,7 @@ def main(folder: Path) -> None:
     import ray  # what reads the constants above does without it
 
     torch.set_num_threads(1)
-    # That a shard or a collector died is what is tried here.
+    # Deaths of shards and collectors are intended, and warned of.
     warnings.simplefilter("ignore")
     ray.init(num_cpus=8, object_store_memory=100_000_000, include_dashboard=False, log_to_driver=False)
     if (folder / "checkpoint.pt").exists():
@@ -60,8 +57,7 @@ def main(folder: Path) -> None:
         learner.step()
         if learner.scheme.steps >= due:
             storage.flush()
-            sys.stdout.write(f"{COMMITTED}{len(storage)}\n")
-            sys.stdout.flush()
+            say(f"{COMMITTED}{len(storage)}")
             commits, due = commits + 1, learner.scheme.steps + STEPS_BETWEEN_COMMITS
             if commits % COMMITS_OF_A_CHECKPOINT == 0:
                 learner.save_checkpoint()

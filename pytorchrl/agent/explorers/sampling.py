@@ -25,7 +25,7 @@ class Sample(Explorer):
         return action
 
     def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
-        """Both of one draw, where updates find the same log probability of the action alone."""
+        """Draw both at once, unless ``log_prob`` of the action differs, as near the bounds of a squashed normal."""
         self.check_output(distribution)
         if distribution.has_rsample:
             return super().act_with_log_prob(distribution, exploration)

@@ -1,4 +1,4 @@
-"""Whatever process of a run is killed, at whatever instant, what was committed is there, and the run goes on."""
+"""Processes of a distributed run are killed at random: no committed transition is lost, and the run goes on."""
 
 import contextlib
 import json
@@ -18,24 +18,25 @@ from storages import PERBuffer
 from storages.sharded.replay_shard import directory_of_shard
 from storages.transition import OBS, OBS2
 from tests.support import collecting_to_kill
-from tests.support.collecting_to_kill import COMMITTED, EPISODE_STEPS, SHARDS, STORAGE, storage_of
+from tests.support.collecting_to_kill import COMMITTED, EPISODE_STEPS, SHARDS, STORAGE
 from tests.support.model import ALGORITHM
+from tests.support.training_to_kill import storage_of
 
 KILLS = int(os.environ.get("COLLECTING_KILLS", "4"))
-"""How often; a few by default, so that the tests stay quick."""
+"""Number of kills; few by default, so that the tests stay quick."""
 VICTIMS = {
     "learner": None,
     "collector": "ray::CollectionWorker",
     "shard": "ray::ReplayShard",
     "raylet": "raylet/raylet",
 }
-"""What processes are known by in their command lines; the learner is the one that was started."""
+"""Kinds of processes, and what their command lines contain; the learner is the process that was started."""
 COMMITS_BEFORE, COMMITS_AFTER = 2, 3
 LONGEST_SECONDS = 0.5
 
 
 class Run:
-    """A process that runs in a folder."""
+    """A learner's process, and those that it started."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -63,15 +64,15 @@ class Run:
                 commits -= 1
 
     def processes(self) -> list[int]:
-        """Its own and all that it started, whoever their parents are by now: they work in the same directory."""
+        """PIDs of all processes of the run, orphans too: those whose working directory is the run's."""
         numbers = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
         found = [each for each in numbers if place_of(each) == self._place]
-        # One that is about to end works nowhere, and still holds its files.
+        # An exiting process has no working directory any more, but may still hold its files.
         self._seen |= set(found)
         return found
 
     def end(self) -> None:
-        """Kill what is left of it, and what that starts meanwhile, and wait until all of it has ended."""
+        """Kill all processes of the run, also those started meanwhile, and wait until they have exited."""
         deadline = time.monotonic() + 60
         while (left := self.processes()) or any(is_alive(each) for each in self._seen):
             assert time.monotonic() < deadline
@@ -81,14 +82,14 @@ class Run:
             time.sleep(0.05)
 
     def read_to_the_end(self) -> None:
-        """What it said before it was killed."""
+        """Read the rest of the output of a process that was killed."""
         rest, _ = self.process.communicate(timeout=120)
         # The last line may have been cut off.
         self.committed = max([self.committed, *said(rest.rpartition("\n")[0])])
 
 
 def said(text: str) -> list[int]:
-    """How many transitions were committed, of what a run printed."""
+    """Numbers of committed transitions in the output of a run."""
     return [int(line.removeprefix(COMMITTED)) for line in text.splitlines() if line.startswith(COMMITTED)]
 
 
@@ -124,7 +125,7 @@ def test_whatever_process_is_killed_what_was_committed_is_there(tmp_path: Path) 
 
 
 def transitions_held(folder: Path) -> int:
-    """How many the directories of the shards hold, each of which is what an environment once did."""
+    """Number of transitions in the shards' directories; each must be one that the environment makes."""
     held = 0
     for number in range(SHARDS):
         directory = directory_of_shard(storage_of(folder), number)
@@ -145,14 +146,14 @@ def transitions_held(folder: Path) -> int:
 
 
 def named(victim: str, run: Run) -> list[int]:
-    """The processes that are what a victim is called."""
+    """PIDs of the processes of one kind."""
     name = VICTIMS[victim]
     processes = run.processes()
     return [run.process.pid] if name is None else [each for each in processes if name in command_line(each)]
 
 
 def place_of(process: int) -> str:
-    """The directory that a process works in; empty where it has ended."""
+    """Working directory of a process; empty where it has exited."""
     try:
         return str(Path(f"/proc/{process}/cwd").readlink())
     except OSError:
@@ -160,7 +161,7 @@ def place_of(process: int) -> str:
 
 
 def is_alive(process: int) -> bool:
-    """Whether it, or a thread of it, has not ended; one that nobody waited for holds no files any more."""
+    """Whether a process or one of its threads runs; a zombie without threads holds no files."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         return state not in "ZX" or len(list(Path(f"/proc/{process}/task").iterdir())) > 1
@@ -169,7 +170,7 @@ def is_alive(process: int) -> bool:
 
 
 def command_line(process: int) -> str:
-    """What a process was started as, or calls itself; empty where it has ended."""
+    """Command line of a process; empty where it has exited."""
     try:
         return Path(f"/proc/{process}/cmdline").read_text(errors="replace")
     except OSError:

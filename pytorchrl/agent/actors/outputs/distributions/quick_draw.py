@@ -1,7 +1,7 @@
 """Actions of categorical distributions and their log probabilities, drawn by one compiled call.
 
-Few rows take torch eight operations of which each costs more than its arithmetic: 11 microseconds for 64 rows of two
-actions, here 6, and 33 for those of 18, here 10.
+Torch takes seven operations: 12 microseconds for 64 rows of 2 actions, 33 of 18 and 1,200 of 1,024. The kernel takes 6,
+10 and 266.
 """
 
 import numpy as np
@@ -31,7 +31,6 @@ def draw_actions(logits: Tensor, generator: torch.Generator) -> tuple[Tensor, Te
         and logits.dim() == 2
         and logits.is_contiguous()
         and torch.is_inference_mode_enabled()
-        and logits.shape[1] <= _MOST_ACTIONS
         and not is_recorded()
     )
     if not is_plain:
@@ -69,7 +68,3 @@ def _draw(logits_at: int, actions_at: int, numbers_at: int, rows: int, count: in
                     break
         actions[row] = chosen
         numbers[row] = logits[row, chosen] - largest - np.log(total)
-
-
-_MOST_ACTIONS = 64
-"""For more, torch's vectorised exponentials are quicker."""

@@ -30,7 +30,7 @@ def test_actions_are_drawn_as_often_as_they_are_likely(probabilities: list[float
     torch.testing.assert_close(log_prob[:, 0].exp(), expected[action[:, 0]])
 
 
-@pytest.mark.parametrize("actions", [2, 7, 64, 65])
+@pytest.mark.parametrize("actions", [2, 7, 1_000])
 def test_log_probabilities_are_those_that_updates_find(actions: int) -> None:
     logits = 30 * torch.randn((300, actions), generator=generator(1))
     with torch.inference_mode():
@@ -67,7 +67,7 @@ def test_a_seed_draws_the_same_actions_and_another_does_not() -> None:
 
 @pytest.mark.parametrize(
     "logits",
-    [torch.zeros((4, 3), dtype=torch.float64), torch.zeros((3, 4)).T, torch.zeros((2, 4, 3)), torch.zeros((4, 80))],
+    [torch.zeros((4, 3), dtype=torch.float64), torch.zeros((3, 4)).T, torch.zeros((2, 4, 3))],
 )
 def test_other_logits_are_left_to_torch(logits: torch.Tensor) -> None:
     with torch.inference_mode():
