@@ -150,7 +150,7 @@ MUJOCO = Page(
             settings=(
                 "The settings of ours and of sb3-contrib are the same: its defaults, but for CrossQ's critics, which "
                 "have two layers of 256 units as its policy, with 10,000 random steps before they learn. Our runs "
-                "were made before policies learnt from critics after their step, and are shown until they are made again."
+                "were made before policies learnt from critics after their step; they are shown until made again."
             ),
             package="mujoco",
         ),

@@ -64,6 +64,11 @@ def test_without_a_repository_there_is_no_difference(tmp_path: Path, monkeypatch
 def test_what_is_new_is_no_difference_to_the_last_commit_but_is_told(repository: Path) -> None:
     clean = code_of_the_directory()
     assert clean == Code(git("rev-parse", "HEAD").strip())
+    (repository / "script.py").write_text("one = 2\n")
+    changed = code_of_the_directory()
+    assert changed.has_changes
+    assert "+one = 2" in str(changed.diff)
+    git("checkout", "-q", "script.py")
     (repository / "a file with spaces.py").write_text("two = 2\n")
     assert code_of_the_directory() == Code(clean.commit, has_changes=True)
 
