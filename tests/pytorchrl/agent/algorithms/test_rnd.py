@@ -259,16 +259,23 @@ def test_by_choice_intrinsic_returns_end_with_episodes() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("cls", "reaches"), [(prl.PPO, False), (prl.RND, True)])
-def test_it_finds_a_goal_that_ppo_does_not_with_the_same_steps(cls: Any, reaches: bool) -> None:
+def test_it_finds_a_goal_in_more_runs_than_ppo_with_the_same_steps() -> None:
+    reached = {cls: sum(_reaches_the_goal(cls, seed) for seed in (1, 2, 3)) for cls in (prl.RND, prl.PPO)}
+    assert reached[prl.RND] >= 2
+    assert reached[prl.RND] > reached[prl.PPO]
+
+
+def _reaches_the_goal(cls: Any, seed: int) -> bool:
+    # Normalised advantages would be noise as large as a reward's while there is none, which takes PPO to the goal, too.
     scheme = prl.Scheme(
-        cls.create_factory(lr=1e-3, test_every=0),
+        cls.create_factory(lr=1e-3, normalize_advantages=False, test_every=0),
         prl.OnPolicyActor.create_factory(normalize_observations=True),
         prl.GAEBuffer.create_factory(size=128),
         prl.VecEnv.create_factory("MountainCar-v0", num_envs=8, wrappers=["TerminalReward"]),
-        seed=1,
+        seed=seed,
     )
-    train(scheme, 50_000)
-    # An episode that does not reach it lasts 200 steps, each of which costs 1.
-    assert (np.max(scheme.evaluate(10).returns) > -200) == reaches
+    train(scheme, 60_000)
+    mean_return = scheme.evaluate(10).mean_return
     scheme.close()
+    # An episode that does not reach it lasts 200 steps, each of which costs 1.
+    return mean_return > -190
