@@ -10,12 +10,13 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from numpy.typing import NDArray
 
-from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecord
+from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecord
 from pytorchrl.agent.envs.copies.histories import Histories
 from pytorchrl.agent.envs.copies.making import make_env
-from pytorchrl.agent.envs.copies.replayable import SEEDED, Replayable
+from pytorchrl.agent.envs.copies.replayable import Replayable
+from pytorchrl.agent.envs.copies.stepping import step_elsewhere, step_here
 from pytorchrl.agent.envs.frames import frames_stacked_by
-from pytorchrl.agent.envs.native.autoreset import copied, with_last_observations
+from pytorchrl.agent.envs.native.autoreset import copied, with_last_of_each
 from pytorchrl.agent.envs.spaces import EnvActions, with_trailing_axis
 from pytorchrl.agent.envs.vector import Resumption, VecStep, Vector
 from pytorchrl.agent.envs.worker_signals import worker_signals
@@ -94,28 +95,19 @@ class Copies(Vector):
     def step(self, actions: NDArray[Any]) -> VecStep:
         """Step every environment."""
         actions = self._env_actions(actions)
-        written_over, reward, terminated, truncated, infos = self._envs.step(actions)
-        observation = copied(written_over)
-        self.finished_episodes = []
-        if FINISHED in infos:
-            self.finished_episodes = _records(infos.pop(FINISHED))
-            del infos[f"_{FINISHED}"]
-        next_observation = observation
-        if "final_obs" in infos:
-            ended = [env for env, final in enumerate(infos["final_obs"]) if final is not None]
-            next_observation = with_last_observations(observation, infos["final_obs"], ended)
-        seeded: Sequence[int] = ()
-        if SEEDED in infos:
-            seeded = np.flatnonzero(infos.pop(SEEDED)).tolist()
-            del infos[f"_{SEEDED}"]
-        self._histories.add(actions, observation, reward, seeded)
+        envs = self._envs
+        step = step_here(envs, actions) if isinstance(envs, SyncVectorEnv) else step_elsewhere(envs, actions)
+        observation, last = step.observation, step.last_observations
+        next_observation = with_last_of_each(observation, last) if last else observation
+        self.finished_episodes = step.finished
+        self._histories.add(actions, observation, step.reward, step.seeded)
         return VecStep(
             with_trailing_axis(observation, self.observation_space),
             with_trailing_axis(next_observation, self.observation_space),
-            reward[:, None],
-            terminated[:, None],
-            truncated[:, None],
-            infos,
+            step.reward[:, None],
+            step.terminated[:, None],
+            step.truncated[:, None],
+            step.infos,
         )
 
     def running_episodes(self) -> list[EpisodeRecord]:
@@ -154,8 +146,3 @@ class Copies(Vector):
 def seeds_of_copies(sequence: np.random.SeedSequence, num_envs: int) -> list[int]:
     """The seeds that :meth:`Copies.reset` gives its environments."""
     return [int(word) for word in sequence.generate_state(num_envs)]
-
-
-def _records(finished: NDArray[Any]) -> list[EpisodeRecord]:
-    """The episodes that each environment reports, by environment."""
-    return [EpisodeRecord(env, *episode) for env, episodes in enumerate(finished) for episode in episodes or ()]

@@ -1,6 +1,7 @@
 """Returns and lengths of an environment's own episodes, below all wrappers that change rewards or cut episodes."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -82,6 +83,8 @@ class EpisodeRecorder:
         self._info = result[4]
         if result[2] or result[3]:
             self._finish()
+            # The reset that follows may write into what is observed now.
+            return deepcopy(result[0]), *result[1:]
         return result
 
     def _recorded_reset(self, **arguments: Any) -> Any:

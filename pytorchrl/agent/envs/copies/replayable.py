@@ -1,6 +1,7 @@
 """An environment that comes back to where it was, in another process too: by a seed and its actions since."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import gymnasium as gym
@@ -67,9 +68,10 @@ class Replayable(gym.Wrapper[Any, Any, Any, Any]):
             check_step(result, self.env)
             self._unchecked -= 1
         observation, reward, terminated, truncated, info = result
-        if not (terminated or truncated):
-            info = self._with_finished(info)
-        return observation, reward, terminated, truncated, info
+        if terminated or truncated:
+            # The reset that follows may write into what is observed now.
+            return deepcopy(observation), reward, terminated, truncated, info
+        return observation, reward, terminated, truncated, self._with_finished(info)
 
     def history(self) -> dict[str, Any]:
         """The seed, what lasted over episodes when it was given, and where later seeds come from."""

@@ -167,19 +167,31 @@ def with_last_observations(observation: Any, last: Any, ended: Sequence[int] | N
         last: (E, *obs) as the batch, or for each environment its last observation, None where there is none.
         ended: numbers of the environments.
     """
+    if isinstance(last, np.ndarray) and last.dtype == object:
+        return with_last_of_each(observation, {int(env): last[env] for env in ended})
     copies = copied(observation)
     if isinstance(last, Mapping):
         for name, part in copies.items():
             part[ended] = last[name][ended]
-    elif isinstance(last, torch.Tensor) or last.dtype != object:
-        copies[ended] = last[ended]
-    elif isinstance(copies, Mapping):
-        for env in ended:
-            for name, part in copies.items():
-                part[env] = last[env][name]
     else:
-        for env in ended:
-            copies[env] = last[env]
+        copies[ended] = last[ended]
+    return copies
+
+
+def with_last_of_each(observation: Any, last: Mapping[int, Any]) -> Any:
+    """A copy of a batch (E, *obs) with the last observations of environments that ended.
+
+    Args:
+        observation: the batch, an array, a tensor, or a dict of such.
+        last: of each environment that ended, by its number.
+    """
+    copies = copied(observation)
+    for env, final in last.items():
+        if isinstance(copies, Mapping):
+            for name, part in copies.items():
+                part[env] = final[name]
+        else:
+            copies[env] = final
     return copies
 
 

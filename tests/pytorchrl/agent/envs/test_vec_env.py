@@ -11,6 +11,8 @@ import pytest
 from gymnasium import spaces
 
 import pytorchrl as prl
+from pytorchrl.agent.envs.checks import CHECKED_STEPS
+from pytorchrl.agent.envs.copies.copies import seeds_of_copies
 from pytorchrl.agent.envs.spaces import random_actions
 from tests.support.toys import Counter, Noise
 
@@ -66,6 +68,87 @@ def test_what_a_step_returned_does_not_change_later() -> None:
     envs.step(np.zeros((2, 1), np.int64))
     for kept, copy in zip((step.observation, step.next_observation, step.reward), before, strict=True):
         np.testing.assert_array_equal(kept, copy)
+
+
+class WritesOver(Counter):
+    """Observes one array that it writes into, in resets too."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._written: Any = None
+
+    def _observation(self) -> Any:
+        observation = super()._observation()
+        if self._written is None:
+            self._written = observation
+        elif self.kind == "dict":
+            for name, part in self._written.items():
+                part[...] = observation[name]
+        else:
+            self._written[...] = observation
+        return self._written
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("wrappers", [(), [("ScaleReward", {"factor": 2.0})]])
+@pytest.mark.parametrize("kind", ["vector", "dict"])
+def test_a_last_observation_is_what_it_was_before_the_reset_wrote_over_it(kind: str, wrappers: Any, mode: str) -> None:
+    env_kwargs = {"kind": kind, "length": 2}
+    envs = prl.VecEnv.create_factory(WritesOver, 2, mode=mode, wrappers=wrappers, env_kwargs=env_kwargs)()
+    envs.reset(seed=0)
+    envs.step(np.zeros((2, 1), np.int64))
+    step = envs.step(np.zeros((2, 1), np.int64))
+    envs.close()
+    assert np.all(leaf(step.next_observation) == 2)
+    assert np.all(leaf(step.observation) == 0)
+
+
+class Reports(Noise):
+    """Reports now this, now that."""
+
+    def reset(self, **arguments: Any) -> Any:
+        observation, _ = super().reset(**arguments)
+        return observation, {"begins": True}
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        info: dict[str, Any] = {"place": observation[:2], "inside": {"reward": reward, "name": "one"}}
+        return observation, reward, terminated, truncated, info | ({"great": 1} if reward > 0.5 else {})
+
+
+def test_what_environments_report_is_laid_out_as_by_gymnasium() -> None:
+    ours = prl.VecEnv.create_factory(Reports, num_envs=3)()
+    theirs = gym.vector.SyncVectorEnv([Reports] * 3, autoreset_mode=gym.vector.AutoresetMode.SAME_STEP)
+    seeds = seeds_of_copies(np.random.SeedSequence(5), 3)
+    np.testing.assert_array_equal(ours.reset(seed=5), theirs.reset(seed=seeds)[0])
+    ended = 0
+    for _ in range(50):
+        step = ours.step(np.zeros((3, 1), np.int64))
+        *_, expected = theirs.step(np.zeros(3, np.int64))
+        ended += int(np.sum(step.terminated | step.truncated))
+        expected.pop("final_obs", None)
+        expected.pop("_final_obs", None)
+        assert step.infos.keys() == expected.keys()
+        assert len(step.infos) == len(expected)
+        np.testing.assert_equal(dict(step.infos), expected)
+    assert ended
+
+
+class Shrinks(Counter):
+    """Observes too few numbers, once it is trusted."""
+
+    def step(self, action: Any) -> Any:
+        observation, *rest = super().step(action)
+        return observation[: 1 if self.count > 2 * CHECKED_STEPS else 2], *rest
+
+
+def test_an_observation_of_another_shape_is_refused_whenever_it_comes() -> None:
+    envs = prl.VecEnv.create_factory(Shrinks, num_envs=2, env_kwargs={"length": 10**6})()
+    envs.reset(seed=0)
+    for _ in range(2 * CHECKED_STEPS):
+        envs.step(np.zeros((2, 1), np.int64))
+    with pytest.raises(ValueError, match="shape"):
+        envs.step(np.zeros((2, 1), np.int64))
 
 
 def test_the_same_seed_gives_the_same_environments_and_each_copy_its_own() -> None:

@@ -1,0 +1,147 @@
+"""A step of all copies of an environment, in this process or in processes of their own.
+
+Copies in this process are not stepped by gymnasium's ``SyncVectorEnv``, which makes arrays of all that environments
+report in every step, several for each number, where a storage keeps none of it: a sixth of a step of HalfCheetah.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
+from numpy.typing import NDArray
+
+from pytorchrl.agent.envs.copies.episode_recorder import FINISHED, EpisodeRecord, Finished
+from pytorchrl.agent.envs.copies.replayable import SEEDED
+from pytorchrl.agent.envs.native.autoreset import copied
+
+
+class CopiesStep(NamedTuple):
+    """What a step of ``E`` copies led to; the arrays are the caller's."""
+
+    observation: Any
+    """(E, *obs) or a dict: the first of a new episode where one ended."""
+    last_observations: Mapping[int, Any]
+    """The true last observation of each copy whose episode ended, by its number."""
+    reward: NDArray[np.float64]
+    """(E,)."""
+    terminated: NDArray[np.bool_]
+    """(E,)."""
+    truncated: NDArray[np.bool_]
+    """(E,)."""
+    finished: list[EpisodeRecord]
+    """The environments' own episodes that finished, with their returns before any wrapper."""
+    seeded: Sequence[int]
+    """Copies that began an episode with a seed that was due."""
+    infos: Mapping[str, Any]
+    """What the environments report, as gymnasium's vector environments lay it out."""
+
+
+class Infos(Mapping[str, Any]):
+    """What each copy reports, laid out as by gymnasium's vector environments once somebody asks.
+
+    Args:
+        envs: whose layout it is.
+        reported: dicts of the copies.
+        last: numbers of the copies whose episode ended, and what the last step reported.
+    """
+
+    def __init__(
+        self, envs: SyncVectorEnv, reported: Sequence[Mapping[str, Any]], last: Sequence[tuple[int, Mapping[str, Any]]]
+    ) -> None:
+        self._envs, self._reported, self._last = envs, reported, last
+        self._made: dict[str, Any] | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def _all(self) -> dict[str, Any]:
+        if self._made is None:
+            made: dict[str, Any] = {}
+            for env, info in self._last:
+                made = self._envs._add_info(made, {"final_info": dict(info)}, env)
+            for env, info in enumerate(self._reported):
+                made = self._envs._add_info(made, dict(info), env)
+            self._made = made
+        return self._made
+
+
+def step_here(envs: SyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
+    """Step copies of this process one after the other; each is reset in the step in which its episode ends.
+
+    Args:
+        envs: whose copies they are.
+        actions: (E, *action).
+    """
+    num_envs = envs.num_envs
+    reward, terminated, truncated = np.zeros(num_envs), np.zeros(num_envs, np.bool_), np.zeros(num_envs, np.bool_)
+    observations: list[Any] = []
+    reported: list[dict[str, Any]] = []
+    last_observations: dict[int, Any] = {}
+    last_infos: list[tuple[int, dict[str, Any]]] = []
+    finished: list[EpisodeRecord] = []
+    seeded: list[int] = []
+    for env, (one, action) in enumerate(zip(envs.envs, actions, strict=True)):
+        observation, reward[env], terminated[env], truncated[env], info = one.step(action)
+        if terminated[env] or truncated[env]:
+            last_observations[env] = observation
+            last_infos.append((env, info))
+            observation, info = one.reset()
+        if FINISHED in info or SEEDED in info:
+            info = dict(info)
+            finished += _records(env, info.pop(FINISHED, ()))
+            if info.pop(SEEDED, False):
+                seeded.append(env)
+        observations.append(observation)
+        reported.append(info)
+    infos = Infos(envs, reported, last_infos)
+    batch = _batch(envs, observations)
+    return CopiesStep(batch, last_observations, reward, terminated, truncated, finished, seeded, infos)
+
+
+def step_elsewhere(envs: AsyncVectorEnv, actions: NDArray[Any]) -> CopiesStep:
+    """Step copies that are in processes of their own.
+
+    Args:
+        envs: whose copies they are.
+        actions: (E, *action).
+    """
+    written_over, reward, terminated, truncated, infos = envs.step(actions)
+    finished: list[EpisodeRecord] = []
+    if FINISHED in infos:
+        of_copies = infos.pop(FINISHED)
+        del infos[f"_{FINISHED}"]
+        finished = [one for env, episodes in enumerate(of_copies) for one in _records(env, episodes or ())]
+    seeded: list[int] = []
+    if SEEDED in infos:
+        seeded = np.flatnonzero(infos.pop(SEEDED)).tolist()
+        del infos[f"_{SEEDED}"]
+    last = {env: final for env, final in enumerate(infos.pop("final_obs", ())) if final is not None}
+    infos.pop("_final_obs", None)
+    return CopiesStep(copied(written_over), last, reward, terminated, truncated, finished, seeded, infos)
+
+
+def _batch(envs: SyncVectorEnv, observations: Sequence[Any]) -> Any:
+    """(E, *obs) or a dict, a new one."""
+    space = envs.single_observation_space
+    shape, dtype = space.shape, space.dtype
+    if shape is None or not all(
+        type(one) is np.ndarray and one.shape == shape and one.dtype == dtype for one in observations
+    ):
+        # Of dicts, numbers, and arrays of another dtype; refuses what does not fit.
+        empty: Any = create_empty_array(space, len(observations))
+        return concatenate(space, observations, empty)
+    # Gymnasium takes its time to find out by the space what to do.
+    return np.array(observations)
+
+
+def _records(env: int, finished: Sequence[Finished]) -> list[EpisodeRecord]:
+    return [EpisodeRecord(env, *episode) for episode in finished]
