@@ -67,8 +67,7 @@ def check_real_actions(space: spaces.Box, owner: str) -> None:
 
 def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
     """A batch of gymnasium's observations in our layout."""
-    if isinstance(observation, Mapping):
-        assert isinstance(space, spaces.Dict)
+    if isinstance(space, spaces.Dict):
         return {name: with_trailing_axis(part, space[name]) for name, part in observation.items()}
     return observation[:, None] if not space.shape else observation
 
@@ -171,6 +170,9 @@ def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Ge
     They are as :meth:`VecEnv.step` takes them: integers count from 0, numbers of a Box are of its dtype.
     """
     if isinstance(space, spaces.Discrete):
+        if num_envs == 1:
+            # The same number in a third of the time.
+            return np.array([[generator.integers(int(space.n))]])
         return generator.integers(0, int(space.n), (num_envs, 1), np.int64)
     if isinstance(space, spaces.MultiDiscrete):
         return generator.integers(0, space.nvec, (num_envs, *space.shape), np.int64)

@@ -264,3 +264,13 @@ def test_random_actions_stay_in_bounds_and_reach_everywhere() -> None:
     discrete = random_actions(spaces.Discrete(3), 300, generator)
     assert discrete.shape == (300, 1)
     assert set(discrete[:, 0]) == {0, 1, 2}
+
+
+def test_one_environment_draws_the_random_actions_that_the_first_of_several_draws() -> None:
+    one, several = (np.random.default_rng(3) for _ in range(2))
+    for number in (2, 7, 2**31, 2**33 + 5):
+        space = spaces.Discrete(number)
+        drawn = [random_actions(space, 1, one) for _ in range(50)]
+        expected = several.integers(0, number, (50, 1, 1), np.int64)
+        np.testing.assert_array_equal(drawn, expected)
+        assert drawn[0].dtype == np.int64
