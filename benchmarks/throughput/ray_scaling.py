@@ -123,18 +123,21 @@ def ways(rounds: int, slices: int) -> tuple[Rounds, Rounds]:
         closing.append(close)
     except ImportError as error:
         print(f"torchrl is left out: {error}")
-    found = (
-        _ways("on their way to the learner, ours into its storage", sent, rounds, slices),
-        _ways("collected in another process, and received", collected, rounds, max(1, slices // 2)),
-    )
+    try:
+        found = (
+            _ways("on their way to the learner, ours into its storage", sent, rounds, slices),
+            _ways("collected in another process, and received", collected, rounds, max(1, slices // 2)),
+        )
+    finally:
+        # Python waits for the processes of torchrl at its end.
+        for close in closing:
+            close()
     ours = found[0].median("pytorchrl")
     found[0].goals.append(Goal("at most 3 microseconds a transition", f"{ours:.2f}", ours <= 3))
     for table in found:
         for name in table.rows.keys() - {"pytorchrl"}:
             ratio = table.ratio(name, "pytorchrl")
             table.goals.append(Goal(f"at least 3 times fewer than {name}", f"{ratio:.1f} times", ratio >= 3))
-    for close in closing:
-        close()
     return found
 
 
