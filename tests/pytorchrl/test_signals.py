@@ -64,7 +64,11 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("mode", "number", "times"),
-    [("sync", signal.SIGTERM, 2), ("async", signal.SIGTERM, 2), ("async", signal.SIGINT, 1)],
+    [
+        pytest.param("sync", signal.SIGTERM, 2, marks=pytest.mark.long),
+        ("async", signal.SIGTERM, 2),
+        pytest.param("async", signal.SIGINT, 1, marks=pytest.mark.long),
+    ],
 )
 def test_a_signal_ends_the_step_saves_and_says_how_to_resume_also_where_it_reaches_all_processes(
     mode: str, number: int, times: int, tmp_path: Path

@@ -91,7 +91,7 @@ KINDS = ("vector", "frames", "dict")
 OTHER_KINDS = ("image", "dict of frames")
 
 
-@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("num_envs", [pytest.param(1, marks=pytest.mark.long), 4])
 @pytest.mark.parametrize(
     ("window", "kind"),
     [(window, kind) for window in WINDOWS for kind in KINDS] + [("transitions", kind) for kind in OTHER_KINDS],

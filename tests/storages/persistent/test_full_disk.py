@@ -25,7 +25,7 @@ def why_there_is_no_disk(folder: Path) -> str | None:
     return None if tried.returncode == 0 else f"no disk of one's own can be made here: {tried.stderr.strip()}"
 
 
-@pytest.mark.parametrize("kind", filling_disk.KINDS)
+@pytest.mark.parametrize("kind", ["episodes", pytest.param("steps", marks=pytest.mark.long)])
 def test_a_full_disk_is_said_and_what_was_committed_opens_again(kind: str, tmp_path: Path) -> None:
     for name in ("disk", "elsewhere"):
         (tmp_path / name).mkdir()

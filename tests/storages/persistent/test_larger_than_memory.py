@@ -78,14 +78,13 @@ def test_which_rows_a_batch_holds_follows_from_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {},
-        PRIORITIES,
-        {"sequences": Sequences(4, burn_in=2), **PRIORITIES},
-        {"sequences": Episodes(), **PRIORITIES},
-        {"sequences": Episodes(longest=2, packed=True, whole=False)},
-        {"sequences": Episodes(max_steps=2, packed=True)},
+        pytest.param({}, id="plain", marks=pytest.mark.long),
+        pytest.param(PRIORITIES, id="priority"),
+        pytest.param({"sequences": Sequences(4, burn_in=2), **PRIORITIES}, id="memory"),
+        pytest.param({"sequences": Episodes(), **PRIORITIES}, id="episodes", marks=pytest.mark.long),
+        pytest.param({"sequences": Episodes(longest=2, packed=True, whole=False)}, id="pieces"),
+        pytest.param({"sequences": Episodes(max_steps=2, packed=True)}, id="random pieces", marks=pytest.mark.long),
     ],
-    ids=["plain", "priority", "memory", "episodes", "pieces", "random pieces"],
 )
 def test_a_state_brings_back_what_was_in_memory(given: dict[str, Any], tmp_path: Path) -> None:
     twins = Twins(tmp_path, "frames", size=None, memory_bytes=20_000, commit_every=50, **given)

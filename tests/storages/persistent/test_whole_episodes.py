@@ -186,7 +186,7 @@ def test_an_episode_without_an_end_is_not_whole(tmp_path: Path) -> None:
 def test_of_an_episode_that_is_kept_in_pieces_each_is_drawn_where_parts_are(tmp_path: Path) -> None:
     for whole in (True, False):
         storage = filled(tmp_path / str(whole), [110] + [10] * 200, sequences=Episodes(whole=whole))
-        lengths = {int(length) for batch in storage.generate_batches(2000, 8) for length in batch[MASK].sum(0)}
+        lengths = {int(length) for batch in storage.generate_batches(300, 8) for length in batch[MASK].sum(0)}
         pieces = [len(episode) for episode in storage.episodes()]
         assert len(pieces) > 201
         assert lengths == ({10} if whole else set(pieces))

@@ -39,7 +39,7 @@ def returns_by_hand(data: Any) -> tuple[Any, Any]:
     return returns, kept
 
 
-@pytest.mark.parametrize("memory", [None, "gru", "lstm"])
+@pytest.mark.parametrize("memory", [None, "gru", pytest.param("lstm", marks=pytest.mark.long)])
 def test_the_step_is_that_of_discounted_returns_of_terminated_episodes(memory: str | None) -> None:
     scheme = noise_scheme(memory, damping=0.1, cg_iterations=40, max_kl=1e-5)
     scheme.collect(111)

@@ -55,7 +55,8 @@ def test_cartpoles_end_where_the_pole_fell_and_pay_a_point_a_step(settings: dict
 
 
 @pytest.mark.parametrize(
-    ("env", "settings"), [("CartPole-v1", ENTRY_POINT), ("CartPole-v1", ENVPOOL), ("ALE/Pong-v5", ALE)]
+    ("env", "settings"),
+    [("CartPole-v1", ENTRY_POINT), ("CartPole-v1", ENVPOOL), pytest.param("ALE/Pong-v5", ALE, marks=pytest.mark.long)],
 )
 def test_a_seed_makes_the_same_episodes(env: str, settings: dict[str, Any]) -> None:
     needs(settings)
