@@ -65,5 +65,5 @@ _OF_SAC: tuple[Kind, ...] = ("medium", "medium-replay", "mixed")
 TASKS: dict[str, OfflineTask] = {
     "cartpole": OfflineTask("CartPole-v1", ("random", "expert"), 4_000, (_DISCRETE_CQL,), (64, 64), 20_000),
     "pendulum": OfflineTask("Pendulum-v1", _OF_SAC, 10_000, (_TD3BC, _IQL), transitions=50_000),
-    "hopper": OfflineTask("Hopper-v5", _OF_SAC, 30_000, (_TD3BC, _IQL), train_steps=150_000),
+    "hopper": OfflineTask("Hopper-v5", _OF_SAC, 10_000, (_TD3BC, _IQL), train_steps=150_000),
 }
