@@ -23,6 +23,8 @@ from benchmarks.learning.offline_runs import EPISODES, LIBRARIES, Finished, Job,
 from benchmarks.learning.offline_tasks import TASKS
 from benchmarks.shared.paragraphs import paragraphs
 
+_PANELS_IN_A_ROW = 3
+
 
 @dataclass
 class Arguments:
@@ -108,9 +110,14 @@ def draw(of_task: Sequence[Job], file: Path) -> None:
     from matplotlib.figure import Figure
 
     groups = _same_but_seed(of_task)
-    figure = Figure(figsize=(4.2 * len(groups), 3.4), dpi=120, layout="constrained")
+    columns = min(len(groups), _PANELS_IN_A_ROW)
+    rows = -(-len(groups) // columns)
+    figure = Figure(figsize=(4.2 * columns, 3.4 * rows), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, same in zip(np.atleast_1d(figure.subplots(1, len(groups), sharey=True)), groups, strict=True):
+    panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+    for unused in panels[len(groups) :]:
+        unused.set_visible(False)
+    for axes, same in zip(panels, groups, strict=False):
         for of, color in zip(LIBRARIES, ("#0072B2", "#D55E00"), strict=True):
             finished = _finished(same, of)
             for one in finished:
