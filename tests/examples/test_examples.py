@@ -72,7 +72,7 @@ def test_every_example_is_tested() -> None:
     assert sorted(path.stem for path in (ROOT / "examples").glob("*.py")) == sorted(EXAMPLES)
 
 
-SLOW = ("bc", "dqn_atari", "dqn_memory", "naf", "rainbow", "sac", "td3")
+SLOW = ("bc", "dqn_atari", "dqn_memory", "iqn", "naf", "qrdqn", "rainbow", "sac", "td3")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_sample_has_steps_of_all_the_data_at_equal_distances(tmp_path: Path, m
     assert len(sample.actions) == len(sample.observations) == len(sample.rewards)
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("env", ["CartPole-v1", pytest.param("Pendulum-v1", marks=pytest.mark.long)])
 def test_show_writes_a_picture_or_a_page(
     env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,7 +211,7 @@ def test_a_directory_that_is_opened_again_gives_the_same_next_batch(tmp_path: Pa
     one.close(), two.close()
 
 
-@pytest.mark.parametrize("memory_bytes", [None, 4_000_000])
+@pytest.mark.parametrize("memory_bytes", [pytest.param(None, marks=pytest.mark.long), 4_000_000])
 def test_a_buffer_of_episodes_goes_on_where_it_was(memory_bytes: int | None, tmp_path: Path) -> None:
     def opened() -> Any:
         given = {"size": None, "directory": tmp_path / "episodes", "memory_bytes": memory_bytes, **ALL}

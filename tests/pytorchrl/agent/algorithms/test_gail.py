@@ -196,7 +196,7 @@ def test_equal_seeds_learn_equally_and_others_do_not(memory: Any, data: Path) ->
     assert any(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0])
 
 
-@pytest.mark.parametrize("memory", [None, "lstm"])
+@pytest.mark.parametrize("memory", [None, pytest.param("lstm", marks=pytest.mark.long)])
 def test_a_run_of_two_sources_resumes_as_if_it_had_not_been_stopped(
     memory: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,7 @@ def test_hyper_parameters_out_of_range_are_refused() -> None:
         prl.TRPOSinglePath.create_factory(max_kl=-0.1)
 
 
-@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("memory", [None, pytest.param("gru", marks=pytest.mark.long)])
 def test_runs_of_one_seed_are_equal_and_of_another_not(memory: str | None) -> None:
     one, again, other = (train(noise_scheme(memory, seed), 222).algorithm.get_weights() for seed in (3, 3, 4))
     assert "value" not in {name.split(".")[1] for name in one}
