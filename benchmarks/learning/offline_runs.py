@@ -153,12 +153,10 @@ class Job:
                 "result": str(result),
             }
             script = Path(__file__).with_name("peer_d3rlpy.py")
-            subprocess.run(
-                [str(interpreter), str(script), json.dumps(job)],
-                check=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            command = [str(interpreter), str(script), json.dumps(job)]
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            if done.returncode:
+                raise RuntimeError(f"d3rlpy failed in {self.name}, seed {self.seed}:\n{done.stderr}")
         saved = json.loads(result.read_text(encoding="utf-8"))["returns"]
         return {int(updates): value for updates, value in saved.items()}
 

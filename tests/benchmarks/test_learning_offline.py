@@ -75,3 +75,16 @@ def test_the_page_names_the_command_of_runs_that_were_not_made(tmp_path: Path) -
     main(arguments)
     page = (tmp_path / "offline-learning.md").read_text(encoding="utf-8")
     assert f"Not run: `learning_offline.py --only {' '.join(TASKS)}`" in page
+
+
+def test_what_a_peer_that_fails_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning_offline, "TASKS", {"small": dataclasses.replace(SMALL, seeds=(1,))})
+    monkeypatch.setattr(offline_runs, "EPISODES", 2)
+    interpreter = tmp_path / "python"
+    interpreter.write_text("#!/bin/sh\necho 'MuJoCo is not installed' >&2\nexit 1\n", encoding="utf-8")
+    interpreter.chmod(0o755)
+    arguments = Arguments(only=("small",), docs=tmp_path / "docs", runs=tmp_path / "runs", kept=tmp_path / "kept")
+    with pytest.raises(
+        RuntimeError, match="CartPole-v1-random-DiscreteCQL-20-updates, seed 1:\nMuJoCo is not installed"
+    ):
+        main(dataclasses.replace(arguments, d3rlpy=interpreter))
