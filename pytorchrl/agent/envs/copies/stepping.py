@@ -139,7 +139,7 @@ def _batch(envs: SyncVectorEnv, observations: Sequence[Any]) -> Any:
         # Of dicts, numbers, and arrays of another dtype; refuses what does not fit.
         empty: Any = create_empty_array(space, len(observations))
         return concatenate(space, observations, empty)
-    # Gymnasium takes its time to find out by the space what to do.
+    # Quicker than gymnasium's, which finds the function for the space and writes into an array that is kept.
     return np.array(observations)
 
 
