@@ -1,4 +1,4 @@
-"""Copies of a Python environment, stepped together by gymnasium's vector environments."""
+"""Copies of a Python environment, which gymnasium's vector environments hold and reset."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

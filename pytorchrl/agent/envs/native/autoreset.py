@@ -4,7 +4,7 @@ Towers et al. describe the modes in gymnasium's ``AutoresetMode``: SAME_STEP res
 its episode ends, NEXT_STEP in the step after, which makes no transition, DISABLED where it is asked to.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -159,7 +159,7 @@ def autoreset_of(envs: VectorEnv[Any, Any, Any]) -> Autoreset:
     return Disabled(envs)
 
 
-def with_last_observations(observation: Any, last: Any, ended: Sequence[int] | NDArray[np.int64]) -> Any:
+def with_last_observations(observation: Any, last: Any, ended: NDArray[np.int64]) -> Any:
     """A copy of a batch (E, *obs) with the last observations of the environments that ended.
 
     Args:
