@@ -323,13 +323,15 @@ def to_device(observation: Any, device: torch.device) -> Any:
         return {name: to_device(part, device) for name, part in observation.items()}
     tensor = observation if isinstance(observation, torch.Tensor) else torch.from_numpy(observation)
     # Every step pays for a conversion that has nothing to do.
-    return tensor if tensor.device == device else tensor.to(device)
+    return tensor if tensor.is_cpu and device.type == "cpu" else tensor.to(device)
 
 
 def _array(field: torch.Tensor) -> Any:
     """A field as an array, which storages take quicker than tensors."""
     # Arrays have no bfloat16; storages say what is wrong with it, or take it.
-    return field if field.dtype == torch.bfloat16 else field.cpu().numpy()
+    if field.dtype is torch.bfloat16:
+        return field
+    return field.numpy() if field.is_cpu else field.cpu().numpy()
 
 
 def _rows(observation: Any, rows: NDArray[np.int64]) -> Any:

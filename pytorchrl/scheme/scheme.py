@@ -263,16 +263,12 @@ class Scheme:
         """
         collector, storage = self._collector, self.storage
         assert collector is not None
-        return self.algorithm.plan.phases_due(
-            Collected(
-                before,
-                collector.steps,
-                episodes_before - self._episodes_learnt,
-                collector.episodes - self._episodes_learnt,
-                is_full=storage.on_policy and len(storage) == storage.capacity,
-                is_empty=not len(storage),
-            )
+        learnt, stored = self._episodes_learnt, len(storage)
+        is_full = storage.on_policy and stored == storage.capacity
+        collected = Collected(
+            before, collector.steps, episodes_before - learnt, collector.episodes - learnt, is_full, not stored
         )
+        return self.algorithm.plan.phases_due(collected)
 
     def take_shaped_returns(self) -> list[float]:
         """Returns of episodes that ended since the last call, of the rewards that the storage got.

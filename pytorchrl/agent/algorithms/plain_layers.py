@@ -16,8 +16,11 @@ from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
 from pytorchrl.agent.actors.heads.policies import CategoricalLayer, DeterministicLayer
 from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLayer, NumbersLayer
+from pytorchrl.agent.actors.layers.layer_kernels import add_bias_and_activate
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
-from pytorchrl.agent.actors.layers.quick_tanh import tanh_
+from pytorchrl.agent.actors.layers.quick_layers import ACTIVATIONS
+from pytorchrl.agent.actors.layers.quick_module import is_plain
+from pytorchrl.agent.actors.layers.quick_tanh import MOST_THREADS
 from pytorchrl.agent.actors.network import Network
 
 
@@ -90,7 +93,7 @@ class Sweep:
     """
 
     def __init__(self, parameters: Sequence[Tensor], activation: PlainActivation) -> None:
-        self._activate_, self._times_slope_ = _ACTIVATIONS[activation]
+        self._activation, self._times_slope_ = activation, _TIMES_SLOPE[activation]
         self._sizes = [len(weight) for weight in parameters[:-2:2]]
         self._rows = 0
         self._units: list[Tensor] = []
@@ -105,7 +108,8 @@ class Sweep:
         self._outputs = outputs = [inputs]
         *hidden, last = zip(parameters[::2], parameters[1::2], strict=True)
         for (weight, bias), units in zip(hidden, self._units, strict=True):
-            outputs.append(self._activate_(torch.addmm(bias, outputs[-1], weight.T, out=units[:rows])))
+            products = torch.mm(outputs[-1], weight.T, out=units[:rows])
+            outputs.append(_with_bias_and_activation_(products, bias, self._activation))
         return torch.addmm(last[1], outputs[-1], last[0].T)
 
     def backward(self, slope: Tensor, parameters: Sequence[Tensor], gradients: Sequence[Tensor], *, adds: bool) -> None:
@@ -164,6 +168,16 @@ class Sweep:
         ]
 
 
+def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: PlainActivation) -> Tensor:
+    """The activation of products (N, units) with a bias, in their place."""
+    if torch.get_num_threads() <= MOST_THREADS and is_plain(products) and is_plain(bias):
+        # In one pass; torch takes two, and one more before the product, which it adds to what is there.
+        rows, columns = products.shape
+        add_bias_and_activate(products.data_ptr(), bias.data_ptr(), rows, columns, ACTIVATIONS[activation])
+        return products
+    return (torch.relu_ if activation == "relu" else torch.tanh_)(products.add_(bias))
+
+
 def _times_slope_of_relu_(slope: Tensor, output: Tensor) -> Tensor:
     product: Tensor = torch.ops.aten.threshold_backward.grad_input(slope, output, 0, grad_input=slope)
     return product
@@ -174,7 +188,7 @@ def _times_slope_of_tanh_(slope: Tensor, output: Tensor) -> Tensor:
     return product
 
 
-_ACTIVATIONS = {"relu": (torch.relu_, _times_slope_of_relu_), "tanh": (tanh_, _times_slope_of_tanh_)}
-"""Each, in place, and what takes a slope by its output to one by its input, in place."""
+_TIMES_SLOPE = {"relu": _times_slope_of_relu_, "tanh": _times_slope_of_tanh_}
+"""What takes a slope by an activation's output to one by its input, in place."""
 _FEW = 4
 """Inputs of a layer are few where its outputs are more than so many times as many."""

@@ -26,7 +26,6 @@ class Sample(Explorer):
 
     def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
         """Draw both at once, unless ``log_prob`` of the action differs, as near the bounds of a squashed normal."""
-        self.check_output(distribution)
         if distribution.has_rsample:
             return super().act_with_log_prob(distribution, exploration)
         return distribution.sample_with_log_prob(exploration.generator)

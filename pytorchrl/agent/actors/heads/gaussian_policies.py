@@ -13,7 +13,8 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, bounded_box_of, box_of
 from pytorchrl.agent.actors.heads.soft_bounds import above
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
+from pytorchrl.agent.actors.layers.quick_layers import linear
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, SquashedGaussian
 from storages.component.hyper_parameters import Positive
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.values import numbers_of_actions
 from pytorchrl.agent.actors.layers.noisy_linear import NoisyLinear
-from pytorchrl.agent.actors.layers.quick_module import linear
+from pytorchrl.agent.actors.layers.quick_layers import linear
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 from pytorchrl.agent.actors.outputs import ImplicitQuantileValues, quantile_midpoints
 from pytorchrl.agent.risk_measures import Neutral, RiskMeasure

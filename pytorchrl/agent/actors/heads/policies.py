@@ -12,7 +12,8 @@ from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.distribution_head import DistributionHead, box_of
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianPolicy
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
+from pytorchrl.agent.actors.layers.quick_layers import linear
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import (
     Bernoulli,
     Categorical,

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.heads.soft_bounds import above
-from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
+from pytorchrl.agent.actors.layers.quick_layers import linear
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import QuadraticValues
 
 

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.layers.initialisation import orthogonal
-from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
+from pytorchrl.agent.actors.layers.quick_layers import linear
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.outputs import (
     CategoricalValues,
     QuantileValue,

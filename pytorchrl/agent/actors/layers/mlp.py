@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from pytorchrl.agent.actors.layers.initialisation import Initialisation, orthogonal
 from pytorchrl.agent.actors.layers.noisy_linear import linear_layer
-from pytorchrl.agent.actors.layers.quick_module import QuickModule, linear
+from pytorchrl.agent.actors.layers.quick_layers import QuickLayers, linear
+from pytorchrl.agent.actors.layers.quick_module import QuickModule
 from pytorchrl.agent.actors.layers.quick_tanh import tanh_
 from pytorchrl.agent.actors.layers.shared_generator import UsesGenerator
 
@@ -189,6 +190,8 @@ class MLP(QuickModule):
         self.activation = activation
         self._activate = _ACTIVATIONS[activation]
         self._is_plain = not (layer_norm or batch_norm or renorms or dropout)
+        plain = self.plain_layers
+        self._quick = QuickLayers(plain, activation) if plain else None
         if initialisation == "orthogonal":
             for layer in self._layers:
                 orthogonal(layer, 5 / 3 if activation == "tanh" else math.sqrt(2))
@@ -203,6 +206,9 @@ class MLP(QuickModule):
     def forward(self, features: Tensor) -> Tensor:
         """(B, input_size) to (B, output_size)."""
         if self._is_plain:
+            quick = None if self._quick is None else self._quick(features)
+            if quick is not None:
+                return quick
             for layer in self._layers:
                 features = self._activate(linear(layer, features))
             return features

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -42,31 +41,23 @@ def hooks_of(network: nn.Module) -> list[Mapping[int, Any]]:
     ]
 
 
-def linear(layer: nn.Module, features: Tensor) -> Tensor:
-    """``layer(features)``, (B, inputs) to (B, outputs); that of ``nn.Linear`` without a module's detour."""
-    if type(layer) is not nn.Linear:
-        output: Tensor = layer(features)
-        return output
-    parameters = layer._parameters
-    weight, bias = parameters["weight"], parameters["bias"]
-    assert weight is not None
-    if (
-        layer.in_features <= _FEW_INPUTS
-        and bias is not None
-        and features.is_cpu
-        and features.dim() == 2
-        and not is_recorded()
-        and features.shape[0] >= _MANY_ROWS
-    ):
-        # Gradients have the layout of what they are of, and of so few columns they take half of the time by rows.
-        return torch.addmm(bias, features, weight.t().contiguous())
-    return F.linear(features, weight, bias)
-
-
 def is_recorded() -> bool:
     """Whether operations are written down to be run later, with other numbers and another number of rows."""
     is_tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
     return is_tracing or torch.compiler.is_compiling()
 
 
-_FEW_INPUTS, _MANY_ROWS = 32, 1_024
+def is_plain(numbers: Tensor) -> bool:
+    """Whether there are float32 numbers in order and without gaps at an address of this machine's memory."""
+    return numbers.dtype is torch.float32 and numbers.is_contiguous() and has_address(numbers)
+
+
+def has_address(numbers: Tensor) -> bool:
+    """Whether numbers are in this machine's memory, and not those of a device or of what torch transforms."""
+    if not (type(numbers) in (Tensor, nn.Parameter) and numbers.is_cpu):
+        return False
+    try:
+        numbers.data_ptr()
+    except RuntimeError:  # of torch.func
+        return False
+    return True

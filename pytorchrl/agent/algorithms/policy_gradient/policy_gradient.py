@@ -1,6 +1,7 @@
 """What algorithms that learn from rollouts of the current policy have in common."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from torch import Tensor
@@ -94,8 +95,12 @@ class PolicyGradient(Algorithm):
 
     def values_while_acting(self, view: View) -> dict[str, Tensor]:
         """Values of observations that a storage does not ask the actor for."""
+        return {field: network(view) for field, network in self._valuing_while_acting.items()}
+
+    @cached_property
+    def _valuing_while_acting(self) -> Mapping[str, Network]:
         asked_later = self.values_when_full
-        return {field: network(view) for field, network in self.value_functions().items() if field not in asked_later}
+        return {field: network for field, network in self.value_functions().items() if field not in asked_later}
 
     def advantages(self, rows: Rows) -> Tensor:
         """(N, 1): ADV, normalised where the hyper-parameter says so and the storage has not done it."""

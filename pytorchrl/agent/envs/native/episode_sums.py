@@ -88,8 +88,9 @@ class EpisodeSums:
     def _finish(self, ended: NDArray[np.int64], infos: Mapping[str, Any]) -> None:
         returns, lengths = self._returns[ended].tolist(), self._lengths[ended].tolist()
         last = infos.get("final_info", infos)
+        known = [name for name in self._reports if name in last]
         for env, total, length in zip(ended.tolist(), returns, lengths, strict=True):
-            reported = {name: float(last[name][env]) for name in self._reports if _reports(last, name, env)}
+            reported = {name: float(last[name][env]) for name in known if _reports(last, name, env)}
             self._finished.append(EpisodeRecord(env, total, length, reported))
         self._returns[ended] = 0.0
         self._lengths[ended] = 0
@@ -97,6 +98,6 @@ class EpisodeSums:
 
 def _reports(infos: Mapping[str, Any], name: str, env: int) -> bool:
     """Whether an environment reported a number."""
-    if name not in infos or (not on_host(infos.get(f"_{name}", True)).all() and not infos[f"_{name}"][env]):
+    if not on_host(infos.get(f"_{name}", True)).all() and not infos[f"_{name}"][env]:
         return False
     return np.ndim(infos[name]) == 1 and on_host(infos[name]).dtype.kind in "biuf"

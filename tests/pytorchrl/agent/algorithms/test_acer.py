@@ -176,7 +176,7 @@ def test_what_acts_is_stored_and_gives_a_ratio_of_1() -> None:
     obs = torch.randn(5, 3)
     step = algorithm.acting_step(obs, None, torch.zeros(5, 1), exploring(algorithm, 5))
     policy = algorithm.pi(algorithm.actor.view(obs))
-    assert torch.equal(step.fields[ACTPROBS], policy.probabilities)
+    torch.testing.assert_close(step.fields[ACTPROBS], policy.probabilities)
     evaluation = exploring(algorithm, 5, deterministic=True)
     best = algorithm.acting_step(obs, None, torch.zeros(5, 1), evaluation)
     assert torch.equal(best.action, policy.mode())

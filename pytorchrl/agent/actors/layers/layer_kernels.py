@@ -1,0 +1,186 @@
+"""Compiled code of fully connected layers: tangents, activations behind a bias, and whole layers for a few rows.
+
+All of it is in one file, because a kernel is compiled anew where its own file has changed. Addresses are those of
+contiguous float32 numbers.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba.np.numpy_support import carray
+from numpy.typing import NDArray
+
+from storages.core.kernels.compilation import arithmetic_kernel, inlined_kernel
+from storages.core.kernels.memory import pointer
+
+RELU, TANGENT = 0, 1
+"""Activations."""
+
+# The quotient's relative error, 2.1e-8 at most for inputs up to 9, was fitted to be as small as that of any such one.
+# Beyond, the tangent rounds to 1.
+_LARGEST_INPUT = np.float32(9.0)
+_ONE, _ZERO = np.float32(1.0), np.float32(0.0)
+_P1, _P2, _P3, _P4 = map(np.float32, (0.13381013, 0.0034955740, 2.0608852e-05, 1.3354352e-08))
+_Q1, _Q2, _Q3, _Q4 = map(np.float32, (0.46714330, 0.025876928, 0.00032856117, 7.7764292e-07))
+
+_LANES = 16
+"""Rows that a processor computes at a time, if it can."""
+_BLOCK = 4
+"""Inputs and outputs of a layer that are read once for each other."""
+
+
+@inlined_kernel
+def _tangent(x: Any) -> Any:
+    # Written so that NaN stays NaN.
+    x = -_LARGEST_INPUT if x < -_LARGEST_INPUT else (_LARGEST_INPUT if x > _LARGEST_INPUT else x)
+    square = x * x
+    above = (((_P4 * square + _P3) * square + _P2) * square + _P1) * square + _ONE
+    below = (((_Q4 * square + _Q3) * square + _Q2) * square + _Q1) * square + _ONE
+    tangent = np.divide(x * above, below)  # without the branch that `/` has for zero
+    return -_ONE if tangent < -_ONE else (_ONE if tangent > _ONE else tangent)
+
+
+@inlined_kernel
+def _rectified(x: Any) -> Any:
+    return _ZERO if x < _ZERO else x
+
+
+@arithmetic_kernel(nogil=True)
+def replace_by_tangents(address: int, count: int) -> None:
+    """Replace numbers from an address on by their hyperbolic tangents."""
+    numbers = carray(pointer(address), count, np.float32)
+    for position in range(count):
+        numbers[position] = _tangent(numbers[position])
+
+
+@arithmetic_kernel(nogil=True)
+def add_bias_and_activate(address: int, bias_at: int, rows: int, columns: int, activation: int) -> None:
+    """Add a bias to each of the rows from an address on, and take an activation of the sums."""
+    numbers = carray(pointer(address), (rows, columns), np.float32)
+    bias = carray(pointer(bias_at), columns, np.float32)
+    if activation == TANGENT:
+        for row in range(rows):
+            for column in range(columns):
+                numbers[row, column] = _tangent(numbers[row, column] + bias[column])
+    else:
+        for row in range(rows):
+            for column in range(columns):
+                numbers[row, column] = _rectified(numbers[row, column] + bias[column])
+
+
+@arithmetic_kernel(nogil=False)
+def apply_layer(
+    weight_at: int, bias_at: int, features_at: int, outputs_at: int, rows: int, inputs: int, outputs: int
+) -> None:
+    """Write (rows, outputs), by weights (outputs, inputs) and biases (outputs,), of features (rows, inputs)."""
+    weight = carray(pointer(weight_at), (outputs, inputs), np.float32)
+    bias = carray(pointer(bias_at), outputs, np.float32)
+    features = carray(pointer(features_at), (rows, inputs), np.float32)
+    results = carray(pointer(outputs_at), (rows, outputs), np.float32)
+    for row in range(rows):
+        for output in range(outputs):
+            total = bias[output]
+            for position in range(inputs):
+                total += weight[output, position] * features[row, position]
+            results[row, output] = total
+
+
+@arithmetic_kernel(nogil=False)
+def apply_layers_by_rows(
+    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
+) -> None:
+    """Several layers, each followed by the activation, row after row.
+
+    Args:
+        layers: (layers, 4): addresses of weight and bias, inputs and outputs of each.
+        features_at: address of (rows, inputs).
+        outputs_at: address of (rows, outputs), which are written.
+        rows: how many there are.
+        activation: :data:`RELU` or :data:`TANGENT`.
+    """
+    widest = layers[:, 3].max()
+    inputs, outputs = layers[0, 2], layers[-1, 3]
+    features = carray(pointer(features_at), (rows, inputs), np.float32)
+    results = carray(pointer(outputs_at), (rows, outputs), np.float32)
+    below, above = np.empty(widest, np.float32), np.empty(widest, np.float32)
+    for row in range(rows):
+        units = features[row]
+        for layer in range(len(layers)):
+            width, height = layers[layer, 2], layers[layer, 3]
+            weight = carray(pointer(layers[layer, 0]), (height, width), np.float32)
+            bias = carray(pointer(layers[layer, 1]), height, np.float32)
+            for output in range(height):
+                total = bias[output]
+                for position in range(width):
+                    total += weight[output, position] * units[position]
+                above[output] = total
+            _activate(above, height, activation)
+            units, below, above = above, above, below
+        results[row] = units[:outputs]
+
+
+@arithmetic_kernel(nogil=False)
+def apply_layers_by_columns(
+    layers: NDArray[np.int64], features_at: int, outputs_at: int, rows: int, activation: int
+) -> None:
+    """As :func:`apply_layers_by_rows`, all rows of a unit at a time."""
+    widest = max(layers[:, 2].max(), layers[:, 3].max())
+    inputs, outputs = layers[0, 2], layers[-1, 3]
+    features = carray(pointer(features_at), (rows, inputs), np.float32)
+    results = carray(pointer(outputs_at), (rows, outputs), np.float32)
+    padded = (rows + _LANES - 1) // _LANES * _LANES
+    below, above = np.empty((widest, padded), np.float32), np.empty((widest, padded), np.float32)
+    for position in range(inputs):
+        for row in range(rows):
+            below[position, row] = features[row, position]
+        below[position, rows:] = _ZERO
+    for layer in range(len(layers)):
+        width, height = layers[layer, 2], layers[layer, 3]
+        weight = carray(pointer(layers[layer, 0]), (height, width), np.float32)
+        bias = carray(pointer(layers[layer, 1]), height, np.float32)
+        for output in range(height):
+            above[output] = bias[output]
+        _add_products(weight, below, above)
+        _activate(above.reshape(-1), height * padded, activation)
+        below, above = above, below
+    for row in range(rows):
+        for output in range(outputs):
+            results[row, output] = below[output, row]
+
+
+@arithmetic_kernel(nogil=False)
+def _activate(units: NDArray[np.float32], count: int, activation: int) -> None:
+    if activation == TANGENT:
+        for position in range(count):
+            units[position] = _tangent(units[position])
+    else:
+        for position in range(count):
+            units[position] = _rectified(units[position])
+
+
+@arithmetic_kernel(nogil=False)
+def _add_products(weight: NDArray[np.float32], below: NDArray[np.float32], above: NDArray[np.float32]) -> None:
+    """``above[:outputs] += weight @ below[:inputs]``, in blocks whose numbers are read once."""
+    outputs, inputs = weight.shape
+    rows = below.shape[1]
+    whole_outputs, whole_inputs = outputs // _BLOCK * _BLOCK, inputs // _BLOCK * _BLOCK
+    for o in range(0, whole_outputs, _BLOCK):
+        for i in range(0, whole_inputs, _BLOCK):
+            a0, a1, a2, a3 = weight[o, i], weight[o, i + 1], weight[o, i + 2], weight[o, i + 3]
+            b0, b1, b2, b3 = weight[o + 1, i], weight[o + 1, i + 1], weight[o + 1, i + 2], weight[o + 1, i + 3]
+            c0, c1, c2, c3 = weight[o + 2, i], weight[o + 2, i + 1], weight[o + 2, i + 2], weight[o + 2, i + 3]
+            d0, d1, d2, d3 = weight[o + 3, i], weight[o + 3, i + 1], weight[o + 3, i + 2], weight[o + 3, i + 3]
+            for row in range(rows):
+                x0, x1, x2, x3 = below[i, row], below[i + 1, row], below[i + 2, row], below[i + 3, row]
+                above[o, row] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+                above[o + 1, row] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
+                above[o + 2, row] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
+                above[o + 3, row] += d0 * x0 + d1 * x1 + d2 * x2 + d3 * x3
+        for i in range(whole_inputs, inputs):
+            for output in range(o, o + _BLOCK):
+                for row in range(rows):
+                    above[output, row] += weight[output, i] * below[i, row]
+    for output in range(whole_outputs, outputs):
+        for i in range(inputs):
+            for row in range(rows):
+                above[output, row] += weight[output, i] * below[i, row]

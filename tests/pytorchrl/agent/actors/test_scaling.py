@@ -1,0 +1,62 @@
+"""Images of bytes become the quotients that torch computes, bit for bit, in the order that was asked for."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pytorchrl.agent.actors.encoders import scaling
+from pytorchrl.agent.actors.encoders.scaling import scaled
+
+
+def images(*shape: int, largest: int = 255) -> Tensor:
+    return torch.randint(0, largest + 1, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def in_torch(image: Tensor, largest: int, *, channels_last: bool) -> Tensor:
+    if channels_last:
+        image = image.contiguous(memory_format=torch.channels_last)
+    return image.float() / largest
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("is_by_pixels", [False, True], ids=["by planes", "by pixels"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 12])
+@pytest.mark.parametrize(("count", "largest"), [(0, 255), (1, 255), (5, 255), (5, 1), (5, 7)])
+def test_bytes_are_divided(count: int, largest: int, channels: int, is_by_pixels: bool, channels_last: bool) -> None:
+    image = images(count, channels, 9, 11, largest=largest)
+    if is_by_pixels:
+        image = image.contiguous(memory_format=torch.channels_last)
+    before = image.clone()
+    result = scaled(image, largest, channels_last=channels_last)
+    expected = in_torch(image, largest, channels_last=channels_last)
+    assert result.dtype == torch.float32
+    assert torch.equal(result, expected)
+    assert result.is_contiguous(memory_format=torch.channels_last) or not channels_last
+    assert torch.equal(image, before)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [images(3, 4, 9, 22)[..., ::2], images(9, 11, 3, 4).permute(2, 3, 0, 1), images(3, 4, 9, 11).float()],
+    ids=["gaps", "another order", "floats"],
+)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_images_of_other_kinds_are_torchs(monkeypatch: pytest.MonkeyPatch, image: Tensor, channels_last: bool) -> None:
+    monkeypatch.setattr(scaling, "_scale", None)
+    result = scaled(image, 255, channels_last=channels_last)
+    assert torch.equal(result, in_torch(image, 255, channels_last=channels_last))
+
+
+def test_images_that_torch_transforms_are_torchs() -> None:
+    image = images(3, 2, 4, 9, 11)
+    mapped = torch.func.vmap(lambda part: scaled(part, 255, channels_last=False))(image)
+    assert torch.equal(mapped, image.float() / 255)
+
+
+def test_bytes_are_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(scaling, "_scale", lambda *arguments: calls.append(arguments))
+    scaled(images(2, 4, 8, 8), 255, channels_last=True)
+    assert len(calls) == 1
