@@ -87,6 +87,9 @@ def _plain_layers(before: nn.Module, mlp: MLP, last: Any) -> PlainLayers | None:
 class Sweep:
     """Memory for going forward and backward through networks of the same shapes.
 
+    The bias of the first of several layers may have several rows, each for as many rows of inputs, in turn: what some
+    inputs have in common is computed once.
+
     Args:
         parameters: of one of the networks, weight and bias of each layer in turn; only shapes are read.
         activation: of all of them.
@@ -132,10 +135,11 @@ class Sweep:
                 of_weight.addmm_(slope.T, below)
             else:
                 torch.mm(slope.T, below, out=of_weight)
+            of_rows, axis = (slope, 0) if of_bias.ndim == 1 else (slope.view(len(of_bias), -1, slope.shape[1]), 1)
             if adds:
-                of_bias.add_(slope.sum(0))
+                of_bias.add_(of_rows.sum(axis))
             else:
-                torch.sum(slope, 0, out=of_bias)
+                torch.sum(of_rows, axis, out=of_bias)
             if layer:
                 slope = self._slope_below(slope, layer, parameters)
 
@@ -170,12 +174,15 @@ class Sweep:
 
 def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: PlainActivation) -> Tensor:
     """The activation of products (N, units) with a bias, in their place."""
+    groups, columns = bias.numel() // bias.shape[-1], bias.shape[-1]
     if torch.get_num_threads() <= MOST_THREADS and is_plain(products) and is_plain(bias):
         # In one pass; torch takes two, and one more before the product, which it adds to what is there.
-        rows, columns = products.shape
-        add_bias_and_activate(products.data_ptr(), bias.data_ptr(), rows, columns, ACTIVATIONS[activation])
+        rows = len(products) // groups
+        at = products.data_ptr(), bias.data_ptr()
+        add_bias_and_activate(*at, groups, rows, columns, ACTIVATIONS[activation])
         return products
-    return (torch.relu_ if activation == "relu" else torch.tanh_)(products.add_(bias))
+    products.view(groups, -1, columns).add_(bias.view(groups, 1, columns))
+    return (torch.relu_ if activation == "relu" else torch.tanh_)(products)
 
 
 def _times_slope_of_relu_(slope: Tensor, output: Tensor) -> Tensor:

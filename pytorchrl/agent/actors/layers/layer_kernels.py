@@ -54,18 +54,27 @@ def replace_by_tangents(address: int, count: int) -> None:
 
 
 @arithmetic_kernel(nogil=True)
-def add_bias_and_activate(address: int, bias_at: int, rows: int, columns: int, activation: int) -> None:
-    """Add a bias to each of the rows from an address on, and take an activation of the sums."""
-    numbers = carray(pointer(address), (rows, columns), np.float32)
-    bias = carray(pointer(bias_at), columns, np.float32)
-    if activation == TANGENT:
+def add_bias_and_activate(address: int, bias_at: int, groups: int, rows: int, columns: int, activation: int) -> None:
+    """Add biases to numbers (groups, rows, columns) from an address on, and take an activation of the sums.
+
+    Args:
+        address: of the numbers, which are replaced.
+        bias_at: address of (groups, columns), a bias for the rows of each group.
+        groups: of rows.
+        rows: of each group.
+        columns: of all.
+        activation: :data:`RELU` or :data:`TANGENT`.
+    """
+    numbers = carray(pointer(address), (groups, rows, columns), np.float32)
+    bias = carray(pointer(bias_at), (groups, columns), np.float32)
+    for group in range(groups):
         for row in range(rows):
-            for column in range(columns):
-                numbers[row, column] = _tangent(numbers[row, column] + bias[column])
-    else:
-        for row in range(rows):
-            for column in range(columns):
-                numbers[row, column] = _rectified(numbers[row, column] + bias[column])
+            if activation == TANGENT:
+                for column in range(columns):
+                    numbers[group, row, column] = _tangent(numbers[group, row, column] + bias[group, column])
+            else:
+                for column in range(columns):
+                    numbers[group, row, column] = _rectified(numbers[group, row, column] + bias[group, column])
 
 
 @arithmetic_kernel(nogil=False)

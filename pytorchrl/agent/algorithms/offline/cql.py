@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
-from pytorchrl.agent.actors.view import Repeated
 from pytorchrl.agent.algorithms.actor_critic.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.offline.soft_maximum import weighted_soft_maximum
@@ -79,9 +78,9 @@ class CQL(SAC):
         uniform = torch.empty((len(rows), number, size), device=self.device).uniform_(-1, 1, generator=self.generator)
         actions, log_densities = [uniform], [torch.full_like(uniform[..., 0], -size * math.log(2))]
         for view in (rows.now, rows.next):
-            action, log_density = self.pi(Repeated(view, number)).sample_with_score(self.generator)
-            actions.append(action.view(-1, number, size))
-            log_densities.append(log_density.view(-1, number))
+            action, log_density = self.pi(view).sample_with_score(self.generator, number)
+            actions.append(action.transpose(0, 1))
+            log_densities.append(log_density[..., 0].T)
         return torch.cat(actions, dim=1), torch.cat(log_densities, dim=1)
 
     def least_values(self, rows: Rows) -> Tensor | None:

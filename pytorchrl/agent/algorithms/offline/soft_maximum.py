@@ -18,8 +18,10 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
 from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
 
-_ROWS_OF_A_BLOCK = 480
-"""Half a megabyte for each layer of 256 units."""
+_ROWS_OF_A_BLOCK = 960
+"""A megabyte for each layer of 256 units."""
+_OF_ONE_LAYER = 2
+"""Weight and bias."""
 
 
 def weighted_soft_maximum(
@@ -42,14 +44,12 @@ def weighted_soft_maximum(
     """
     number = action.shape[1]
     layers = plain_layers(critic)
-    if layers is None or not torch.is_grad_enabled():
+    if layers is None or len(layers.parameters) == _OF_ONE_LAYER or not torch.is_grad_enabled():
         values: Tensor = critic(Repeated(view, number), action.flatten(0, 1)).mean.view(-1, number)
         values = values if at_least is None else torch.maximum(values, at_least)
         return (weight * (values - log_density).logsumexp(1, keepdim=True)).sum()
-    features = view.features(critic.body)[:, None].expand(-1, number, -1)
-    inputs = torch.cat([features, action], dim=2)
     total: Tensor = _Blockwise.apply(  # type: ignore[no-untyped-call]
-        layers.activation, inputs, log_density, weight, at_least, *layers.parameters
+        layers.activation, view.features(critic.body), action, log_density, weight, at_least, *layers.parameters
     )
     return total
 
@@ -59,30 +59,38 @@ class _Blockwise(torch.autograd.Function):
     def forward(
         ctx: Any,
         activation: PlainActivation,
-        inputs: Tensor,
+        features: Tensor,
+        action: Tensor,
         log_density: Tensor,
         weight: Tensor,
         at_least: Tensor | None,
         *parameters: Tensor,
     ) -> Tensor:
-        gradients = [torch.zeros_like(parameter) for parameter in parameters]
-        number = inputs.shape[1]
+        first, bias, *above = parameters
+        number = action.shape[1]
+        of_features, of_action = first.split_with_sizes([features.shape[1], action.shape[2]], dim=1)
+        # What the actions of a state have in common.
+        base = torch.addmm(bias, features, of_features.T)
+        by_base, by_action = torch.zeros_like(base), of_action.new_zeros(of_action.shape)
+        gradients = [torch.zeros_like(parameter) for parameter in above]
         states = max(1, _ROWS_OF_A_BLOCK // number)
         sweep = Sweep(parameters, activation)
         all_values = []
-        parts = (torch.split(tensor, states) for tensor in (inputs, log_density, weight))
+        parts = (torch.split(tensor, states) for tensor in (action, base, by_base, log_density, weight))
         bounds = repeat(None) if at_least is None else torch.split(at_least, states)
-        for block, density, share, bound in zip(*parts, bounds, strict=False):
-            values = sweep.forward(block.flatten(0, 1), parameters).view(-1, number)
+        for (block, common, by_common, density, share), bound in zip(zip(*parts, strict=True), bounds, strict=False):
+            layers = [of_action, common, *above]
+            values = sweep.forward(block.flatten(0, 1), layers).view(-1, number)
             counted = (values if bound is None else torch.maximum(values, bound)) - density
             all_values.append(counted)
             slope = share * counted.softmax(1)
             slope = slope if bound is None else slope * (values > bound)
-            sweep.backward(slope.view(-1, 1), parameters, gradients, adds=True)
-        ctx.save_for_backward(*gradients)
+            sweep.backward(slope.view(-1, 1), layers, [by_action, by_common, *gradients], adds=True)
+        of_first = torch.cat([by_base.T @ features, by_action], dim=1)
+        ctx.save_for_backward(of_first, by_base.sum(0), *gradients)
         return (weight * torch.cat(all_values).logsumexp(1, keepdim=True)).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, None, None, *(gradient * each for each in ctx.saved_tensors)
+        return None, None, None, None, None, None, *(gradient * each for each in ctx.saved_tensors)

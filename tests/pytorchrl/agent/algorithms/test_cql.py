@@ -24,16 +24,16 @@ class NumpyCQL(ByHand):
 
     def __init__(self, algorithm: prl.CQL, batch: dict[str, torch.Tensor]) -> None:
         self.algorithm, self.multiplier = algorithm, 1.0
-        several = ROWS * algorithm.num_samples
+        several = algorithm.num_samples, ROWS
 
-        def normal(rows: int) -> Any:
-            return lambda generator: torch.empty(rows, SIZE).normal_(generator=generator)
+        def normal(*rows: int) -> Any:
+            return lambda generator: torch.empty(*rows, SIZE).normal_(generator=generator)
 
         def uniform(generator: torch.Generator) -> torch.Tensor:
             return torch.empty(ROWS, algorithm.num_samples, SIZE).uniform_(-1, 1, generator=generator)
 
         # In the order in which they are drawn.
-        draws = [normal(ROWS), uniform, normal(several), normal(several), normal(ROWS)]
+        draws = [normal(ROWS), uniform, normal(*several), normal(*several), normal(ROWS)]
         drawn_numbers = drawn(algorithm.generator, draws)
         super().__init__(algorithm, batch)
         self.noise = drawn_numbers[4]
@@ -46,7 +46,7 @@ class NumpyCQL(ByHand):
             here = [(action, SIZE * np.log(0.5)) for action in uniform[row]]
             for key, noise in ((OBS, now), (OBS2, following)):
                 for number in range(self.algorithm.num_samples):
-                    drawn_for = noise[None, row * self.algorithm.num_samples + number]
+                    drawn_for = noise[number, None, row]
                     action, log_density = self.act(self.batch[key][None, row], drawn_for)
                     here.append((action[0], log_density[0, 0]))
             proposals.append(here)

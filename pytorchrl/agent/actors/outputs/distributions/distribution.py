@@ -44,12 +44,13 @@ class Distribution(ABC):
         action = self.rsample(generator) if self.has_rsample else self.sample(generator)
         return action, self.log_prob(action)
 
-    def sample_with_score(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample_with_score(self, generator: torch.Generator, n: int | None = None) -> tuple[Tensor, Tensor]:
         """Draw actions (B, *action) without gradients, and their log probabilities (B, 1), which have some.
 
-        The gradient of a log probability with respect to the parameters is called the score.
+        Where ``n`` is given, (n, B, *action) and (n, B, 1). The gradient of a log probability with respect to the
+        parameters is called the score.
         """
-        action = self.sample(generator)
+        action = self.sample(generator, n)
         return action, self.log_prob(action)
 
     @abstractmethod

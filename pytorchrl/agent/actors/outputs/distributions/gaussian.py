@@ -127,9 +127,9 @@ class SquashedGaussian(Distribution):
         log_prob = log_density(noise, self.log_std) - _log_slope_of_tanh(unsquashed)
         return torch.tanh(unsquashed), log_prob.sum(-1, keepdim=True)
 
-    def sample_with_score(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw (B, A) without gradients, and their log density (B, 1), exact also where the action is at its bound."""
-        noise = torch.empty_like(self.normal_mean).normal_(generator=generator)
+    def sample_with_score(self, generator: torch.Generator, n: int | None = None) -> tuple[Tensor, Tensor]:
+        """Draw (B, A) or (n, B, A) without gradients, and their log density, exact also where an action is a bound."""
+        noise = empty_samples(self.normal_mean, n).normal_(generator=generator)
         with torch.no_grad():
             unsquashed = torch.addcmul(self.normal_mean, self.log_std.exp(), noise)
         return torch.tanh(unsquashed), self._log_density(unsquashed)

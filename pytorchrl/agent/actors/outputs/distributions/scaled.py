@@ -40,9 +40,9 @@ class Scaled(Distribution):
         numbers, log_prob = self.inner.sample_with_log_prob(generator)
         return self.stretched(numbers), log_prob - self._log_volume()
 
-    def sample_with_score(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw (B, *action) without gradients, and their log density (B, 1), as the inner distribution does."""
-        numbers, log_prob = self.inner.sample_with_score(generator)
+    def sample_with_score(self, generator: torch.Generator, n: int | None = None) -> tuple[Tensor, Tensor]:
+        """Draw (B, *action) or (n, B, *action) without gradients, and their log density, as the inner one does."""
+        numbers, log_prob = self.inner.sample_with_score(generator, n)
         return self.stretched(numbers), log_prob - self._log_volume()
 
     def log_prob(self, action: Tensor) -> Tensor:
