@@ -16,7 +16,7 @@ from pytorchrl.agent.actors.bodies import Body
 from pytorchrl.agent.actors.heads.gaussian_policies import GaussianLayer
 from pytorchrl.agent.actors.heads.policies import CategoricalLayer, DeterministicLayer
 from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLayer, NumbersLayer
-from pytorchrl.agent.actors.layers.layer_kernels import add_bias_and_activate
+from pytorchrl.agent.actors.layers.layer_kernels import add_bias_and_activate, slope_below_one_output
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
 from pytorchrl.agent.actors.layers.quick_layers import ACTIVATIONS
 from pytorchrl.agent.actors.layers.quick_module import is_plain
@@ -156,10 +156,12 @@ class Sweep:
         return torch.mm(parameters[0][:, columns].T, slope.T).T
 
     def _slope_below(self, slope: Tensor, layer: int, parameters: Sequence[Tensor]) -> Tensor:
-        # A product with one column is quicker number by number.
-        multiply = torch.mul if slope.shape[1] == 1 else torch.mm
-        below = multiply(slope, parameters[2 * layer], out=self._slopes[layer - 1][: len(slope)])
-        return self._times_slope_(below, self._outputs[layer])
+        weight, units, below = parameters[2 * layer], self._outputs[layer], self._slopes[layer - 1][: len(slope)]
+        if slope.shape[1] == 1 and _are_for_kernel(slope, weight, units, below):
+            at = slope.data_ptr(), weight.data_ptr(), units.data_ptr(), below.data_ptr()
+            slope_below_one_output(*at, len(units), units.shape[1], ACTIVATIONS[self._activation])
+            return below
+        return self._times_slope_(torch.mm(slope, weight, out=below), units)
 
     def _make_room(self, rows: int, like: Tensor) -> None:
         self._rows = rows
@@ -175,7 +177,7 @@ class Sweep:
 def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: PlainActivation) -> Tensor:
     """The activation of products (N, units) with a bias, in their place."""
     groups, columns = bias.numel() // bias.shape[-1], bias.shape[-1]
-    if torch.get_num_threads() <= MOST_THREADS and is_plain(products) and is_plain(bias):
+    if _are_for_kernel(products, bias):
         # In one pass; torch takes two, and one more before the product, which it adds to what is there.
         rows = len(products) // groups
         at = products.data_ptr(), bias.data_ptr()
@@ -183,6 +185,11 @@ def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: Plain
         return products
     products.view(groups, -1, columns).add_(bias.view(groups, 1, columns))
     return (torch.relu_ if activation == "relu" else torch.tanh_)(products)
+
+
+def _are_for_kernel(*tensors: Tensor) -> bool:
+    # With more threads, torch's are quicker.
+    return torch.get_num_threads() <= MOST_THREADS and all(is_plain(each) for each in tensors)
 
 
 def _times_slope_of_relu_(slope: Tensor, output: Tensor) -> Tensor:

@@ -77,6 +77,37 @@ def add_bias_and_activate(address: int, bias_at: int, groups: int, rows: int, co
                     numbers[group, row, column] = _rectified(numbers[group, row, column] + bias[group, column])
 
 
+@arithmetic_kernel(nogil=True)
+def slope_below_one_output(
+    slope_at: int, weight_at: int, units_at: int, result_at: int, rows: int, columns: int, activation: int
+) -> None:
+    """Write the derivative of a loss by the inputs of the activations below a layer of one output.
+
+    Args:
+        slope_at: address of (rows,), the derivative by the output.
+        weight_at: address of (columns,), the weights of the layer.
+        units_at: address of (rows, columns), the activations.
+        result_at: address of (rows, columns), which are written.
+        rows: how many there are.
+        columns: how many there are.
+        activation: :data:`RELU` or :data:`TANGENT`.
+    """
+    slope = carray(pointer(slope_at), rows, np.float32)
+    weight = carray(pointer(weight_at), columns, np.float32)
+    units = carray(pointer(units_at), (rows, columns), np.float32)
+    result = carray(pointer(result_at), (rows, columns), np.float32)
+    for row in range(rows):
+        if activation == TANGENT:
+            for column in range(columns):
+                unit = units[row, column]
+                result[row, column] = slope[row] * weight[column] * (_ONE - unit * unit)
+        else:
+            for column in range(columns):
+                # Computed in any case, so that several columns are at a time.
+                product = slope[row] * weight[column]
+                result[row, column] = _ZERO if units[row, column] <= _ZERO else product
+
+
 @arithmetic_kernel(nogil=False)
 def apply_layer(
     weight_at: int, bias_at: int, features_at: int, outputs_at: int, rows: int, inputs: int, outputs: int
