@@ -134,11 +134,18 @@ def by_columns(layer: nn.Linear) -> None:
     layer.weight.data = layer.weight.data.t().contiguous().t()
 
 
+def turned_in_place(layer: nn.Linear) -> None:
+    if layer.in_features == layer.out_features:
+        layer.weight.data = layer.weight.data.t()
+
+
 def without_bias(layer: nn.Linear) -> None:
     layer.bias = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("change", [changed_in_place, moved, replaced, in_doubles, by_columns, without_bias])
+@pytest.mark.parametrize(
+    "change", [changed_in_place, moved, replaced, in_doubles, by_columns, turned_in_place, without_bias]
+)
 def test_weights_are_those_of_now(change: Callable[[nn.Linear], None]) -> None:
     network, features = made(), drawn(3, 5)
     with torch.inference_mode():
