@@ -173,6 +173,7 @@ def apply_layers_by_columns(
     for position in range(inputs):
         for row in range(rows):
             below[position, row] = features[row, position]
+        # What is not there could be numbers so small that computing with them is slow.
         below[position, rows:] = _ZERO
     for layer in range(len(layers)):
         width, height = layers[layer, 2], layers[layer, 3]
