@@ -13,6 +13,8 @@ from storages.core.kernels.compilation import inlined_kernel, kernel
 from storages.core.kernels.memory import address_of, prefetch_at
 
 _MOST_PREFETCHED_STEPS = 8
+_WINDOWS_AHEAD = 16
+"""That are asked for before one is followed: no fewer than a processor fetches at once."""
 _LARGEST, _CACHE_LINE_BYTES = 1024, 64
 
 
@@ -44,12 +46,17 @@ def follow(
         discounts: (B, 1) float32, written: ``gamma**length``.
         sums: (B, 1), written: ``sum_i gamma**i * r_i`` over each window, kept in float64 on the way.
     """
-    num_rows = final_numbers.shape[0]
+    num_rows, windows = final_numbers.shape[0], first.shape[0]
     rows, lengths, last = followed[0], followed[1], followed[2]
-    for i in range(first.shape[0]):
-        rows[i] = first[i] % num_rows
-        _prefetch_window(final_numbers, rows[i], longest, num_envs)
-    for i in range(first.shape[0]):
+    address, record_bytes = address_of(final_numbers), final_numbers.strides[0]
+    for ahead in range(windows + _WINDOWS_AHEAD):
+        if ahead < windows:
+            # A division of numbers without a sign takes two thirds of the time.
+            rows[ahead] = np.int64(np.uint64(first[ahead]) % np.uint64(num_rows))
+            _prefetch_window(address, record_bytes, rows[ahead], longest, num_envs, num_rows)
+        i = ahead - _WINDOWS_AHEAD
+        if i < 0:
+            continue
         row = rows[i]
         # So many steps are there at all.
         most = longest if first[i] + (longest - 1) * num_envs < end else (end - 1 - first[i]) // num_envs + 1
@@ -188,15 +195,26 @@ def sequence_errors(
     return out
 
 
-@kernel
-def _prefetch_window(final_numbers: NDArray[np.int32], row: int, steps: int, num_envs: int) -> None:
-    """Ask for what a window will be followed by, and for the records that a batch is made of: its first, the next."""
-    num_rows, record_bytes = final_numbers.shape[0], final_numbers.strides[0]
-    address = address_of(final_numbers)
+@inlined_kernel
+def _prefetch_window(address: int, record_bytes: int, row: int, steps: int, num_envs: int, num_rows: int) -> None:
+    """Ask for what a window will be followed by, and for the records that a batch is made of: its first, the next.
+
+    Args:
+        address: of what says whether row 0 is followed, the last bytes of its record.
+        record_bytes: from row to row.
+        row: that the window begins in.
+        steps: of the window, if nothing ends it before.
+        num_envs: how many environments a step has.
+        num_rows: of the ring.
+    """
+    whole = min(record_bytes, _LARGEST)
     for step in range(min(steps, _MOST_PREFETCHED_STEPS) + 1):
-        whole = step == 0 or step == steps
-        for offset in range(0, min(record_bytes, _LARGEST) if whole else 1, _CACHE_LINE_BYTES):
-            prefetch_at(address + row * record_bytes - offset)
+        end = address + row * record_bytes
+        if step == 0 or step == steps:
+            for offset in range(0, whole, _CACHE_LINE_BYTES):
+                prefetch_at(end - offset)
+        else:
+            prefetch_at(end)
         row = _following(row, num_envs, num_rows)
 
 
