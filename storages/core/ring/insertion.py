@@ -20,6 +20,8 @@ from storages.transition import Array, Sample
 
 COMPILED_AFTER_STEPS = 100
 """Steps of a layout after which its fast path is compiled: before, plain Python takes less time than the compiler."""
+_COMPILED_FOR: set[tuple[bool, Any]] = set()
+"""Whether there are stacks, and types of arrays, for which this process has compiled a fast path already."""
 
 
 class Slice(NamedTuple):
@@ -149,28 +151,40 @@ class RingWriter:
         self._set_sources(arrays)
         if not self._insert_next(step, check, 1):
             return False
+        if self._left_to_python == COMPILED_AFTER_STEPS and _COMPILED_FOR:
+            self._compile(leaves, arrays, anew=False)
         self._left_to_python -= 1
         if self._left_to_python == 0:
             self._left_to_python = COMPILED_AFTER_STEPS
-            self._compile(leaves, arrays)
+            self._compile(leaves, arrays, anew=True)
         return True
 
-    def _compile(self, leaves: tuple[Any, ...], arrays: tuple[Array, ...]) -> None:
-        """Compile the fast path for samples of these types, if their arrays can be read by address."""
+    def _compile(self, leaves: tuple[Any, ...], arrays: tuple[Array, ...], anew: bool) -> None:
+        """Compile the fast path for samples of these types, if their arrays can be read by address.
+
+        Args:
+            leaves: as they came.
+            arrays: what was stored of them.
+            anew: False: only where that takes no time, because it was compiled before.
+        """
+        pick = self._pick_leaves
         if not all(type(leaf) is np.ndarray for leaf in leaves):
-            self._pick, leaves = self._pick_arrays, arrays
+            pick, leaves = self._pick_arrays, arrays
         if not all(leaf.flags.c_contiguous and leaf.flags.aligned for leaf in leaves):
             return
         if halves := [position for position, leaf in enumerate(leaves) if leaf.dtype == np.float16]:
-            self._pick = _half_viewer(self._pick, halves)
+            pick = _half_viewer(pick, halves)
             leaves = tuple(leaf.view(np.int16) if leaf.dtype == np.float16 else leaf for leaf in leaves)
         try:
             array_types = numba.typeof(leaves)  # type: ignore[no-untyped-call]
         except (NumbaError, ValueError):
             # A dtype that numba does not know.
             return
-        compile_for = kernel.compiled_reader if self._stacks else kernel.compiled_append
-        self._compiled = compile_for(array_types)
+        types = bool(self._stacks), array_types
+        if anew or types in _COMPILED_FOR:
+            compile_for = kernel.compiled_reader if self._stacks else kernel.compiled_append
+            self._pick, self._compiled = pick, compile_for(array_types)
+            _COMPILED_FOR.add(types)
 
     def _set_sources(self, arrays: Sequence[Array]) -> None:
         """Note where arrays of the right shapes and dtypes lie; the caller keeps them until all is stored."""

@@ -51,6 +51,7 @@ def filled(
     name: str, kind: str, compiled_after: int, dresses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, insertion.RingWriter]:
     monkeypatch.setattr(insertion, "COMPILED_AFTER_STEPS", compiled_after)
+    monkeypatch.setattr(insertion, "_COMPILED_FOR", set())
     storage = STORAGES[name]("cpu", None, ALGORITHM, environments(kind, 2))
     storage.seed(0)
     stream = Stream(2, kind, True, np.random.default_rng(3))
@@ -70,6 +71,19 @@ def test_the_fast_path_stores_what_python_stores(name: str, kind: str, monkeypat
     compiled, writer = filled(name, kind, 3, ["arrays"], monkeypatch)
     assert writer._compiled is not None
     assert_equal(compiled.state_dict(), by_python.state_dict())
+
+
+@pytest.mark.parametrize("dress", ["arrays", "tensors"])
+def test_what_was_compiled_for_one_storage_is_used_by_the_next_from_its_first_steps(
+    dress: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled("replay", "vector", 3, [dress], monkeypatch)
+    storage = STORAGES["replay"]("cpu", None, ALGORITHM, environments("vector", 2))
+    monkeypatch.setattr(insertion, "COMPILED_AFTER_STEPS", NEVER)
+    stream = Stream(2, "vector", True, np.random.default_rng(3))
+    for _ in range(3):
+        storage.insert_transition(dressed(stream.step(), DRESSES[dress]))
+    assert storage.ring.columns.writer._compiled is not None
 
 
 @pytest.mark.parametrize("before", DRESSES)
