@@ -57,7 +57,7 @@ class ConvolutionalFeatures(QuickModule, ABC):
 
     @abstractmethod
     def layers(self, channels: int) -> Sequence[nn.Module]:
-        """What takes (B, channels, H, W), and ends in an activation."""
+        """What takes (B, channels, H, W); an activation is taken of what it makes."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """(B, *obs) to (B, output_size)."""
@@ -65,7 +65,8 @@ class ConvolutionalFeatures(QuickModule, ABC):
         # Gradients of convolutions take two thirds of the time there with channels last in memory.
         channels_last = torch.is_grad_enabled() and image.device.type == "cpu"
         image = scaled(image, self._largest, channels_last=channels_last)
-        features: Tensor = self.convolutions(image).flatten(1)
+        # Behind the copy to rows, a gradient of the activation takes an eighth of the time.
+        features = torch.relu_(self.convolutions(image).flatten(1))
         return features if self.linear is None else torch.relu_(linear(self.linear, features))
 
 
@@ -87,7 +88,7 @@ class NatureConvolutions(ConvolutionalFeatures):
         return (
             *(nn.Conv2d(channels, 32, 8, 4), nn.ReLU(inplace=True)),
             *(nn.Conv2d(32, 64, 4, 2), nn.ReLU(inplace=True)),
-            *(nn.Conv2d(64, 64, 3, 1), nn.ReLU(inplace=True)),
+            nn.Conv2d(64, 64, 3, 1),
         )
 
 
@@ -110,7 +111,7 @@ class SmallCNN(ConvolutionalFeatures):
 
     def layers(self, channels: int) -> Sequence[nn.Module]:
         """One convolution."""
-        return nn.Conv2d(channels, 16, 3, 1), nn.ReLU(inplace=True)
+        return (nn.Conv2d(channels, 16, 3, 1),)
 
 
 class ImpalaCNN(ConvolutionalFeatures):
@@ -131,7 +132,7 @@ class ImpalaCNN(ConvolutionalFeatures):
             modules += [nn.Conv2d(channels, following, 3, padding=1), nn.MaxPool2d(3, 2, padding=1)]
             modules += [ResidualBlock(following), ResidualBlock(following)]
             channels = following
-        return *modules, nn.ReLU(inplace=True)
+        return modules
 
 
 class ResidualBlock(QuickModule):
