@@ -19,8 +19,7 @@ from pytorchrl.agent.actors.heads.values import ActionValueLayer, ActionValuesLa
 from pytorchrl.agent.actors.layers.layer_kernels import add_bias_and_activate, slope_below_one_output
 from pytorchrl.agent.actors.layers.mlp import MLP, PlainActivation
 from pytorchrl.agent.actors.layers.quick_layers import ACTIVATIONS
-from pytorchrl.agent.actors.layers.quick_module import is_plain
-from pytorchrl.agent.actors.layers.quick_tanh import MOST_THREADS
+from pytorchrl.agent.actors.layers.quick_module import are_for_kernels
 from pytorchrl.agent.actors.network import Network
 
 
@@ -157,7 +156,7 @@ class Sweep:
 
     def _slope_below(self, slope: Tensor, layer: int, parameters: Sequence[Tensor]) -> Tensor:
         weight, units, below = parameters[2 * layer], self._outputs[layer], self._slopes[layer - 1][: len(slope)]
-        if slope.shape[1] == 1 and _are_for_kernel(slope, weight, units, below):
+        if slope.shape[1] == 1 and are_for_kernels(slope, weight, units, below):
             at = slope.data_ptr(), weight.data_ptr(), units.data_ptr(), below.data_ptr()
             slope_below_one_output(*at, len(units), units.shape[1], ACTIVATIONS[self._activation])
             return below
@@ -179,7 +178,7 @@ class Sweep:
 def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: PlainActivation) -> Tensor:
     """The activation of products (N, units) with a bias, in their place."""
     groups, columns = bias.numel() // bias.shape[-1], bias.shape[-1]
-    if _are_for_kernel(products, bias):
+    if are_for_kernels(products, bias):
         # In one pass; torch takes two, and one more before the product, which it adds to what is there.
         rows = len(products) // groups
         at = products.data_ptr(), bias.data_ptr()
@@ -187,11 +186,6 @@ def _with_bias_and_activation_(products: Tensor, bias: Tensor, activation: Plain
         return products
     products.view(groups, -1, columns).add_(bias.view(groups, 1, columns))
     return (torch.relu_ if activation == "relu" else torch.tanh_)(products)
-
-
-def _are_for_kernel(*tensors: Tensor) -> bool:
-    # With more threads, torch's are quicker.
-    return torch.get_num_threads() <= MOST_THREADS and all(is_plain(each) for each in tensors)
 
 
 def _times_slope_of_relu_(slope: Tensor, output: Tensor) -> Tensor:

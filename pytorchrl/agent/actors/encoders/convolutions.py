@@ -65,7 +65,7 @@ class ConvolutionalFeatures(QuickModule, ABC):
         # Gradients of convolutions take two thirds of the time there with channels last in memory.
         channels_last = torch.is_grad_enabled() and image.device.type == "cpu"
         image = scaled(image, self._largest, channels_last=channels_last)
-        # Behind the copy to rows, a gradient of the activation takes an eighth of the time.
+        # Behind the copy to rows, the activation and its gradient are quicker: 2% of an update of PPO.
         features = torch.relu_(self.convolutions(image).flatten(1))
         return features if self.linear is None else torch.relu_(linear(self.linear, features))
 

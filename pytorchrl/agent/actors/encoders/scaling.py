@@ -1,7 +1,7 @@
 """Images of bytes as numbers from 0 to 1, in the order in which convolutions take them.
 
-Torch converts, orders and divides one after the other, each in memory of its own: 6.4 ms for 256 stacks of four frames
-of 84 x 84 pixels, and three times as long where the system has to provide the memory. Here it is done at once, in 2.2.
+torch needs three operations to change dtype, memory format and scale: 6 ms for 256 stacks of four frames of 84 x 84
+pixels, and 15 where their memory is new to the process. One kernel does it in 1.5 ms, and in 3 to 6 in new memory.
 """
 
 from typing import Any
@@ -12,8 +12,7 @@ from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pytorchrl.agent.actors.layers.quick_module import has_address, is_recorded
-from pytorchrl.agent.actors.layers.quick_tanh import MOST_THREADS
+from pytorchrl.agent.actors.layers.quick_module import MOST_THREADS, has_address, is_recorded
 from storages.core.kernels.compilation import inlined_kernel, parallel_kernel
 from storages.core.kernels.memory import pointer
 

@@ -52,6 +52,11 @@ def is_plain(numbers: Tensor) -> bool:
     return numbers.dtype is torch.float32 and numbers.is_contiguous() and has_address(numbers)
 
 
+def are_for_kernels(*tensors: Tensor) -> bool:
+    """Whether kernels of one thread are quicker than torch, and take all of these, as :func:`is_plain` says."""
+    return torch.get_num_threads() <= MOST_THREADS and all(is_plain(each) for each in tensors)
+
+
 def has_address(numbers: Tensor) -> bool:
     """Whether numbers are in this machine's memory, and not those of a device or of what torch transforms."""
     if not (type(numbers) in (Tensor, nn.Parameter) and numbers.is_cpu):
@@ -61,3 +66,7 @@ def has_address(numbers: Tensor) -> bool:
     except RuntimeError:  # of torch.func
         return False
     return True
+
+
+MOST_THREADS = 4
+"""torch shares the work among its threads, one of which takes six times as long as a kernel of tangents."""

@@ -11,17 +11,15 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.layers.layer_kernels import replace_by_tangents
-from pytorchrl.agent.actors.layers.quick_module import is_plain, is_recorded
+from pytorchrl.agent.actors.layers.quick_module import are_for_kernels, is_recorded
 
 _LEAST_NUMBERS, _LEAST_NUMBERS_WITH_GRADIENT = 1_024, 16_384
 """Of features; for fewer, torch's call is the shorter one."""
-MOST_THREADS = 4
-"""torch shares the work among its threads, one of which takes six times as long as the kernel."""
 
 
 def tanh_(features: Tensor) -> Tensor:
     """Take the hyperbolic tangent in place, differentiable any number of times."""
-    if is_recorded() or features.numel() < _LEAST_NUMBERS or not _is_for_kernel(features):
+    if is_recorded() or features.numel() < _LEAST_NUMBERS or not are_for_kernels(features):
         return torch.tanh_(features)
     if not (features.requires_grad and torch.is_grad_enabled()):
         replace_by_tangents(features.data_ptr(), features.numel())
@@ -30,10 +28,6 @@ def tanh_(features: Tensor) -> Tensor:
         return torch.tanh_(features)
     computed: Tensor = _Tanh.apply(features)  # type: ignore[no-untyped-call]
     return computed
-
-
-def _is_for_kernel(features: Tensor) -> bool:
-    return torch.get_num_threads() <= MOST_THREADS and is_plain(features)
 
 
 class _Tanh(torch.autograd.Function):

@@ -7,14 +7,14 @@ import torch
 from torch import nn
 
 from pytorchrl.agent.actors.layers.mlp import PlainActivation
-from pytorchrl.agent.algorithms import plain_layers
+from pytorchrl.agent.actors.layers.quick_module import MOST_THREADS
 from pytorchrl.agent.algorithms.plain_layers import Sweep
 
 
 @pytest.fixture
 def many_threads() -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(plain_layers.MOST_THREADS + 1)
+    torch.set_num_threads(MOST_THREADS + 1)
     yield
     torch.set_num_threads(before)
 
