@@ -47,12 +47,12 @@ class SideTable:
     @property
     def oldest(self) -> int:
         """Number of the oldest entry; it does not wrap."""
-        return int(self.queue["oldest"][0])
+        return self.queue.item()[0]
 
     @property
     def next_number(self) -> int:
         """Number of the next entry; it does not wrap."""
-        return int(self.queue["next"][0])
+        return self.queue.item()[1]
 
     @property
     def nbytes(self) -> int:

@@ -131,6 +131,11 @@ class FlushQueue:
         return written
 
     @property
+    def has_waiting_segments(self) -> bool:
+        """Whether a segment is sealed that is not on disk."""
+        return bool(self._waiting)
+
+    @property
     def is_full(self) -> bool:
         """Whether the disk has fallen too far behind."""
         most = self._most_bytes

@@ -53,6 +53,11 @@ class Memtable:
         self._put_aside = _UNKNOWN
         """Final observations in the ring after the newest step."""
 
+    @property
+    def commit_is_due(self) -> bool:
+        """Whether the next step needs a commit before it; so it is where the log was closed."""
+        return self.ring.steps >= self.wal.due
+
     def roll_back(self, position: Position) -> dict[str, Any] | None:
         """Restore a commit; later ones are dropped. Return the state beside the ring, None if there is none."""
         state = self.wal.roll_back(position, at_once=True)
@@ -72,7 +77,7 @@ class Memtable:
             PersistenceError: earlier steps could not be written; nothing of this one was stored.
         """
         ring = self.ring
-        if ring.steps >= self.wal.due:
+        if self.commit_is_due:
             self.wal.commit_soon(state, None)
         if ring.live_steps == ring.size:
             self.make_room(2 * ring.size)
@@ -86,7 +91,9 @@ class Memtable:
             newest = ring.steps - 1
             finished = _shown_by(newest, ring.broken_after(newest - 1), ring.broken_after(newest), self.start_rows)
         self._put_aside = put_aside
-        return finished if self.longest is None else finished + self.cut()
+        if self.longest is None or ring.steps < self._too_long_at:
+            return finished
+        return finished + self.cut()
 
     def end_episodes(self, envs: NDArray[np.int64] | None) -> list[EpisodeSpan]:
         """End running episodes with the newest step; returns those that it finishes.
