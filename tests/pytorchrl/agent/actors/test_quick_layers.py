@@ -92,8 +92,12 @@ def test_a_layer_is_torchs(rows: int, outputs: int) -> None:
         torch.testing.assert_close(linear(layer, features), layer(features), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("has_avx_512", [True, False])
 @pytest.mark.parametrize("rows", [1, 7, 8, 32, 33])
-def test_a_layer_of_many_weights_is_torchs(rows: int) -> None:
+def test_a_layer_of_many_weights_is_torchs_on_any_processor(
+    monkeypatch: pytest.MonkeyPatch, rows: int, *, has_avx_512: bool
+) -> None:
+    monkeypatch.setattr(quick_layers, "_READS_LARGE_ONCE", has_avx_512)
     layer, features = nn.Linear(1_000, 1_000), drawn(rows, 1_000)
     with torch.inference_mode():
         output = linear(layer, features)
