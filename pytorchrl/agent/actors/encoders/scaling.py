@@ -12,9 +12,12 @@ from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pytorchrl.agent.actors.encoders.image_memory import ImageMemory
 from pytorchrl.agent.actors.layers.quick_module import MOST_THREADS, has_address, is_recorded
 from storages.core.kernels.compilation import inlined_kernel, parallel_kernel
 from storages.core.kernels.memory import pointer
+
+_memory = ImageMemory()
 
 
 def scaled(image: Tensor, largest: int, *, channels_last: bool) -> Tensor:
@@ -26,12 +29,10 @@ def scaled(image: Tensor, largest: int, *, channels_last: bool) -> Tensor:
         channels_last: whether the channels of a pixel are to lie side by side in memory; False leaves the order.
     """
     if _is_of_bytes(image):
-        if image.is_contiguous(memory_format=torch.channels_last) or not channels_last:
-            numbers, channels = torch.empty_like(image, dtype=torch.float32), 1
-        else:
-            numbers = torch.empty(image.shape, dtype=torch.float32, memory_format=torch.channels_last)
-            channels = image.shape[1]
+        is_reordered = channels_last and not image.is_contiguous(memory_format=torch.channels_last)
+        channels = image.shape[1] if is_reordered else 1
         pixels = image[:1].numel() // channels
+        numbers = _memory.empty(image.shape, channels_last=is_reordered or not image.is_contiguous())
         _scale(image.data_ptr(), numbers.data_ptr(), len(image), channels, pixels, np.float32(largest))
         return numbers
     if channels_last:
