@@ -36,10 +36,9 @@ _SETTINGS = (
     "TRPO finish the rollout of 2,048 steps that they end in, ours stop in it. Observations and rewards are not "
     "scaled. Those of our runs of SAC in HalfCheetah, of TD3 in Hopper and of DDPG that were made before policies "
     "learnt from critics after their step are shown until they are made again. On the same batches and without noise, "
-    "updates of TD3 and SAC equal stable-baselines3's to rounding, those of TD3 after 90,000 updates too, and what is "
-    "stored equals what the simulator computes anew; no cause is known why TD3 in HalfCheetah and SAC in Hopper should "
-    "reach less here. "
-    "Means in nnabla-rl's published results after 100,000 steps, by its own settings: "
+    "updates of TD3 and SAC equal stable-baselines3's to rounding, those of TD3 after 90,000 updates too; no cause is "
+    "known why TD3 in HalfCheetah and SAC in Hopper reach less here. Means in nnabla-rl's published results after "
+    "100,000 steps, by its own settings: "
 )
 
 

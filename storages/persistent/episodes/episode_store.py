@@ -185,14 +185,10 @@ class EpisodeStore:
             sample: the step; nothing of it is stored where an error is raised.
             state: called for the state beside it, when a commit is due.
         """
-        memtable, queue = self.memtable, self.flush_queue
-        waits = queue is not None and queue.has_waiting_segments
-        # What was closed is due for a commit; every step pays for a call that finds nothing to do.
-        if memtable is None or waits or memtable.commit_is_due:
-            memtable = self.writable()
-        if queue is None:
+        memtable = self.writable()
+        if self.flush_queue is None:
             self.init_columns(sample)
-        elif waits:
+        elif self.flush_queue.has_waiting_segments:
             self._advance(memtable, state)
         for one in memtable.insert(sample, state):
             self._add(memtable.batch(one), one)

@@ -53,11 +53,6 @@ class Memtable:
         self._put_aside = _UNKNOWN
         """Final observations in the ring after the newest step."""
 
-    @property
-    def commit_is_due(self) -> bool:
-        """Whether the next step needs a commit before it; so it is where the log was closed."""
-        return self.ring.steps >= self.wal.due
-
     def roll_back(self, position: Position) -> dict[str, Any] | None:
         """Restore a commit; later ones are dropped. Return the state beside the ring, None if there is none."""
         state = self.wal.roll_back(position, at_once=True)
@@ -77,7 +72,7 @@ class Memtable:
             PersistenceError: earlier steps could not be written; nothing of this one was stored.
         """
         ring = self.ring
-        if self.commit_is_due:
+        if ring.steps >= self.wal.due:
             self.wal.commit_soon(state, None)
         if ring.live_steps == ring.size:
             self.make_room(2 * ring.size)
@@ -93,7 +88,7 @@ class Memtable:
         self._put_aside = put_aside
         if self.longest is None or ring.steps < self._too_long_at:
             return finished
-        return finished + self.cut()
+        return finished + self._cut(self.longest)
 
     def end_episodes(self, envs: NDArray[np.int64] | None) -> list[EpisodeSpan]:
         """End running episodes with the newest step; returns those that it finishes.
@@ -112,13 +107,11 @@ class Memtable:
         self._put_aside = ring.columns.finals.next_number
         return _finish(which, ring.steps, ring.steps, self.start_rows)
 
-    def cut(self) -> list[EpisodeSpan]:
-        """Return the episodes that have become too long."""
+    def _cut(self, longest: int) -> list[EpisodeSpan]:
+        """Return the episodes that have become as long as ``longest``."""
         steps = self.ring.steps
-        if self.longest is None or steps < self._too_long_at:
-            return []
-        finished = _finish(steps - self.start_rows >= self.longest, steps, steps, self.start_rows)
-        self._too_long_at = int(self.start_rows.min()) + self.longest
+        finished = _finish(steps - self.start_rows >= longest, steps, steps, self.start_rows)
+        self._too_long_at = int(self.start_rows.min()) + longest
         return finished
 
     def make_room(self, size: int) -> None:

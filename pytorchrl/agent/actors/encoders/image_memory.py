@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _LARGE = 1 << 20
-"""Numbers of a batch; the C library keeps smaller ones for the process."""
+"""Numbers of the smallest batch that uses the memory."""
 
 
 class ImageMemory(threading.local):
@@ -36,8 +36,9 @@ class ImageMemory(threading.local):
             order = torch.channels_last if channels_last else torch.contiguous_format
             return torch.empty(shape, dtype=torch.float32, memory_format=order)
         if len(self._numbers) < count:
-            # glibc keeps as much freed memory as twice the largest block that was ever freed.
-            del self._numbers
+            self._numbers = np.empty(0, np.float32)
+            # Freed at once: from then on glibc keeps twice as much freed memory, up to 64 MB, so that what the network
+            # needs beside the images is not given back to the system either.
             torch.empty(count, dtype=torch.float32)
             self._numbers = torch.empty(count, dtype=torch.float32).numpy()
         lent = self._numbers[:count]
