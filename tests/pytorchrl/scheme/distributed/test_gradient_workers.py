@@ -62,20 +62,33 @@ def process_of(worker: Any) -> int:
 
 
 class Waits(Counter):
-    """Of the copies that are made with one folder, the third waits, in each step after some, for a file there."""
+    """Of the copies that are made with one folder, the third takes long steps after five; others wait for the first."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(length=1_000)
-        self.folder = folder
-        made = len(list(folder.glob("copy*")))
-        (folder / f"copy{made}").touch()
-        self.waits = made == 2
+        self.has_begun = folder / "long steps"
+        self.waits = number_of_copy(folder) == 2
 
     def step(self, action: Any) -> Any:
-        deadline = time.monotonic() + 1
-        while self.waits and self.count >= 5 and time.monotonic() < deadline:
+        if self.waits and self.count >= 5:
+            self.has_begun.touch()
+            time.sleep(1)
+        deadline = time.monotonic() + 60
+        while self.count >= 6 and not self.has_begun.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         return super().step(action)
+
+
+def number_of_copy(folder: Path) -> int:
+    """How many copies were made before, by whatever process."""
+    number = 0
+    while True:
+        try:
+            (folder / f"copy{number}").touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+        else:
+            return number
 
 
 def test_one_synchronous_worker_does_what_one_process_does(tmp_path: Path) -> None:
