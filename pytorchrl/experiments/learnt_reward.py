@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pytorchrl.agent.algorithms.imitation.adversarial import AdversarialReward
+from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
 from pytorchrl.experiments.trained_policy import load_policy
 from storages.component.setting import Setting
 

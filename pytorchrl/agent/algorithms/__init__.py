@@ -18,11 +18,11 @@ from pytorchrl.agent.algorithms.actor_critic.td3 import TD3
 from pytorchrl.agent.algorithms.actor_critic.tqc import TQC
 from pytorchrl.agent.algorithms.actor_critic.unified_pcl import UnifiedPCL
 from pytorchrl.agent.algorithms.algorithm import Algorithm
-from pytorchrl.agent.algorithms.imitation.adversarial import AdversarialReward
 from pytorchrl.agent.algorithms.imitation.airl import AIRL, AIRLReward
 from pytorchrl.agent.algorithms.imitation.behaviour_cloning import BehaviourCloning
 from pytorchrl.agent.algorithms.imitation.dagger import DAgger
 from pytorchrl.agent.algorithms.imitation.gail import GAIL, GAILReward
+from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
 from pytorchrl.agent.algorithms.imitation.ppod import PPOD
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
@@ -40,7 +40,7 @@ from pytorchrl.agent.algorithms.offline.iql import IQL
 from pytorchrl.agent.algorithms.offline.td3_bc import TD3BC
 from pytorchrl.agent.algorithms.policy_gradient.a2c import A2C
 from pytorchrl.agent.algorithms.policy_gradient.impala import IMPALA
-from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.policy_gradient.reinforce import REINFORCE
 from pytorchrl.agent.algorithms.policy_gradient.rnd import RND

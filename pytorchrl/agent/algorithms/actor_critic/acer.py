@@ -10,10 +10,10 @@ from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Distribution, ScalarValue
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
-from pytorchrl.agent.algorithms.actor_critic.fresh_and_replayed import FreshAndReplayed
-from pytorchrl.agent.algorithms.actor_critic.paths import Paths
-from pytorchrl.agent.algorithms.actor_critic.retrace import retrace
-from pytorchrl.agent.algorithms.actor_critic.trust_region import within_trust_region
+from pytorchrl.agent.algorithms.actor_critic.parts.fresh_and_replayed import FreshAndReplayed
+from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths
+from pytorchrl.agent.algorithms.actor_critic.parts.retrace import retrace
+from pytorchrl.agent.algorithms.actor_critic.parts.trust_region import within_trust_region
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration

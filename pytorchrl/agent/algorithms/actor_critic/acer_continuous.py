@@ -11,8 +11,8 @@ from pytorchrl.agent.actors.outputs import DiagonalGaussian, ScalarValue
 from pytorchrl.agent.actors.view import Repeated
 from pytorchrl.agent.algorithms.action_spaces import ActionKind
 from pytorchrl.agent.algorithms.actor_critic.acer import ACER
-from pytorchrl.agent.algorithms.actor_critic.paths import Paths
-from pytorchrl.agent.algorithms.actor_critic.retrace import retrace
+from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths
+from pytorchrl.agent.algorithms.actor_critic.parts.retrace import retrace
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count

@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.actors.view import Joined
-from pytorchrl.agent.algorithms.actor_critic.critics import Expected
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer

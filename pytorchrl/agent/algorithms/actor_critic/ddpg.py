@@ -4,9 +4,9 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import DeterministicPolicy
-from pytorchrl.agent.algorithms.actor_critic.deterministic_gradient import DeterministicGradient
-from pytorchrl.agent.algorithms.actor_critic.judged_policy import JudgedPolicy
-from pytorchrl.agent.algorithms.actor_critic.policy_and_critics import PolicyAndCritics
+from pytorchrl.agent.algorithms.actor_critic.parts.deterministic_gradient import DeterministicGradient
+from pytorchrl.agent.algorithms.actor_critic.parts.judged_policy import JudgedPolicy
+from pytorchrl.agent.algorithms.actor_critic.parts.policy_and_critics import PolicyAndCritics
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, GaussianNoise

@@ -11,8 +11,8 @@ from pytorchrl.agent.actors.heads import ActionValue, DistributionHead, Gaussian
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import DiagonalGaussian, Distribution, SquashedGaussian, Value
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.actor_critic.critics import smallest
-from pytorchrl.agent.algorithms.actor_critic.maximum_a_posteriori import Candidates, MaximumAPosteriori
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
+from pytorchrl.agent.algorithms.actor_critic.parts.maximum_a_posteriori import Candidates, MaximumAPosteriori
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, Positive
 

@@ -7,8 +7,8 @@ from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ActionValues, Categorical, Distribution, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum
-from pytorchrl.agent.algorithms.actor_critic.maximum_a_posteriori import Candidates, MaximumAPosteriori
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import elementwise_minimum
+from pytorchrl.agent.algorithms.actor_critic.parts.maximum_a_posteriori import Candidates, MaximumAPosteriori
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Positive
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import average
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import average
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from storages.component.hyper_parameters import Count
 

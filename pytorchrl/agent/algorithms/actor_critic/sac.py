@@ -11,9 +11,9 @@ from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import Expected, smallest
-from pytorchrl.agent.algorithms.actor_critic.regression import Regression
-from pytorchrl.agent.algorithms.actor_critic.soft_actor_critic import SoftActorCritic
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected, smallest
+from pytorchrl.agent.algorithms.actor_critic.parts.regression import Regression
+from pytorchrl.agent.algorithms.actor_critic.parts.soft_actor_critic import SoftActorCritic
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, drawing_from

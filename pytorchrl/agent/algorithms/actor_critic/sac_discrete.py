@@ -10,8 +10,8 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Policy, Values
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ActionValues, Categorical, ScalarValue, Value
-from pytorchrl.agent.algorithms.actor_critic.critics import Expected, elementwise_minimum
-from pytorchrl.agent.algorithms.actor_critic.soft_actor_critic import SoftActorCritic
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected, elementwise_minimum
+from pytorchrl.agent.algorithms.actor_critic.parts.soft_actor_critic import SoftActorCritic
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import UnitIntervalOrSchedule
 

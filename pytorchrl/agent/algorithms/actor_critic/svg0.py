@@ -4,7 +4,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import SquashedGaussianPolicy
-from pytorchrl.agent.algorithms.actor_critic.policy_and_critics import PolicyAndCritics
+from pytorchrl.agent.algorithms.actor_critic.parts.policy_and_critics import PolicyAndCritics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Explorer, Sample
 

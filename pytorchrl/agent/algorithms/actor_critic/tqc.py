@@ -8,7 +8,7 @@ import torch
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionQuantiles
 from pytorchrl.agent.actors.outputs import QuantileValue, Value
-from pytorchrl.agent.algorithms.actor_critic.critics import average
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import average
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, CountOrZero, Positive

@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import Values
 from pytorchrl.agent.actors.outputs import Categorical, Distribution
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.path_consistency import PathConsistency
+from pytorchrl.agent.algorithms.actor_critic.parts.path_consistency import PathConsistency
 from pytorchrl.agent.algorithms.training import Trained
 from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import NonNegative

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.imitation.joined_rollouts import JoinedRollouts
-from pytorchrl.agent.algorithms.imitation.repetition import Repetition
-from pytorchrl.agent.algorithms.imitation.replayed_episodes import ReplayedEpisodes
-from pytorchrl.agent.algorithms.imitation.whole_episodes import WholeEpisodes
+from pytorchrl.agent.algorithms.imitation.parts.joined_rollouts import JoinedRollouts
+from pytorchrl.agent.algorithms.imitation.parts.repetition import Repetition
+from pytorchrl.agent.algorithms.imitation.parts.replayed_episodes import ReplayedEpisodes
+from pytorchrl.agent.algorithms.imitation.parts.whole_episodes import WholeEpisodes
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
 from pytorchrl.agent.algorithms.results import Metrics

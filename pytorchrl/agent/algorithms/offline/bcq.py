@@ -6,7 +6,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import DeterministicPolicy
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.offline.actions_like_the_data import ActionsLikeTheData
+from pytorchrl.agent.algorithms.offline.parts.actions_like_the_data import ActionsLikeTheData
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

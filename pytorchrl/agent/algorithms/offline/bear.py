@@ -9,9 +9,9 @@ from pytorchrl.agent.actors.heads import SquashedGaussianPolicy
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import SquashedGaussian, Value
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.actor_critic.critics import elementwise_minimum
-from pytorchrl.agent.algorithms.offline.actions_like_the_data import ActionsLikeTheData
-from pytorchrl.agent.algorithms.offline.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import elementwise_minimum
+from pytorchrl.agent.algorithms.offline.parts.actions_like_the_data import ActionsLikeTheData
+from pytorchrl.agent.algorithms.offline.parts.maximum_mean_discrepancy import Kernel, maximum_mean_discrepancy
 from pytorchrl.agent.algorithms.results import Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

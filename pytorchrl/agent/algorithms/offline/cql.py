@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Value
-from pytorchrl.agent.algorithms.actor_critic.critics import Expected
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected
 from pytorchrl.agent.algorithms.actor_critic.sac import SAC
-from pytorchrl.agent.algorithms.offline.soft_maximum import weighted_soft_maximum
+from pytorchrl.agent.algorithms.offline.parts.soft_maximum import weighted_soft_maximum
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, NonNegative, NonNegativeOrSchedule, Positive

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.heads import DistributionHead, GaussianPolicy
 from pytorchrl.agent.actors.outputs import ScalarValue
-from pytorchrl.agent.algorithms.offline.weighted_regression import SampledAdvantage
+from pytorchrl.agent.algorithms.offline.parts.weighted_regression import SampledAdvantage
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count, Positive
 

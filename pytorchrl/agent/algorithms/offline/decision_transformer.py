@@ -13,9 +13,9 @@ from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
-from pytorchrl.agent.algorithms.offline.acting_history import ActingHistory
-from pytorchrl.agent.algorithms.offline.episode_windows import draw_windows
-from pytorchrl.agent.algorithms.offline.trajectory_network import Steps, TrajectoryNetwork
+from pytorchrl.agent.algorithms.offline.parts.acting_history import ActingHistory
+from pytorchrl.agent.algorithms.offline.parts.episode_windows import draw_windows
+from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps, TrajectoryNetwork
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration, Explorer, Greedy, best_action, drawing_from

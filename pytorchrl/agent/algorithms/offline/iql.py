@@ -5,8 +5,8 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
-from pytorchrl.agent.algorithms.actor_critic.critics import smallest
-from pytorchrl.agent.algorithms.offline.weighted_regression import WeightedRegression
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
+from pytorchrl.agent.algorithms.offline.parts.weighted_regression import WeightedRegression
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained
 from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive, UnitInterval

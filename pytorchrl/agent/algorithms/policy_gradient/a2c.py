@@ -1,6 +1,6 @@
 """A2C: an actor and a critic that learn together from short segments of many environments."""
 
-from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAndValue
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_and_value import PolicyAndValue
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Optimizer, RMSprop

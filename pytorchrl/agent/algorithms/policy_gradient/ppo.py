@@ -5,8 +5,8 @@ from typing import Annotated
 
 import torch
 
-from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAndValue
-from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueFit
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_and_value import PolicyAndValue
+from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import Adam, Optimizer

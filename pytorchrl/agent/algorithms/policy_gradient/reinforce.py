@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.policy_gradient.policy_and_value import PolicyAndValue
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_and_value import PolicyAndValue
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryEpisodes, UpdatePlan

@@ -11,9 +11,9 @@ from pytorchrl.agent.actors.heads import StateValue
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.policy_gradient.novelty import Novelty
+from pytorchrl.agent.algorithms.policy_gradient.parts.novelty import Novelty
+from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit
 from pytorchrl.agent.algorithms.policy_gradient.ppo import PPO
-from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueFit
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.explorers import Exploration

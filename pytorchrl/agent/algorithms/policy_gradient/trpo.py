@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
-from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueRegression
+from pytorchrl.agent.algorithms.policy_gradient.parts.natural_gradient import NaturalGradient
+from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueRegression
 from pytorchrl.agent.algorithms.results import Metrics, Result
 from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 from storages.storage import Storage

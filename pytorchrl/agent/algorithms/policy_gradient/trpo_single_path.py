@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.algorithms.needs import Needs
-from pytorchrl.agent.algorithms.policy_gradient.natural_gradient import NaturalGradient
+from pytorchrl.agent.algorithms.policy_gradient.parts.natural_gradient import NaturalGradient
 from storages.component.hyper_parameters import NonNegative
 
 

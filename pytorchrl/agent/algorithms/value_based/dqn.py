@@ -5,8 +5,8 @@ from torch import Tensor
 from pytorchrl.agent.actors.off_policy_actor import OffPolicyActor
 from pytorchrl.agent.actors.outputs import ActionValues, Value
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.discrete_q_learning import DiscreteQLearning
-from pytorchrl.agent.algorithms.value_based.replayed_q_learning import ReplayedQLearning
+from pytorchrl.agent.algorithms.value_based.parts.discrete_q_learning import DiscreteQLearning
+from pytorchrl.agent.algorithms.value_based.parts.replayed_q_learning import ReplayedQLearning
 from pytorchrl.agent.optimizers import RMSprop
 from pytorchrl.agent.preset import Preset
 from storages.component.factory import make_factory

@@ -2,7 +2,7 @@
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Quadratic
-from pytorchrl.agent.algorithms.value_based.replayed_q_learning import ReplayedQLearning
+from pytorchrl.agent.algorithms.value_based.parts.replayed_q_learning import ReplayedQLearning
 from pytorchrl.agent.explorers import Explorer, GaussianNoise
 from storages.component.hyper_parameters import CountOrZero, NonNegativeOrSchedule
 

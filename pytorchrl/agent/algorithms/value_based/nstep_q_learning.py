@@ -13,7 +13,7 @@ from pytorchrl.agent.algorithms.needs import Needs
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.update_plan import EveryRollout, UpdatePlan
-from pytorchrl.agent.algorithms.value_based.discrete_q_learning import DiscreteQLearning
+from pytorchrl.agent.algorithms.value_based.parts.discrete_q_learning import DiscreteQLearning
 from pytorchrl.agent.explorers import Exploration, Explorer
 from storages.component.hyper_parameters import Count, Positive, UnitInterval
 from storages.storage import Storage

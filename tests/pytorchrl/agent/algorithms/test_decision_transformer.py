@@ -10,8 +10,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.offline.episode_windows import draw_windows
-from pytorchrl.agent.algorithms.offline.trajectory_network import Steps
+from pytorchrl.agent.algorithms.offline.parts.episode_windows import draw_windows
+from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps
 from pytorchrl.experiments import collect_demonstrations
 from storages.datasets import open_dataset
 from storages.transition import ACT, DONE, MASK, OBS, REW, WEIGHTS

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pytorchrl.agent.actors.codec import make_codec
-from pytorchrl.agent.algorithms.actor_critic.paths import Paths, discounted_sums, later
-from pytorchrl.agent.algorithms.actor_critic.retrace import retrace
-from pytorchrl.agent.algorithms.actor_critic.trust_region import within_trust_region
+from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths, discounted_sums, later
+from pytorchrl.agent.algorithms.actor_critic.parts.retrace import retrace
+from pytorchrl.agent.algorithms.actor_critic.parts.trust_region import within_trust_region
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import SORTED_INDICES
 from tests.support.profiles import examples

@@ -8,8 +8,8 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.policy_gradient.policy_likelihood import PolicyLikelihood
-from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueRegression
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_likelihood import PolicyLikelihood
+from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueRegression
 from storages.transition import ADV, IADV, IRET, LOGP, OBS, OBS2, RET
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.rollout_batches import rollout_batch

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.offline import soft_maximum
-from pytorchrl.agent.algorithms.offline.soft_maximum import weighted_soft_maximum
+from pytorchrl.agent.algorithms.offline.parts import soft_maximum
+from pytorchrl.agent.algorithms.offline.parts.soft_maximum import weighted_soft_maximum
 from pytorchrl.agent.algorithms.plain_layers import plain_layers
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.soft_critics import SPACE

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from pytorchrl.agent.algorithms.policy_gradient import natural_gradient
-from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
+from pytorchrl.agent.algorithms.policy_gradient.parts import natural_gradient
+from pytorchrl.agent.algorithms.policy_gradient.parts.conjugate_gradient import conjugate_gradient
 from storages.transition import ADV, OBS, RET, Batch
 from tests.support.by_hand import copies, envs_with, first_adam_step, numpy
 from tests.support.profiles import examples

@@ -5,8 +5,8 @@ from abc import abstractmethod
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import ScalarValue
-from pytorchrl.agent.algorithms.actor_critic.critics import smallest
-from pytorchrl.agent.algorithms.actor_critic.judged_policy import JudgedPolicy
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
+from pytorchrl.agent.algorithms.actor_critic.parts.judged_policy import JudgedPolicy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import Count

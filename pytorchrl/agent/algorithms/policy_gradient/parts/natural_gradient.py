@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Distribution
-from pytorchrl.agent.algorithms.policy_gradient.conjugate_gradient import conjugate_gradient
-from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.policy_gradient.parts.conjugate_gradient import conjugate_gradient
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_gradient import PolicyGradient
 from pytorchrl.agent.algorithms.results import Metrics, Result
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.optimizers import FlatParameters

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.actor import Actor
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.imitation.replayed_episodes import Kept, ReplayedEpisodes, kept_of, state_of
+from pytorchrl.agent.algorithms.imitation.parts.replayed_episodes import Kept, ReplayedEpisodes, kept_of, state_of
 from storages.core.ring.layout import nest
 from storages.datasets.fill import EpisodeCursor
 from storages.storage import Storage

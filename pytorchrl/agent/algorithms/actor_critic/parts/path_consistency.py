@@ -7,8 +7,8 @@ from torch import Tensor
 
 from pytorchrl.agent.actors.outputs import Distribution
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.fresh_and_replayed import FreshAndReplayed
-from pytorchrl.agent.algorithms.actor_critic.paths import Paths, discounted_sums, later
+from pytorchrl.agent.algorithms.actor_critic.parts.fresh_and_replayed import FreshAndReplayed
+from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths, discounted_sums, later
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

@@ -8,9 +8,9 @@ from torch import Tensor
 from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import judge_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
-from pytorchrl.agent.algorithms.offline.action_autoencoder import ActionAutoencoder
+from pytorchrl.agent.algorithms.offline.parts.action_autoencoder import ActionAutoencoder
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

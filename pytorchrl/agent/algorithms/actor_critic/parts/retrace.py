@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.actor_critic.paths import Paths, discounted_sums, later
+from pytorchrl.agent.algorithms.actor_critic.parts.paths import Paths, discounted_sums, later
 from pytorchrl.agent.algorithms.rows import Rows
 
 

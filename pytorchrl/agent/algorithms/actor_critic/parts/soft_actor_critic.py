@@ -12,8 +12,8 @@ from pytorchrl.agent.actors.layers.mlp import Layers
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Distribution, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import Expected, judge_critics
-from pytorchrl.agent.algorithms.actor_critic.maximum_entropy import MaximumEntropy
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import Expected, judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.maximum_entropy import MaximumEntropy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

@@ -4,7 +4,7 @@ from pytorchrl.agent.actors.network import Network
 from pytorchrl.agent.actors.outputs import ActionValueFunction, Value
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
+from pytorchrl.agent.algorithms.value_based.parts.q_learning import QLearning
 from storages.component.hyper_parameters import Count
 
 

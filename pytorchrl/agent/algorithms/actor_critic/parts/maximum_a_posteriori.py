@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue, Value
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import judge_critics
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses, Metrics
 from pytorchrl.agent.algorithms.rows import Rows

@@ -2,7 +2,7 @@
 
 from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import Values
-from pytorchrl.agent.algorithms.value_based.q_learning import QLearning
+from pytorchrl.agent.algorithms.value_based.parts.q_learning import QLearning
 from pytorchrl.agent.explorers import EpsilonGreedy, Explorer
 from storages.component.hyper_parameters import Positive, UnitIntervalOrSchedule
 from storages.component.schedule import LinearSchedule

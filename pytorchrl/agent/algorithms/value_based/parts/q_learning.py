@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.view import View
 from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
-from pytorchrl.agent.algorithms.value_based.action_value_regression import ActionValueRegression
+from pytorchrl.agent.algorithms.value_based.parts.action_value_regression import ActionValueRegression
 from pytorchrl.agent.explorers import Exploration
 from storages.component.hyper_parameters import NonNegativeOrSchedule, Positive, UnitInterval
 

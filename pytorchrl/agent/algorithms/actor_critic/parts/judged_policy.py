@@ -9,7 +9,7 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import ActionValue
 from pytorchrl.agent.actors.outputs import ScalarValue
 from pytorchrl.agent.actors.view import View
-from pytorchrl.agent.algorithms.actor_critic.regression import Regression
+from pytorchrl.agent.algorithms.actor_critic.parts.regression import Regression
 from pytorchrl.agent.algorithms.off_policy import OffPolicyAlgorithm
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows

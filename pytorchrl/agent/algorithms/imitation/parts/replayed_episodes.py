@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pytorchrl.agent.algorithms.imitation.whole_episodes import loaded, of_fields, saved
+from pytorchrl.agent.algorithms.imitation.parts.whole_episodes import loaded, of_fields, saved
 from storages.episode import Episode
 from storages.transition import REW
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from pytorchrl.agent.actors.layers.quick_module import hooks_of
 from pytorchrl.agent.actors.network import Ensemble
 from pytorchrl.agent.actors.outputs import ScalarValue
-from pytorchrl.agent.algorithms.actor_critic.critics import judge_critics
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import judge_critics
 from pytorchrl.agent.algorithms.plain_layers import Sweep, plain_layers
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

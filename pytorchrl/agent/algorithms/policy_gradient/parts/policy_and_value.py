@@ -3,9 +3,9 @@
 from torch import Tensor
 
 from pytorchrl.agent.actors.network import Network
-from pytorchrl.agent.algorithms.policy_gradient.policy_gradient import PolicyGradient
-from pytorchrl.agent.algorithms.policy_gradient.policy_likelihood import Likelihood, PolicyLikelihood
-from pytorchrl.agent.algorithms.policy_gradient.value_regression import ValueFit, ValueRegression
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_gradient import PolicyGradient
+from pytorchrl.agent.algorithms.policy_gradient.parts.policy_likelihood import Likelihood, PolicyLikelihood
+from pytorchrl.agent.algorithms.policy_gradient.parts.value_regression import ValueFit, ValueRegression
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.component.hyper_parameters import NonNegative, NonNegativeOrSchedule, Positive

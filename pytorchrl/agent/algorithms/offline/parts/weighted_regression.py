@@ -11,8 +11,8 @@ from pytorchrl.agent.actors.actor import Head
 from pytorchrl.agent.actors.heads import DistributionHead, GaussianPolicy
 from pytorchrl.agent.actors.outputs import Distribution, ScalarValue
 from pytorchrl.agent.actors.view import Repeated, View
-from pytorchrl.agent.algorithms.actor_critic.critics import smallest
-from pytorchrl.agent.algorithms.actor_critic.judged_policy import JudgedPolicy
+from pytorchrl.agent.algorithms.actor_critic.parts.critics import smallest
+from pytorchrl.agent.algorithms.actor_critic.parts.judged_policy import JudgedPolicy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from pytorchrl.agent.algorithms.training import Trained

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pytorchrl.agent.algorithms.offline.trajectory_network import Steps
+from pytorchrl.agent.algorithms.offline.parts.trajectory_network import Steps
 from pytorchrl.agent.explorers import Exploration
 
 _NAMES = ("to_go", "step", "returns", "states", "actions")
