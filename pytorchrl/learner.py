@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.worker_signals import worker_signals
-from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.callbacks.callback import is_due
 from pytorchrl.experiments.callbacks.described import callbacks_from_config
-from pytorchrl.experiments.checkpoint import DamagedCheckpointError
-from pytorchrl.experiments.composition import misfit_named, scheme_from_config
-from pytorchrl.experiments.continuation import how_to_continue, modules_of, resume_command
 from pytorchrl.experiments.interruption import Interruption
 from pytorchrl.experiments.loop_timer import LoopTimer
 from pytorchrl.experiments.measurements import Measurements
-from pytorchrl.experiments.own_modules import modules_named
-from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.experiments.run_lock import RunInUseError, RunLock
 from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
+from pytorchrl.experiments.runs import checkpoint, places
+from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
+from pytorchrl.experiments.runs.composition import misfit_named, scheme_from_config
+from pytorchrl.experiments.runs.continuation import how_to_continue, modules_of, resume_command
+from pytorchrl.experiments.runs.own_modules import modules_named
+from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import MetricsFile, MetricsWriter, ProgressDisplay, make_writers, plot_runs
 from pytorchrl.scheme.evaluation import Evaluation, EvaluationStoppedError
 from pytorchrl.scheme.scheme import Scheme

@@ -15,7 +15,7 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.parts import actor_for, part_named, storage_for
 from pytorchrl.commands.values import value_of
-from pytorchrl.experiments.own_modules import maker_named
+from pytorchrl.experiments.runs.own_modules import maker_named
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.fitting import CompositionError
 from storages import Storage

@@ -27,7 +27,7 @@ from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random
 from pytorchrl.commands.parts import names_of, part_named
 from pytorchrl.commands.shared import Imports
 from pytorchrl.commands.values import value_of
-from pytorchrl.experiments.own_modules import import_modules, maker_named
+from pytorchrl.experiments.runs.own_modules import import_modules, maker_named
 from storages.component.factory import Factory
 
 

@@ -12,8 +12,8 @@ from pytorchrl.experiments.inspection.episode_film import film_transition
 from pytorchrl.experiments.inspection.overview import directory_of_episodes, inspect_storage
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import Ranking, StoredTransitions, TransitionDescription
-from pytorchrl.experiments.own_modules import import_modules
-from pytorchrl.experiments.video import refuse_missing_encoder
+from pytorchrl.experiments.recordings.video import refuse_missing_encoder
+from pytorchrl.experiments.runs.own_modules import import_modules
 from pytorchrl.logging.pictures.storage_plot import plot_storage
 from pytorchrl.logging.pictures.transition_plot import plot_transition
 from pytorchrl.logging.tables.storage_report import storage_report

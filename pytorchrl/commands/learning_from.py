@@ -9,10 +9,10 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands.composing import Composed
 from pytorchrl.commands.parts import part_named
 from pytorchrl.commands.values import value_of
-from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.composition import envs_of, made_of, misfit_named
-from pytorchrl.experiments.own_modules import modules_named
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.composition import envs_of, made_of, misfit_named
+from pytorchrl.experiments.runs.own_modules import modules_named
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme import Scheme, from_dataset
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.declared import hyper_parameters_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytorchrl as prl
 from pytorchrl.agent.actors import Actor, OffPolicyActor, OnPolicyActor
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.experiments.composition import is_ours
+from pytorchrl.experiments.runs.composition import is_ours
 from pytorchrl.scheme.fitting import CompositionError
 from storages import GAEBuffer, ReplayBuffer, Storage, VanillaOnPolicyBuffer, VTraceBuffer
 from storages.component.factory import Component

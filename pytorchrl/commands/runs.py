@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pytorchrl.commands.shared import Run
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.logging.tables.evaluation_table import as_csv, as_markdown
 

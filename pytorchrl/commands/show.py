@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pytorchrl.commands.shared import Run
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.composition import class_named
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.composition import class_named
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_evaluations, read_metrics
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.declared import hyper_parameters_of

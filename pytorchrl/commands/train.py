@@ -21,9 +21,9 @@ from pytorchrl.commands.values import value_of
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.callbacks import AfterSteps, Callback, NormalizedScore
-from pytorchrl.experiments.own_modules import function_named, import_modules
-from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.experiments.starting_point import start_from
+from pytorchrl.experiments.runs.own_modules import function_named, import_modules
+from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.starting_point import start_from
 from pytorchrl.learner import Learner
 from pytorchrl.logging import plot_runs
 from pytorchrl.scheme import Scheme

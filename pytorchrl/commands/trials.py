@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytorchrl.experiments.run_lock import RunInUseError, RunLock
+from pytorchrl.experiments.runs.run_lock import RunInUseError, RunLock
 from pytorchrl.logging import read_evaluations
 
 _SECONDS_TO_WAIT = 30.0

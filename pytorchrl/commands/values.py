@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pytorchrl.experiments.composition import class_named
-from pytorchrl.experiments.own_modules import maker_named
+from pytorchrl.experiments.runs.composition import class_named
+from pytorchrl.experiments.runs.own_modules import maker_named
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.setting import Setting
 

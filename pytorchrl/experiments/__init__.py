@@ -18,17 +18,17 @@ from pytorchrl.experiments.callbacks import (
     TDError,
     TimeParts,
 )
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.demonstrations import collect_demonstrations
 from pytorchrl.experiments.inspection.episode_film import EpisodeFilm, film_transition
 from pytorchrl.experiments.inspection.episode_seeds import ReenactmentError
 from pytorchrl.experiments.inspection.transitions import TransitionDescription, describe_transition, most_surprising
-from pytorchrl.experiments.learnt_reward import LearntReward, RewardFunction
-from pytorchrl.experiments.memory_of_episodes import with_memory
-from pytorchrl.experiments.run_folder import RunFolder
-from pytorchrl.experiments.run_lock import RunInUseError
-from pytorchrl.experiments.starting_point import start_from
-from pytorchrl.experiments.trained_policy import TrainedPolicy, load_policy
+from pytorchrl.experiments.policies.learnt_reward import LearntReward, RewardFunction
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy, load_policy
+from pytorchrl.experiments.recordings.demonstrations import collect_demonstrations
+from pytorchrl.experiments.recordings.memory_of_episodes import with_memory
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_lock import RunInUseError
+from pytorchrl.experiments.runs.starting_point import start_from
 
 __all__ = [
     "ActionDifference",

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.experiments.callbacks import Callbacks
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.composition import differences
-from pytorchrl.experiments.continuation import classes_of_the_script, modules_of
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.composition import differences
+from pytorchrl.experiments.runs.continuation import classes_of_the_script, modules_of
 from pytorchrl.scheme.scheme import Scheme
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytorchrl.experiments.composition import COMPOSITION
+from pytorchrl.experiments.runs.composition import COMPOSITION
 from pytorchrl.logging.groups import Group, grouped
 from pytorchrl.logging.tables.storage_report import as_written
 from pytorchrl.report.runs import RunRead

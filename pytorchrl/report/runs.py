@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytorchrl.experiments import places
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs import places
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging import read_metrics
 from pytorchrl.logging.curves import Run
 from storages.errors import PersistenceError

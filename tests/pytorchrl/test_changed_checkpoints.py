@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pytorchrl as prl
-from pytorchrl.experiments.composition import misfit_named
+from pytorchrl.experiments.runs.composition import misfit_named
 from tests.support.compositions import dqn_scheme, ppo_scheme
 from tests.support.profiles import examples
 

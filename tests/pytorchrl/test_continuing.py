@@ -12,8 +12,8 @@ import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.continuation import how_to_continue
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.continuation import how_to_continue
 from tests.support.compositions import dqn_scheme
 from tests.support.processes import wait_for
 from tests.support.toys import Counter

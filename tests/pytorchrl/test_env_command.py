@@ -11,7 +11,7 @@ import pytest
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.envs.description import play_at_random, told_space
-from pytorchrl.experiments import own_modules
+from pytorchrl.experiments.runs import own_modules
 from tests.support.toys import Counter, Noise
 
 

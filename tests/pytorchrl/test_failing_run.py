@@ -9,7 +9,7 @@ import gymnasium as gym
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.runs import checkpoint
 from storages.transition import DONE, OBS, OBS2
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.experiments.composition import load_agent
+from pytorchrl.experiments.runs.composition import load_agent
 from pytorchrl.scheme.scheme import CompositionError
 from tests.support.compositions import dqn_scheme
 from tests.support.folders import content

@@ -13,8 +13,8 @@ from torch import nn
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.experiments import own_modules
-from pytorchrl.experiments.own_modules import import_modules, is_maker, maker_named, modules_to_import
+from pytorchrl.experiments.runs import own_modules
+from pytorchrl.experiments.runs.own_modules import import_modules, is_maker, maker_named, modules_to_import
 from tests.support import warm_interpreter
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter

@@ -9,9 +9,9 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.inspection.overview import Inspection, inspect_storage
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from tests.support.compositions import dqn_scheme, ppo_scheme, sac_scheme
 from tests.support.toys import Counter
 

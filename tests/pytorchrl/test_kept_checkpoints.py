@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.scheme import Evaluation
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme

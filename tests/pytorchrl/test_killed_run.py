@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.runs import checkpoint
 from storages.persistent import read_state
 from storages.transition import OBS
 from tests.support import training_to_kill

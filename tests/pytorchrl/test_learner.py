@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.runs import checkpoint
 from tests.support.comparison import assert_equal
 from tests.support.compositions import SCHEMES, dqn_scheme, ppo_scheme
 from tests.support.toys import Counter

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.logging.metrics_file import MetricsFile
 from pytorchrl.logging.writers import make_writers
 from storages.persistent import PersistenceError

@@ -13,8 +13,8 @@ import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.commands.comparing import plot
 from pytorchrl.commands.inspect import inspect
-from pytorchrl.experiments import run_lock
-from pytorchrl.experiments.run_lock import RunInUseError
+from pytorchrl.experiments.runs import run_lock
+from pytorchrl.experiments.runs.run_lock import RunInUseError
 from pytorchrl.report import write_report
 from storages.persistent.log.lock import Lock, NoLocksError
 from tests.support.comparison import assert_equal

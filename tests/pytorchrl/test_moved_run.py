@@ -9,8 +9,8 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.experiments import checkpoint
 from pytorchrl.experiments.inspection.overview import inspect_storage
+from pytorchrl.experiments.runs import checkpoint
 from storages.persistent import read_state
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme

@@ -7,8 +7,8 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.experiments import collect_demonstrations
-from pytorchrl.experiments.composition import load_agent
 from pytorchrl.experiments.inspection.overview import inspect_storage
+from pytorchrl.experiments.runs.composition import load_agent
 from pytorchrl.logging.curves import read_run
 from pytorchrl.logging.groups import grouped, title, unit
 from pytorchrl.scheme import from_dataset

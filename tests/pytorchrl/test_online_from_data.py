@@ -16,7 +16,8 @@ import torch
 import pytorchrl as prl
 from pytorchrl.commands.policies import evaluate
 from pytorchrl.commands.train import train as train_command
-from pytorchrl.experiments import RunFolder, checkpoint, collect_demonstrations
+from pytorchrl.experiments import RunFolder, collect_demonstrations
+from pytorchrl.experiments.runs import checkpoint
 from storages.transition import OBS, REW, SOURCE_SIZES
 from tests.support.comparison import assert_equal
 from tests.support.data_sets import recorded

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.runs import checkpoint
 from tests.support import own_parts, warm_interpreter
 from tests.support.comparison import assert_equal
 

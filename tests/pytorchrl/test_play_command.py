@@ -112,7 +112,7 @@ def test_an_environment_that_does_not_render_is_named(
 
 
 def test_a_video_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
-    from pytorchrl.experiments.video import write_video
+    from pytorchrl.experiments.recordings.video import write_video
 
     def frames() -> Any:
         yield np.zeros((4, 4, 3), np.uint8)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.runs import checkpoint
 from tests.support.compositions import dqn_scheme
 from tests.support.toys import Counter
 

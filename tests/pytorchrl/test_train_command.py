@@ -14,7 +14,7 @@ from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.commands.composing import composed, merged, preset_of, read_yaml
 from pytorchrl.commands.parts import part_named, storage_for
 from pytorchrl.commands.values import TextError, value_of
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
 from tests.support.compositions import dqn_scheme
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.experiments.callbacks.callback import Callback, is_due
-from pytorchrl.experiments.filming import film
-from pytorchrl.experiments.video import refuse_missing_encoder
+from pytorchrl.experiments.recordings.filming import film
+from pytorchrl.experiments.recordings.video import refuse_missing_encoder
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS, Evaluation, EvaluationStoppedError, evaluate
 from storages.component.factory import Factory
 from storages.component.hyper_parameters import Count

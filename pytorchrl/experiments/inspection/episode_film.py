@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.experiments.filming import FRAMES_PER_SECOND
 from pytorchrl.experiments.inspection.episode_seeds import ReenactmentError
 from pytorchrl.experiments.inspection.pictures import marked, picture_of
 from pytorchrl.experiments.inspection.reenactment import Reenactment, reenact
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
-from pytorchrl.experiments.video import write_video
+from pytorchrl.experiments.recordings.filming import FRAMES_PER_SECOND
+from pytorchrl.experiments.recordings.video import write_video
 from storages.component.factory import Factory
 from storages.transition import OBS, OBS2
 

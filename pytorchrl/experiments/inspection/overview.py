@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pytorchrl.experiments import checkpoint, places
 from pytorchrl.experiments.inspection.saved_storage import (
     WRONG,
     SavedStorage,
@@ -17,6 +16,7 @@ from pytorchrl.experiments.inspection.saved_storage import (
     ring_of,
     unreadable_named,
 )
+from pytorchrl.experiments.runs import checkpoint, places
 from storages import DatasetError
 from storages.core.ring.summary import Episodes as EpisodesStored
 from storages.core.ring.summary import Field, episodes_of, fields_of

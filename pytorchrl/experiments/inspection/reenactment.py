@@ -18,13 +18,13 @@ from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.copies.replayable import shows
 from pytorchrl.agent.envs.spaces import EnvActions
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.experiments.composition import made_of, refuse_to_import
-from pytorchrl.experiments.filming import FRAMES_PER_SECOND
 from pytorchrl.experiments.inspection.episode_seeds import EpisodeSeeds, Origin, ReenactmentError
 from pytorchrl.experiments.inspection.pictures import picture_of
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
-from pytorchrl.experiments.own_modules import maker_named
+from pytorchrl.experiments.recordings.filming import FRAMES_PER_SECOND
+from pytorchrl.experiments.runs.composition import made_of, refuse_to_import
+from pytorchrl.experiments.runs.own_modules import maker_named
 from pytorchrl.scheme.fitting import CompositionError
 from storages.component.factory import Factory
 from storages.transition import ACT, DONE, OBS, OBS2, REW

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pytorchrl.experiments import checkpoint, places
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.composition import class_named
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs import checkpoint, places
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.composition import class_named
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.fitting import CompositionError
 from storages import DatasetError, Storage
 from storages.component.schedule import LinearSchedule

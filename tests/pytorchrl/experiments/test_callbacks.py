@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
+from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.scheme import CompositionError, evaluate
 from pytorchrl.scheme.collector import Episode
 from tests.support.comparison import assert_equal

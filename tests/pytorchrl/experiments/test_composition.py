@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import pytorchrl as prl
-from pytorchrl.experiments.composition import differences, scheme_from_config
-from pytorchrl.experiments.continuation import classes_of_the_script, own_parts
+from pytorchrl.experiments.runs.composition import differences, scheme_from_config
+from pytorchrl.experiments.runs.continuation import classes_of_the_script, own_parts
 from storages.component.hyper_parameters import Within
 from storages.component.setting import Setting
 from tests.support.compositions import SCHEMES, dqn_scheme

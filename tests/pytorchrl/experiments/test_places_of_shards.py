@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments import places
-from pytorchrl.experiments.checkpoint import CheckpointError
 from pytorchrl.experiments.inspection.saved_storage import refuse_data_set
+from pytorchrl.experiments.runs import places
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from storages import DatasetError
 from tests.support.shards import PRIORITISED, maker, slice_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments.provenance import Code, code_of_the_directory, experiment_id, provenance
+from pytorchrl.experiments.runs.provenance import Code, code_of_the_directory, experiment_id, provenance
 from tests.support.compositions import dqn_scheme
 from tests.support.repositories import git
 

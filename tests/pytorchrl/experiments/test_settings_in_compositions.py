@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import pytorchrl as prl
-from pytorchrl.experiments.composition import scheme_from_config
+from pytorchrl.experiments.runs.composition import scheme_from_config
 from tests.support.comparison import assert_equal
 from tests.support.compositions import dqn_scheme
 

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 import pytorchrl as prl
-from pytorchrl.experiments.trained_policy import TrainedPolicy
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
 from tests.support.toys import Counter
 
 RUNS: dict[str, tuple[Any, Any, Any, Any]] = {

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 import pytorchrl as prl
-from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.composition import load_agent
 from pytorchrl.experiments.inspection.overview import directory_of_episodes, inspect_storage
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.composition import load_agent
 from pytorchrl.logging.metrics_file import read_metrics
 from storages.datasets import open_dataset, write_dataset
 from storages.persistent import read_state, repair

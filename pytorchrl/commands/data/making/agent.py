@@ -10,7 +10,7 @@ from pytorchrl.agent.envs import VecEnv
 from pytorchrl.commands.composing import Composed, composed, merged, preset_of
 from pytorchrl.commands.parts import part_named
 from pytorchrl.experiments import SavePolicies
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.learner import Learner
 from pytorchrl.logging.curves import EVALUATION, read_run
 from pytorchrl.scheme import Scheme

@@ -17,7 +17,7 @@ from pytorchrl.commands.data.making.agent import Agent, Policy, agent_of
 from pytorchrl.commands.data.making.recording import Recorder, random_actions
 from pytorchrl.comparison.references import known_reference
 from pytorchrl.experiments import load_policy
-from pytorchrl.experiments.demonstrations import episodes_of_actor
+from pytorchrl.experiments.recordings.demonstrations import episodes_of_actor
 from pytorchrl.scheme.evaluation import evaluate
 from storages.datasets import About, Written, first_transitions, format_for, open_dataset, return_of, write_dataset
 from storages.datasets.operations import HIGH, LOW

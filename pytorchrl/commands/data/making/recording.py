@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from pytorchrl.agent.actors.codec import make_codec
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.experiments.demonstrations import episodes_of_actor
 from pytorchrl.experiments.interruption import Interruption
+from pytorchrl.experiments.recordings.demonstrations import episodes_of_actor
 from pytorchrl.logging.bars import bar
 from storages.component.factory import Factory
 from storages.datasets import open_dataset, write_dataset

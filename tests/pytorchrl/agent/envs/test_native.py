@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.experiments import collect_demonstrations
-from pytorchrl.experiments.filming import stage_of
+from pytorchrl.experiments.recordings.filming import stage_of
 from storages.datasets import open_dataset
 from storages.transition import DONE, DONE2, OBS, OBS2, REW, SKIPPED, TRUNC2
 from tests.support.clocks import Clocks, RememberedClocks

@@ -7,7 +7,7 @@ import numpy as np
 import pytorchrl as prl
 from pytorchrl.agent.envs.vec_env import one_copy
 from pytorchrl.agent.envs.vector import VecStep
-from pytorchrl.experiments.continuation import own_parts
+from pytorchrl.experiments.runs.continuation import own_parts
 from storages.component.hyper_parameters import Count
 
 

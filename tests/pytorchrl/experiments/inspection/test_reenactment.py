@@ -12,6 +12,7 @@ import pytorchrl as prl
 from pytorchrl.experiments.inspection.reenactment import reenact
 from pytorchrl.experiments.inspection.saved_storage import SavedStorage
 from pytorchrl.experiments.inspection.transitions import StoredTransitions
+from pytorchrl.experiments.runs import checkpoint
 from tests.support.toys import Counter, Noise
 
 
@@ -169,10 +170,10 @@ def test_an_environment_that_does_not_repeat_itself_is_told_with_the_step(tmp_pa
 
 def test_after_a_resume_in_which_environments_did_not_come_back_episodes_are_played_again(tmp_path: Path) -> None:
     _, envs = trained(tmp_path, Noise, steps=700)
-    state = prl.experiments.checkpoint.load(tmp_path / "checkpoint.pt")
+    state = checkpoint.load(tmp_path / "checkpoint.pt")
     for history in state["scheme"]["collector"]["envs"]["histories"]:
         history["observation"] += 1
-    prl.experiments.checkpoint.save(tmp_path / "checkpoint.pt", state)
+    checkpoint.save(tmp_path / "checkpoint.pt", state)
     learner = prl.Learner.resume(tmp_path, scheme=scheme_of(envs), target_steps=3_000)
     learner.run()
     learner.close()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytorchrl.experiments.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
 from storages.persistent.commits import has_commit, has_commits
 from storages.sharded.replay_shard import directory_of_shard
 

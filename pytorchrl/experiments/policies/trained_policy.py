@@ -16,12 +16,12 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import EnvActions, space_from_data, with_trailing_axis
 from pytorchrl.agent.envs.wrappers.flat_observation import flattened
 from pytorchrl.agent.explorers import Exploration
-from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.composition import made_of, misfit_named, refuse_classes_of_a_script
-from pytorchrl.experiments.own_modules import modules_named
-from pytorchrl.experiments.policy_export import export_policy
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.policies.policy_export import export_policy
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.composition import made_of, misfit_named, refuse_classes_of_a_script
+from pytorchrl.experiments.runs.own_modules import modules_named
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.collector import to_device
 from storages.component.factory import Factory
 

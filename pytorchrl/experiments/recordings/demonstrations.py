@@ -15,8 +15,8 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.envs.spaces import space_as_data
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.explorers import Exploration
-from pytorchrl.experiments.composition import load_agent
 from pytorchrl.experiments.interruption import Interruption
+from pytorchrl.experiments.runs.composition import load_agent
 from pytorchrl.logging.bars import bar
 from pytorchrl.scheme.collector import to_device
 from storages.component.factory import Factory

@@ -14,10 +14,10 @@ from pytorchrl.agent.algorithms.algorithm import Algorithm
 from pytorchrl.agent.device import DeviceError, find_device
 from pytorchrl.agent.envs.other_packages import find_registered
 from pytorchrl.agent.envs.vec_env import VecEnv, one_copy
-from pytorchrl.experiments import checkpoint, places
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.own_modules import is_imported, maker_named, modules_named
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs import checkpoint, places
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.own_modules import is_imported, maker_named, modules_named
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.distributed import RayScheme
 from pytorchrl.scheme.evaluation import MAX_EPISODE_STEPS
 from pytorchrl.scheme.fitting import CompositionError

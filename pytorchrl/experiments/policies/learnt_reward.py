@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from pytorchrl.agent.algorithms.imitation.parts.adversarial import AdversarialReward
-from pytorchrl.experiments.trained_policy import load_policy
+from pytorchrl.experiments.policies.trained_policy import load_policy
 from storages.component.setting import Setting
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pytorchrl.experiments import checkpoint
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.composition import misfit_named
-from pytorchrl.experiments.run_folder import RunFolder
+from pytorchrl.experiments.runs import checkpoint
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.composition import misfit_named
+from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.scheme.scheme import Scheme
 
 _NETWORKS, _NORMALIZATION = "networks", "normalization"

@@ -1,7 +1,7 @@
 """The run folder: everything a run leaves behind.
 
-``config.json`` is the composition (:mod:`pytorchrl.experiments.places` says how it names a storage's directory) and how
-often it saves, ``versions.json`` what it came of, ``git_diff.patch`` what was not committed of its code,
+``config.json`` is the composition (:mod:`pytorchrl.experiments.runs.places` says how it names a storage's directory)
+and how often it saves, ``versions.json`` what it came of, ``git_diff.patch`` what was not committed of its code,
 ``metrics.jsonl`` what it measured, ``checkpoint.pt`` what it continues from, ``checkpoint-1.pt`` and so on those before
 it, where more than one is kept, ``best_weights.pt`` the actor of the best evaluation, ``learning_curve.png`` what came
 of it, ``error.txt`` the traceback of the error that ended it.
@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pytorchrl.experiments import places
-from pytorchrl.experiments.checkpoint import CheckpointError
-from pytorchrl.experiments.provenance import code_of_the_directory, provenance
+from pytorchrl.experiments.runs import places
+from pytorchrl.experiments.runs.checkpoint import CheckpointError
+from pytorchrl.experiments.runs.provenance import code_of_the_directory, provenance
 from storages.persistent.log.files import read_text, refuse_link, write_atomically
 from storages.persistent.log.lock import NAME as LOCK_NAME
 

@@ -14,8 +14,8 @@ from pytorchrl.agent.envs.copies.episode_recorder import EpisodeRecorder
 from pytorchrl.agent.envs.copies.making import make_env
 from pytorchrl.agent.envs.native.native_making import refuse_native
 from pytorchrl.agent.envs.vec_env import VecEnv
-from pytorchrl.experiments.trained_policy import TrainedPolicy
-from pytorchrl.experiments.video import write_video
+from pytorchrl.experiments.policies.trained_policy import TrainedPolicy
+from pytorchrl.experiments.recordings.video import write_video
 from storages.component.factory import Factory
 
 FRAMES_PER_SECOND = 30
