@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal
 
 import pytorchrl as prl
-from pytorchrl.commands.options import descriptions
+from pytorchrl.commands.composition.options import descriptions
 from storages.component.annotations import Within
 from storages.component.declared import hyper_parameters_of
 from storages.component.setting import Setting

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from docs.algorithm_parameters import plain_text, shown, values
-from pytorchrl.commands.options import descriptions
+from pytorchrl.commands.composition.options import descriptions
 
 
 def purpose_of(cls: type[Any]) -> str:

@@ -115,7 +115,7 @@ from pytorchrl.agent.explorers import (
     UniformUntil,
 )
 from pytorchrl.agent.optimizers import LBFGS, SGD, Adam, AdamW, ElementwiseOptimizer, Optimizer, RMSprop, TorchOptimizer
-from pytorchrl.commands.compose import compose
+from pytorchrl.commands.composition.compose import compose
 from pytorchrl.commands.data.making import make_dataset
 from pytorchrl.comparison import Comparison, compare_runs, draw_comparison, draw_profile
 from pytorchrl.experiments import (

@@ -24,9 +24,9 @@ from pytorchrl.agent.envs.native.native_making import Backend, is_native
 from pytorchrl.agent.envs.spaces import UnsupportedSpaceError
 from pytorchrl.agent.envs.vec_env import VecEnv
 from pytorchrl.agent.envs.vector_play import VectorPlay, play_vector_at_random
-from pytorchrl.commands.parts import names_of, part_named
+from pytorchrl.commands.composition.parts import names_of, part_named
+from pytorchrl.commands.composition.values import value_of
 from pytorchrl.commands.shared import Imports
-from pytorchrl.commands.values import value_of
 from pytorchrl.experiments.runs.own_modules import import_modules, maker_named
 from storages.component.factory import Factory
 

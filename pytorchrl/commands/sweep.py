@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from pytorchrl.commands.options import dashed
-from pytorchrl.commands.ranges import range_of
-from pytorchrl.commands.search import Search
-from pytorchrl.commands.sweep_results import final_return, write_results
+from pytorchrl.commands.composition.options import dashed
+from pytorchrl.commands.sweeps.ranges import range_of
+from pytorchrl.commands.sweeps.search import Search
+from pytorchrl.commands.sweeps.sweep_results import final_return, write_results
+from pytorchrl.commands.sweeps.trials import Trial, folder_name, train
 from pytorchrl.commands.train import DescribedRun, described_run
-from pytorchrl.commands.trials import Trial, folder_name, train
 from pytorchrl.scheme.fitting import CompositionError
 
 

@@ -13,11 +13,19 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composing import Composed, checked, composed, merged, preset_of, read_yaml, storage_class
-from pytorchrl.commands.learning_from import OF_DATA, Data, data_of, description_of, without_random_actions
-from pytorchrl.commands.options import add_options, dashed, given_options, parse
-from pytorchrl.commands.parts import actor_for, names_of, part_named
-from pytorchrl.commands.values import value_of
+from pytorchrl.commands.composition.composing import (
+    Composed,
+    checked,
+    composed,
+    merged,
+    preset_of,
+    read_yaml,
+    storage_class,
+)
+from pytorchrl.commands.composition.learning_from import OF_DATA, Data, data_of, description_of, without_random_actions
+from pytorchrl.commands.composition.options import add_options, dashed, given_options, parse
+from pytorchrl.commands.composition.parts import actor_for, names_of, part_named
+from pytorchrl.commands.composition.values import value_of
 from pytorchrl.comparison import compare_runs
 from pytorchrl.comparison.tables import print_table, shown, shown_interval, table_of_runs
 from pytorchrl.experiments.callbacks import AfterSteps, Callback, NormalizedScore

@@ -12,10 +12,10 @@ import pytest
 
 import pytorchrl as prl
 from pytorchrl.__main__ import main
-from pytorchrl.commands import search
-from pytorchrl.commands.ranges import Range, range_of
-from pytorchrl.commands.search import Search
-from pytorchrl.commands.trials import Trial
+from pytorchrl.commands.sweeps import search
+from pytorchrl.commands.sweeps.ranges import Range, range_of
+from pytorchrl.commands.sweeps.search import Search
+from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.scheme.fitting import CompositionError
 
 optuna = pytest.importorskip("optuna")

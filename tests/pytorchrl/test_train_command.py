@@ -11,9 +11,9 @@ import yaml
 import pytorchrl as prl
 from pytorchrl.__main__ import main
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.commands.composing import composed, merged, preset_of, read_yaml
-from pytorchrl.commands.parts import part_named, storage_for
-from pytorchrl.commands.values import TextError, value_of
+from pytorchrl.commands.composition.composing import composed, merged, preset_of, read_yaml
+from pytorchrl.commands.composition.parts import part_named, storage_for
+from pytorchrl.commands.composition.values import TextError, value_of
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from storages import Storage
 from tests.support.compositions import dqn_scheme

@@ -7,8 +7,8 @@ from gymnasium import spaces
 
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composing import Composed, composed, merged, preset_of
-from pytorchrl.commands.parts import part_named
+from pytorchrl.commands.composition.composing import Composed, composed, merged, preset_of
+from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.experiments import SavePolicies
 from pytorchrl.experiments.runs.run_folder import RunFolder
 from pytorchrl.learner import Learner

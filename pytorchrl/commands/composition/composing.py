@@ -13,8 +13,8 @@ import yaml
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.parts import actor_for, part_named, storage_for
-from pytorchrl.commands.values import value_of
+from pytorchrl.commands.composition.parts import actor_for, part_named, storage_for
+from pytorchrl.commands.composition.values import value_of
 from pytorchrl.experiments.runs.own_modules import maker_named
 from pytorchrl.scheme import Scheme
 from pytorchrl.scheme.fitting import CompositionError

@@ -6,8 +6,8 @@ from typing import Any
 from pytorchrl.agent.actors import Actor
 from pytorchrl.agent.algorithms import Algorithm
 from pytorchrl.agent.envs import VecEnv
-from pytorchrl.commands.composing import composed, merged, preset_of
-from pytorchrl.commands.parts import part_named
+from pytorchrl.commands.composition.composing import composed, merged, preset_of
+from pytorchrl.commands.composition.parts import part_named
 from pytorchrl.scheme import Scheme
 from storages import Storage
 from storages.component.factory import Factory

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytorchrl.commands.trials import Trial
+from pytorchrl.commands.sweeps.trials import Trial
 from pytorchrl.comparison import compare_groups
 from pytorchrl.comparison.scores import common_metric, scores_of
 from pytorchrl.comparison.tables import Table, csv_of, figures_of, print_table, tables_of

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pytorchrl.agent.algorithms import Algorithm
-from pytorchrl.commands.composing import Composed
-from pytorchrl.commands.parts import part_named
-from pytorchrl.commands.values import value_of
+from pytorchrl.commands.composition.composing import Composed
+from pytorchrl.commands.composition.parts import part_named
+from pytorchrl.commands.composition.values import value_of
 from pytorchrl.experiments.runs import checkpoint
 from pytorchrl.experiments.runs.composition import envs_of, made_of, misfit_named
 from pytorchrl.experiments.runs.own_modules import modules_named

@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from pytorchrl.commands.ranges import range_of
-from pytorchrl.commands.trials import Trial, train
+from pytorchrl.commands.sweeps.ranges import range_of
+from pytorchrl.commands.sweeps.trials import Trial, train
 from pytorchrl.comparison.tables import Table, csv_of, print_table
 from pytorchrl.scheme.fitting import CompositionError
 from storages.persistent.log.files import write_atomically

@@ -1,0 +1,1 @@
+"""A composition from names and values: of presets, files, the command line, or a call."""
