@@ -1,6 +1,5 @@
 """The loop a user starts, steps, stops and resumes."""
 
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +14,14 @@ from numpy.typing import NDArray
 from pytorchrl.agent.envs.worker_signals import worker_signals
 from pytorchrl.experiments.callbacks import Callback, Callbacks
 from pytorchrl.experiments.callbacks.callback import is_due
-from pytorchrl.experiments.callbacks.described import callbacks_from_config
 from pytorchrl.experiments.interruption import Interruption
+from pytorchrl.experiments.loop_state import LoopState
 from pytorchrl.experiments.loop_timer import LoopTimer
 from pytorchrl.experiments.measurements import Measurements
-from pytorchrl.experiments.run_settings import parts_of, positive, refuse_other_composition, settings
+from pytorchrl.experiments.resuming import resumed_run
+from pytorchrl.experiments.run_settings import parts_of, positive, settings
 from pytorchrl.experiments.runs import checkpoint, places
-from pytorchrl.experiments.runs.checkpoint import DamagedCheckpointError
-from pytorchrl.experiments.runs.composition import misfit_named, scheme_from_config
+from pytorchrl.experiments.runs.composition import misfit_named
 from pytorchrl.experiments.runs.continuation import how_to_continue, modules_of, resume_command
 from pytorchrl.experiments.runs.own_modules import modules_named
 from pytorchrl.experiments.runs.run_folder import RunFolder
@@ -63,11 +62,7 @@ class Learner:
 
     _stop_reason: str | None
     """Why :meth:`stop` was called in this run."""
-    _settled_at: int
-    """Steps when all that was due was last done."""
-    _best_return: float
     _checkpoint_every: int | None
-    _evaluation_is_due: bool
     _saved_time: float
     """When the newest checkpoint was written, or the run began."""
     _saved_at: int | None
@@ -132,61 +127,20 @@ class Learner:
         folder = RunFolder(log_dir)
         config = folder.read_config()
         directories = places.directories_of(config if scheme is None else scheme.config)
-        with modules_named(config), RunLock(folder.path, directories.values()) as lock:
-            return cls._resumed(folder, config, lock, scheme, target_steps, log_to, callbacks)
-
-    @classmethod
-    def _resumed(
-        cls,
-        folder: RunFolder,
-        config: dict[str, Any],
-        lock: RunLock,
-        scheme: Scheme | None,
-        target_steps: int | None,
-        log_to: Sequence[str] | None,
-        callbacks: Sequence[Callback | Callable[["Learner"], object]] | None,
-    ) -> "Learner":
-        keep_checkpoints = config.get("keep_checkpoints", 1)
-        candidates = [folder.checkpoint_file, *folder.earlier_checkpoint_files(keep_checkpoints)]
-        file, state, damaged = checkpoint.load_newest(candidates)
-        with misfit_named(file):
-            refuse_other_composition(config if scheme is None else scheme.config, state["config"], file)
-            if scheme is None:
-                places.refuse_storages_that_are_gone(config, state["scheme"], file)
-                places.refuse_storages_of_others(config, state["scheme"], folder.path)
-            else:
-                places.refuse_to_empty(scheme.config, state["scheme"], folder.path)
-        made = None
-        if scheme is None:
-            with misfit_named(folder.config_file):
-                scheme = made = scheme_from_config(config)
-        try:
-            with misfit_named(folder.config_file):
-                called = Callbacks(callbacks_from_config(config) if callbacks is None else callbacks)
-            config |= scheme.config | settings(
-                config["target_steps"] if target_steps is None else target_steps,
-                config["log_to"] if log_to is None else log_to,
-                config["log_every"],
-                keep_checkpoints,
-            )
-            config |= parts_of(scheme, called)
-            with misfit_named(file):
-                cut_short = scheme.load_state_dict(state["scheme"])
+        with (
+            modules_named(config),
+            RunLock(folder.path, directories.values()) as lock,
+            resumed_run(folder, config, scheme, target_steps, log_to, callbacks) as run,
+        ):
             learner = cls.__new__(cls)
-            writers = make_writers(config["log_to"], folder.path, config, resumed_at=scheme.steps)
-            learner._prepare(scheme, folder, config, writers, lock, called, goes_on_at=scheme.steps)
-            with misfit_named(file):
-                learner._load_state_dict(state["learner"])
-        except BaseException:
-            if made is not None:
-                # The scheme was made here. An error while closing it must not hide why the run was not resumed.
-                with suppress(Exception):
-                    made.close()
-            raise
-        learner._saved_at = scheme.steps
-        folder.write_config(config)
-        learner._put_away(damaged, file)
-        learner._tell_of_cut_episodes(cut_short)
+            writers = make_writers(run.config["log_to"], folder.path, run.config, resumed_at=run.scheme.steps)
+            learner._prepare(run.scheme, folder, run.config, writers, lock, run.callbacks, goes_on_at=run.scheme.steps)
+            with misfit_named(run.file):
+                learner._load_state_dict(run.learner_state)
+            learner._saved_at = run.scheme.steps
+            folder.write_config(run.config)
+            run.put_away_damaged(folder.checkpoint_file)
+            learner._tell_of_cut_episodes(run.cut_short)
         return learner
 
     # The loop
@@ -225,7 +179,7 @@ class Learner:
                 raise
             self.save_checkpoint()
             self._draw_curve()
-        if not self.done() or self._evaluation_is_due:
+        if not self.done() or self._at.evaluation_is_due:
             at = (
                 "in the last evaluation"
                 if self.done()
@@ -242,16 +196,16 @@ class Learner:
         call goes on with it.
         """
         self._evaluate_if_due()
-        if self._evaluation_is_due:
+        if self._at.evaluation_is_due:
             return
         started = time.perf_counter()
-        scheme, before = self.scheme, self._settled_at
+        scheme, before = self.scheme, self._at.settled_at
         with self._timer.part("collect"):
             episodes, phases_due = scheme.collect(self.target_steps, stopped=self.is_interrupted)
         if not phases_due and not self.done():
-            self._seconds += time.perf_counter() - started
+            self._at.seconds += time.perf_counter() - started
             return
-        self._settled_at = scheme.steps
+        self._at.settled_at = scheme.steps
         scheme.set_progress(scheme.steps, self.target_steps)
         self._measurements.training.add_episodes(episodes, scheme.take_shaped_returns())
         if episodes:
@@ -263,12 +217,12 @@ class Learner:
                     self._measurements.training.add_update(info)
                     self._callbacks.call("on_update", self, info)
         self._is_updating = False
-        self._seconds += time.perf_counter() - started
+        self._at.seconds += time.perf_counter() - started
         test_every = self._test_every
-        self._evaluation_is_due = bool(test_every) and is_due(test_every, before, scheme.steps)
+        self._at.evaluation_is_due = bool(test_every) and is_due(test_every, before, scheme.steps)
         if is_due(self.log_every, before, scheme.steps) or self.done():
             self._lock.check()
-            self._measurements.write_training(scheme.steps, self._seconds)
+            self._measurements.write_training(scheme.steps, self._at.seconds)
         self._evaluate_if_due()
         self._callbacks.call("on_step", self)
 
@@ -306,10 +260,10 @@ class Learner:
         number = episodes or self.scheme.algorithm.num_test_episodes
         with self._timer.part("evaluate"):
             evaluation = self.scheme.evaluate(number, self.is_interrupted)
-        self._evaluated_at = self.scheme.steps
+        self._at.evaluated_at = self.scheme.steps
         self._log(evaluation.metrics)
-        if episodes is None and evaluation.mean_return > self._best_return:
-            self._best_return = evaluation.mean_return
+        if episodes is None and evaluation.mean_return > self._at.best_return:
+            self._at.best_return = evaluation.mean_return
             self.save_policy(self._folder.best_weights_file, test_return=evaluation.mean_return)
         self._callbacks.call("on_evaluation", self, evaluation)
         return evaluation
@@ -415,11 +369,7 @@ class Learner:
             "config": places.to_keep(self.scheme.config, self._folder.path),
             "scheme": self.scheme.state_dict(),
             "learner": {
-                "seconds": self._seconds,
-                "settled_at": self._settled_at,
-                "evaluated_at": self._evaluated_at,
-                "evaluation_is_due": self._evaluation_is_due,
-                "best_return": self._best_return,
+                **self._at.state_dict(),
                 **self._measurements.state_dict(),
                 "callbacks": self._callbacks.state_dict(),
             },
@@ -463,21 +413,13 @@ class Learner:
             # A checkpoint is replaced only when the next is whole.
             storage.states_kept = self._keep_checkpoints + 1
         self._checkpoint_every = config.get("checkpoint_every")
-        self._seconds = 0.0
-        self._settled_at = 0
-        self._evaluated_at = -1
-        self._evaluation_is_due = False
+        self._at = LoopState()
         self._is_updating = False
         self._saved_at, self._saved_time = None, time.monotonic()
-        self._best_return = -math.inf
 
     def _load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._seconds = state["seconds"]
-        self._settled_at = state["settled_at"]
-        self.scheme.set_progress(self._settled_at, self.target_steps)
-        self._evaluated_at = state["evaluated_at"]
-        self._evaluation_is_due = state["evaluation_is_due"]
-        self._best_return = state["best_return"]
+        self._at.load_state_dict(state)
+        self.scheme.set_progress(self._at.settled_at, self.target_steps)
         self._measurements.load_state_dict(state)
         self._callbacks.load_state_dict(state["callbacks"])
 
@@ -497,8 +439,8 @@ class Learner:
                     is_time = is_due(every, before, self.scheme.steps)
                 if is_time and not self.done():
                     self.save_checkpoint()
-            if self.done() and test_every and self._evaluated_at != self.scheme.steps:
-                self._evaluation_is_due = True
+            if self.done() and test_every and self._at.evaluated_at != self.scheme.steps:
+                self._at.evaluation_is_due = True
                 self._evaluate_if_due()
                 display.update(self.scheme.steps, self._measurements.latest)
 
@@ -507,10 +449,10 @@ class Learner:
         return self.scheme.algorithm.test_every if self.scheme.can_evaluate else 0
 
     def _evaluate_if_due(self) -> None:
-        if self._evaluation_is_due:
+        if self._at.evaluation_is_due:
             with suppress(EvaluationStoppedError):
                 self.evaluate()
-                self._evaluation_is_due = False
+                self._at.evaluation_is_due = False
 
     def _save_despite(self, error: Exception) -> None:
         """Save before an error ends the run, where its state is whole, and add to the error how to continue.
@@ -541,14 +483,6 @@ class Learner:
     def _how_to_continue(self) -> str:
         return how_to_continue(self._folder.path, self.scheme.factories, self._callbacks.all)
 
-    def _put_away(self, damaged: Sequence[DamagedCheckpointError], resumed_from: Path) -> None:
-        for error in damaged:
-            aside = error.path.with_suffix(".damaged")
-            error.path.replace(aside)
-            print(f"{error.path} is damaged: {error.reason}. It is now {aside.name}.")
-        if resumed_from != self._folder.checkpoint_file:
-            print(f"Resumed from {resumed_from}, saved at {self.scheme.steps:,} {self.scheme.unit}.")
-
     def _tell_of_cut_episodes(self, envs: Sequence[int]) -> None:
         if not envs or self.scheme.envs is None:
             return
@@ -565,7 +499,7 @@ class Learner:
 
     def _log(self, metrics: Mapping[str, float]) -> None:
         self._lock.check()
-        self._measurements.write(self.scheme.steps, self._seconds, metrics)
+        self._measurements.write(self.scheme.steps, self._at.seconds, metrics)
 
     def _draw_curve(self) -> None:
         # A short run may have ended no episode.
