@@ -77,7 +77,7 @@ def test_a_run_with_a_users_own_environment_class_is_resumed_by_the_command_that
     begun_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     Path("my_parts.py").write_text(MODULE)
     Path("script.py").write_text(SCRIPT)
     began = warm_interpreter.run(TYPED[begun_by], tmp_path)

@@ -14,7 +14,7 @@ import pytorchrl as prl
 from pytorchrl.agent.actors.outputs import ScalarValues
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import DISCOUNT, DONE2, ERRORS, OBS, OBS2, REW, WEIGHTS
-from tests.pytorchrl.agent.algorithms.test_iqn import (
+from tests.pytorchrl.agent.algorithms.value_based.test_iqn import (
     N_TARGET,
     K,
     N,

@@ -15,7 +15,7 @@ from pytorchrl.agent.actors.heads import DeterministicPolicy
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, OBS2
-from tests.pytorchrl.agent.algorithms.test_ddpg import SPACE, n_step_batch
+from tests.pytorchrl.agent.algorithms.actor_critic.test_ddpg import SPACE, n_step_batch
 from tests.pytorchrl.agent.algorithms.test_rows import BOX, KINDS, batch_of
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with
 from tests.support.toys import continuous

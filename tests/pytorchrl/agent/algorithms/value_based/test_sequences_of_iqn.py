@@ -5,7 +5,7 @@ import torch
 
 import pytorchrl as prl
 from storages.transition import ACT, DISCOUNT, ERRORS, MASK, REW, WEIGHTS
-from tests.pytorchrl.agent.algorithms.test_iqn import Draws
+from tests.pytorchrl.agent.algorithms.value_based.test_iqn import Draws
 from tests.support.by_hand import perturb
 from tests.support.slow_learner import SEQUENCES, batch_of, next_features, off_policy_scheme, states_by_hand
 

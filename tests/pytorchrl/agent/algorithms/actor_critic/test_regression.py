@@ -12,7 +12,7 @@ from pytorchrl.agent.actors.outputs import Value
 from pytorchrl.agent.algorithms.results import Losses
 from pytorchrl.agent.algorithms.rows import Rows
 from storages.transition import OBS, WEIGHTS
-from tests.pytorchrl.agent.algorithms.test_ddpg import ACTIONS, SPACE, n_step_batch
+from tests.pytorchrl.agent.algorithms.actor_critic.test_ddpg import ACTIONS, SPACE, n_step_batch
 from tests.support.by_hand import MORE_THAN_PLAIN, envs_with, replayed
 
 
