@@ -1,8 +1,9 @@
-"""Hindsight: what was reached is taken for what was meant, so that failures teach too."""
+"""Hindsight experience replay (HER)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from storages.component.generated_init import parameter, with_hyper_parameters
@@ -18,26 +19,26 @@ from storages.protocols import Discounting, Environments
 class HERBuffer(EREBuffer):
     """Hindsight experience replay: Andrychowicz et al., arXiv 1707.01495; composes with n-step, PER and ERE.
 
-    A part of each batch is given another goal, one that its episode reached. Goals come from dict observations
-    ("achieved_goal", "desired_goal", as gymnasium-robotics has them) and rewards from the environments' vectorised
-    ``compute_reward(achieved_goal, desired_goal, info)``, or all of it from ``her_function``. What is stored stays as
-    it is; all rewards of an n-step window follow from the new goal. Where the environment terminated is kept, unless a
-    function judges it anew: then DONE2 and DISCOUNT follow, a window ends with the first step that terminates, and an
-    episode that would not have terminated counts as cut by a limit. With ``prefetch``, functions that relabel are
-    called by another thread, also for batches that are not asked for in the end.
+    A part of each batch is relabelled with a goal that its episode achieved. Goals come from dict observations
+    ("achieved_goal", "desired_goal", as in gymnasium-robotics) and rewards from the environments' vectorised
+    ``compute_reward(achieved_goal, desired_goal, info)``, or both from ``her_function``. Stored transitions stay as
+    they are; all rewards of an n-step window are recomputed for the new goal. Terminations are kept, unless a function
+    recomputes them: then DONE2 and DISCOUNT follow, a window ends with the first step that terminates, and an episode
+    that would not have terminated counts as truncated. With ``prefetch``, relabelling functions are called by another
+    thread, even for batches that are not requested in the end.
 
     Args:
         her_function: ``(obs, rhs, obs2, rhs2, rew, initial_state, final_state) -> (obs, rhs, obs2, rhs2, rew)``, called
-            with whole batches (N, ...), rhs and rhs2 None without a memory; what it returns has the shapes of what it
-            is given, or is None to change nothing but rewards. It may return a sixth value, terminated (N, 1), and is
+            with whole batches (N, ...), rhs and rhs2 None without a recurrent state; each result has the shape of its
+            argument, or is None (but for rewards) to keep it. It may return a sixth value, terminated (N, 1), and is
             given ``info=`` where there are ``info_keys``. None relabels goals of dict observations.
         her_ratio: part of a batch that is relabelled; the paper's ``k`` goals beside the original are ``k / (k + 1)``.
         strategy: where a goal comes from: "future" (later in the episode), "final" (its end, or its newest step while
-            it runs), "episode" (anywhere in it), "random" (anywhere).
-        her_terminated: ``(achieved_goal, desired_goal, info) -> (N,)``, whether the environment terminates where a goal
-            is achieved while another is desired, called with whole batches. None keeps the terminations that were.
-        info_keys: which of the environments' infos are stored with each step, as INFO of samples, and given to these
-            functions: a dict of (N, 1) or (N, *info). They must not depend on the goal.
+            it runs), "episode" (anywhere in it), "random" (anywhere in the buffer).
+        her_terminated: ``(achieved_goal, desired_goal, info) -> (N,)``, whether the environment would terminate, called
+            with whole batches. None keeps the recorded terminations.
+        info_keys: entries of the environments' infos that are stored with each step, as INFO of samples, and passed to
+            these functions: a dict of (N, 1) or (N, *info). They must not depend on the goal.
 
     Raises:
         ValueError: there is no ``her_function``, and the environments have no ``compute_reward``.
@@ -64,7 +65,7 @@ class HERBuffer(EREBuffer):
 
     @classmethod
     def check_hyper_parameters(cls, hyper_parameters: Mapping[str, Any]) -> None:
-        """Refuse what cannot be relabelled where it is, too."""
+        """Refuse contradictory relabelling functions, and those that cannot work on a device cache, too."""
         super().check_hyper_parameters(hyper_parameters)
         if hyper_parameters["her_terminated"] is not None and hyper_parameters["her_function"] is not None:
             raise ValueError(
@@ -83,18 +84,24 @@ class HERBuffer(EREBuffer):
             )
 
     def make_relabeler(self) -> Relabeler:
-        """Make the part that gives rows other goals."""
+        """Make the hindsight relabeler."""
         assert self._tracker is not None
         return Hindsight(self._tracker, self.her_function, self._reward, self.info_keys)
 
     def configure(self) -> None:
-        """Give the parts the present values of hyper-parameters."""
+        """Pass the current hyper-parameters on to the parts."""
         super().configure()
         assert isinstance(self.relabeler, Hindsight)
         self.relabeler.ratio, self.relabeler.strategy = self.her_ratio, self.strategy
         self.relabeler.termination = self.her_terminated
 
     def handle_end_of_episode(self) -> None:
-        """Say that the memtable episodes are over although no step said so; what comes next does not continue them."""
-        self._tell_of_change()
-        self._ring.break_off()
+        """Interrupt all running episodes; the next step continues none of them.
+
+        Transitions that wait for those of other environments end with TRUNC2, as by :meth:`end_episode`.
+        """
+        self._tell_of_change(rows=True)
+        numbers = None
+        if self._staging is not None:
+            numbers = np.array(self._staging.end_episodes(range(self.num_envs)), np.int64)
+        self._ring.break_off(numbers)

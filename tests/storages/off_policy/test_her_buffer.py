@@ -195,6 +195,40 @@ def test_hindsight_composes_with_every_way_of_choosing_rows_and_with_n_steps(
     assert relabelled / drawn == pytest.approx(0.8, abs=0.07)
 
 
+def test_transitions_that_wait_for_other_environments_end_their_episode_too() -> None:
+    storage, stream = made(2, size=20), GoalStream(2, np.random.default_rng(3), ends=0.0)
+    steps = [stream.step() for _ in range(5)]
+    for step in steps[:2]:
+        storage.insert_transition(step)
+    storage.insert_transition(_of_environment(0, steps[2]), [0])
+    storage.handle_end_of_episode()
+    storage.insert_transition(_of_environment(0, steps[3]), [0])
+    storage.insert_transition(_of_environment(1, steps[2]), [1])
+    storage.insert_transition(_of_environment(1, steps[3]), [1])
+    storage.insert_transition(steps[4], [0, 1])
+    assert storage.get_all_buffer_data()[TRUNC2][:, 0, 0].tolist() == [0, 0, 1, 0, 0]
+    assert storage.get_all_buffer_data()[TRUNC2][:, 1, 0].tolist() == [0, 0, 0, 0, 0]
+    # The interruption came after three transitions of environment 0, and after two of environment 1.
+    interrupted_after = (3, 2)
+    place = {step[OBS]["observation"][env, 0]: (number, env) for number, step in enumerate(steps) for env in (0, 1)}
+    reached = {step[OBS2]["achieved_goal"][env, 0]: number for number, step in enumerate(steps) for env in (0, 1)}
+    relabelled = 0
+    for batch in storage.generate_batches(4, 64):
+        for row in range(64):
+            step, env = place[batch[OBS]["observation"][row, 0].item()]
+            goal = batch[OBS]["desired_goal"][row, 0].item()
+            if goal in reached:
+                relabelled += 1
+                assert (step < interrupted_after[env]) == (reached[goal] < interrupted_after[env])
+    assert relabelled > 128
+
+
+def _of_environment(env: int, step: Any) -> Any:
+    return {
+        name: _of_environment(env, value) if isinstance(value, dict) else value[[env]] for name, value in step.items()
+    }
+
+
 @pytest.mark.parametrize("strategy", ["future", "episode"])
 def test_every_possible_goal_is_as_likely_as_any_other(strategy: Any) -> None:
     storage = made(1, size=100, strategy=strategy, her_ratio=1.0)
