@@ -1,4 +1,4 @@
-"""Spaces: which ones the toolkit handles, and how observations and actions of them are laid out in arrays.
+"""Supported spaces, and the layout of their observations and actions in arrays.
 
 Scalars keep a trailing axis of one, so a Discrete observation or action is (E, 1) here and (E,) in gymnasium.
 """
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 
 class UnsupportedSpaceError(ValueError):
-    """A space that the environments, the actor or the algorithm cannot handle."""
+    """Raised for a space that the environments, the actor or the algorithm cannot handle."""
 
 
 _MOST_NUMBERS = 10_000_000
-"""Of an observation that a file describes."""
+"""Maximum size of an observation that a file describes."""
 
 Flat = spaces.Box | spaces.Discrete | spaces.MultiBinary | spaces.MultiDiscrete
 
@@ -41,7 +41,7 @@ def check_observation_space(space: gym.Space[Any], owner: str) -> None:
 
 
 def check_action_space(space: gym.Space[Any], owner: str) -> None:
-    """Refuse action spaces that are no arrays.
+    """Refuse action spaces whose actions are not arrays.
 
     Raises:
         UnsupportedSpaceError: it is a Dict, a Tuple, or another structure.
@@ -66,17 +66,17 @@ def check_real_actions(space: spaces.Box, owner: str) -> None:
 
 
 def with_trailing_axis(observation: Any, space: gym.Space[Any]) -> Any:
-    """A batch of gymnasium's observations in our layout."""
+    """Convert a batch of gymnasium's observations to our layout, with an axis of one for scalars."""
     if isinstance(space, spaces.Dict):
         return {name: with_trailing_axis(part, space[name]) for name, part in observation.items()}
     return observation[:, None] if not space.shape else observation
 
 
 def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
-    """A space as plain data, as data sets have it (and Minari writes it).
+    """Serialise a space to plain data, in the format of data sets (that of Minari).
 
     Raises:
-        UnsupportedSpaceError: it is not made of numbers.
+        UnsupportedSpaceError: its elements are not numbers.
     """
     match space:
         case spaces.Box():
@@ -99,7 +99,7 @@ def space_as_data(space: gym.Space[Any]) -> dict[str, Any]:
 
 
 def compact(data: dict[str, Any]) -> dict[str, Any]:
-    """What :func:`space_as_data` says, with bounds that are all alike said once."""
+    """Shorten the data of :func:`space_as_data`: bounds that are all equal become one number."""
     if data["type"] == "Dict":
         return data | {"subspaces": {name: compact(part) for name, part in data["subspaces"].items()}}
     if data["type"] != "Box":
@@ -109,23 +109,25 @@ def compact(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
-    """The space that :func:`space_as_data` described, compact or not.
+    """Deserialise the data of :func:`space_as_data`, compact or not.
 
     Raises:
-        UnsupportedSpaceError: the data describe no such space, or one of too many numbers.
+        UnsupportedSpaceError: the data do not describe such a space, or one of too many numbers.
     """
-    shape = tuple(data.get("shape", ()))
-    if math.prod(shape) > _MOST_NUMBERS:
-        raise UnsupportedSpaceError(f"a space of shape {shape} has more than {_MOST_NUMBERS:,} numbers")
+    if _size(data) > _MOST_NUMBERS:
+        told = {name: data[name] for name in ("type", "shape", "n") if name in data}
+        raise UnsupportedSpaceError(f"a space of {_MOST_NUMBERS:,} numbers is the largest, got {told}")
     match data.get("type"):
         case "Box":
+            shape = tuple(data.get("shape", ()))
             dtype = np.dtype(data["dtype"])
             low, high = (np.broadcast_to(np.asarray(data[bound], dtype), shape) for bound in ("low", "high"))
             return spaces.Box(low, high, shape, dtype.type)
         case "Discrete":
             return spaces.Discrete(data["n"], start=data.get("start", 0))
         case "MultiDiscrete":
-            return spaces.MultiDiscrete(np.asarray(data["nvec"]), np.int64, start=np.asarray(data["start"]))
+            start = None if data.get("start") is None else np.asarray(data["start"])
+            return spaces.MultiDiscrete(np.asarray(data["nvec"]), _integers(data.get("dtype", "int64")), start=start)
         case "MultiBinary":
             return spaces.MultiBinary(data["n"])
         case "Dict":
@@ -134,11 +136,32 @@ def space_from_data(data: Mapping[str, Any]) -> gym.Space[Any]:
             raise UnsupportedSpaceError(f"a data set describes no space that is known: {dict(data)}")
 
 
+def _size(data: Mapping[str, Any]) -> int:
+    """Return how many numbers a network would read, or choose from; 0 for a Dict, whose parts are checked apart."""
+    match data.get("type"):
+        case "Discrete":
+            return int(data["n"])
+        case "MultiDiscrete":
+            return sum(int(n) for n in np.asarray(data["nvec"]).ravel())
+        case "MultiBinary":
+            return math.prod(int(n) for n in np.atleast_1d(data["n"]))
+        case _:
+            return math.prod(data.get("shape", ()))
+
+
+def _integers(name: str) -> type[np.integer[Any]]:
+    dtype = np.dtype(name)
+    if dtype.kind not in "iu":
+        raise UnsupportedSpaceError(f"a MultiDiscrete space is of integers, got dtype {name!r}")
+    scalar: type[np.integer[Any]] = dtype.type
+    return scalar
+
+
 class EnvActions:
-    """From actions as actors have them to actions as gymnasium's environments take them.
+    """Convert actions of actors to those of gymnasium's environments.
 
     Args:
-        space: of one environment's actions.
+        space: action space of one environment.
     """
 
     def __init__(self, space: gym.Space[Any]) -> None:
@@ -148,16 +171,16 @@ class EnvActions:
         self._dtype = np.dtype(space.dtype)
 
     def __call__(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """(E, *action) of the space's dtype, of (E, 1) or (E, *action) integers from 0, or numbers within a Box."""
+        """Convert (E, 1) or (E, *action) integers from 0, or numbers within a Box, to the space's (E, *action)."""
         if self._is_number:
             actions = actions[:, 0]
         if self._counts_from_elsewhere:
             actions = actions + self._start
-        # Of one dtype, so that they repeat exactly.
+        # In one dtype, so that a replay gives exactly the same.
         return actions if actions.dtype is self._dtype else actions.astype(self._dtype)
 
     def of_tensors(self, actions: torch.Tensor) -> torch.Tensor:
-        """The same of tensors, where they are."""
+        """Convert tensors, on their device."""
         actions = actions[:, 0] if self._is_number else actions
         if self._counts_from_elsewhere:
             actions = actions + torch.as_tensor(self._start, device=actions.device)
@@ -165,7 +188,7 @@ class EnvActions:
 
 
 def random_actions(space: gym.Space[Any], num_envs: int, generator: np.random.Generator) -> NDArray[Any]:
-    """(E, 1) int64 or (E, *action): actions drawn uniformly, standard normal where a Box has no bounds.
+    """Draw uniformly random actions, (E, 1) int64 or (E, *action); standard normal where a Box has no bounds.
 
     They are as :meth:`VecEnv.step` takes them: integers count from 0, numbers of a Box are of its dtype.
     """

@@ -1,0 +1,51 @@
+"""A space that is written to a file and read again is the same; a file cannot ask for one that fills the memory."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from pytorchrl.agent.envs.spaces import UnsupportedSpaceError, compact, space_as_data, space_from_data
+
+SPACES = [
+    spaces.Box(-1, 1, (3,), np.float32),
+    spaces.Box(np.array([0, -2]), np.array([1, np.inf]), dtype=np.float64),
+    spaces.Discrete(5, start=-2),
+    spaces.MultiDiscrete([3, 2]),
+    spaces.MultiDiscrete([[3, 2], [4, 5]], dtype=np.int32, start=[[1, 0], [0, 7]]),
+    spaces.MultiBinary(4),
+    spaces.MultiBinary((2, 3)),
+    spaces.Dict({"image": spaces.Box(0, 255, (8, 8, 3), np.uint8), "inner": spaces.Dict({"kind": spaces.Discrete(3)})}),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=repr)
+@pytest.mark.parametrize("shorten", [compact, dict])
+def test_a_space_comes_back_as_it_was(space: Any, shorten: Any) -> None:
+    again = space_from_data(json.loads(json.dumps(shorten(space_as_data(space)))))
+    assert again == space
+    assert again.dtype == space.dtype
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"type": "Box", "shape": [4_000, 4_000], "low": 0, "high": 1, "dtype": "float32"},
+        {"type": "Discrete", "n": 10**12},
+        {"type": "MultiDiscrete", "nvec": [10**12, 2]},
+        {"type": "MultiDiscrete", "nvec": [[2**62, 2**62], [2**62, 2**62]]},
+        {"type": "MultiBinary", "n": 10**12},
+        {"type": "MultiBinary", "n": [10**6, 10**6]},
+        {"type": "Dict", "subspaces": {"one": {"type": "Discrete", "n": 10**12}}},
+    ],
+)
+def test_a_space_of_too_many_numbers_is_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedSpaceError, match=r"a space of 10,000,000 numbers is the largest, got \{'type': "):
+        space_from_data(data)
+
+
+def test_a_multidiscrete_space_is_of_integers() -> None:
+    with pytest.raises(UnsupportedSpaceError, match="a MultiDiscrete space is of integers, got dtype 'float32'"):
+        space_from_data({"type": "MultiDiscrete", "nvec": [2, 2], "dtype": "float32"})
