@@ -1,4 +1,4 @@
-"""Actions drawn from the network's output: from a distribution, or from action values by their size."""
+"""Sampling of actions from a distribution, or from action values by a softmax."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from storages.component.hyper_parameters import Count, NonNegativeOrSchedule
 
 @dataclass(frozen=True)
 class Sample(Explorer):
-    """Actions drawn from the distribution that the network gives."""
+    """Actions sampled from the policy's distribution."""
 
     def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
         """(E, *action)."""
@@ -25,25 +25,28 @@ class Sample(Explorer):
         return action
 
     def act_with_log_prob(self, distribution: Distribution, exploration: Exploration) -> tuple[Tensor, Tensor]:
-        """Draw both at once, unless ``log_prob`` of the action differs, as near the bounds of a squashed normal."""
+        """Sample actions and compute their log probabilities (E, 1), at once where ``log_prob`` would give the same.
+
+        It would not near the bounds of a squashed Gaussian.
+        """
         if distribution.has_rsample:
             return super().act_with_log_prob(distribution, exploration)
         return distribution.sample_with_log_prob(exploration.generator)
 
     def check_output(self, output: Any) -> None:
-        """Refuse what is no distribution."""
+        """Refuse an output that is not a distribution."""
         if not has(output, "sample"):
             raise misfit(self, "a distribution", output)
 
 
 @dataclass(frozen=True)
 class SampleByMatrix(Explorer):
-    """Actions drawn from a state-dependent distribution by a matrix of noise, which each environment keeps for a while.
+    """Generalised state-dependent exploration (gSDE): each environment keeps its noise matrix for some steps.
 
     Raffin et al., "Smooth Exploration for Robotic Reinforcement Learning" (arXiv 2005.05719), section 3.
 
     Args:
-        every: steps of each environment between matrices.
+        every: steps of each environment between draws of the matrix.
     """
 
     every: Count
@@ -52,32 +55,37 @@ class SampleByMatrix(Explorer):
         """(E, *action)."""
         distribution = output()
         self.check_output(distribution)
-        noise = exploration.state.get(_MATRIX)
-        # By progress, so that all environments change together and no device is asked.
-        if noise is None or exploration.steps // exploration.num_envs % self.every == 0:
+        noise, used = exploration.state.get(_MATRIX), exploration.state.get(_USED)
+        # Counted here: an evaluation sets the steps of the run once, and the count of several collectors jumps.
+        times = self.every if used is None else int(used[0])
+        if noise is None or times >= self.every:
             shape = distribution.noise_shape
             noise = torch.empty(shape, device=exploration.device).normal_(generator=exploration.generator)
-            exploration.state[_MATRIX] = noise
+            exploration.state[_MATRIX], times = noise, 0
+        # On the host, so that reading it does not wait for the device.
+        exploration.state[_USED] = torch.full((exploration.num_envs,), times + 1)
         action: Tensor = distribution.under(noise)
         return action
 
     def check_output(self, output: Any) -> None:
-        """Refuse what does not draw by a matrix."""
+        """Refuse an output without state-dependent noise."""
         if not has(output, "under"):
             raise misfit(self, "a distribution with state-dependent noise, such as that of GSDEPolicy", output)
 
 
 _MATRIX = "SampleByMatrix"
+_USED = "SampleByMatrix/used"
+"""How many actions the matrix was used for."""
 
 
 def drawing_from(head: DistributionHead) -> Explorer:
-    """The explorer that draws actions as the distributions of a head do."""
+    """Return the explorer that samples from the distributions of a head."""
     return Sample() if head.keeps_noise_for is None else SampleByMatrix(head.keeps_noise_for)
 
 
 @dataclass(frozen=True)
 class Boltzmann(Explorer):
-    """Actions drawn with probabilities proportional to ``exp(value / temperature)``.
+    """Actions sampled with probabilities proportional to ``exp(value / temperature)``.
 
     Sutton and Barto, "Reinforcement Learning" (2nd edition, 2018), section 2.8, where it is called the soft-max
     distribution.
@@ -89,16 +97,16 @@ class Boltzmann(Explorer):
     temperature: NonNegativeOrSchedule
 
     def act(self, output: Callable[[], Any], exploration: Exploration) -> Tensor:
-        """(E, 1) int64, by the Gumbel trick: the largest of ``value + temperature * Gumbel noise``."""
+        """(E, 1) int64, by the Gumbel-max trick: the largest of ``value + temperature * Gumbel noise``."""
         action_values = output()
         self.check_output(action_values)
         values: Tensor = action_values.values
         uniform = torch.empty_like(values, dtype=torch.float32)
-        # Not from 0, whose noise is infinite and, at a temperature of 0, no number.
+        # Above 0, where the noise would be infinite, and NaN at a temperature of 0.
         uniform.uniform_(torch.finfo(torch.float32).tiny, 1, generator=exploration.generator)
         return (values - exploration.at(self.temperature) * uniform.log_().neg_().log_()).argmax(1, keepdim=True)
 
     def check_output(self, output: Any) -> None:
-        """Refuse what has no values of countable actions."""
+        """Refuse an output without values of discrete actions."""
         if not has(output, "values"):
             raise misfit(self, "values of countable actions", output)

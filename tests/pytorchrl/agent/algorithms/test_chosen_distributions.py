@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import pytorchrl as prl
+from pytorchrl.agent.explorers import Exploration
 from storages.transition import ACT, LOGP
 from tests.support.training import train
 
@@ -118,6 +119,22 @@ def test_each_environment_keeps_its_matrix_of_noise_for_so_many_steps() -> None:
     assert all(torch.equal(one, other) for one, other in zip(matrices, matrices_of(again, 12), strict=True))
     scheme.close()
     again.close()
+
+
+def test_an_evaluation_that_explores_keeps_matrices_for_as_many_steps_as_training_does() -> None:
+    scheme = scheme_of(prl.A2C, prl.heads.GSDEPolicy(4))
+    algorithm = scheme.algorithm
+    exploration = Exploration(algorithm.codec, 2, "cpu", seed=1)
+    # As an evaluation does: the steps of training, throughout.
+    exploration.steps, exploration.target_steps = 4 * 2, 100
+    exploration.starts = torch.zeros(2, 1)
+    matrices = []
+    for _ in range(12):
+        algorithm.acting_step(torch.ones(2, 3), None, exploration.starts, exploration)
+        matrices.append(exploration.state["SampleByMatrix"])
+    for step in range(1, 12):
+        assert torch.equal(matrices[step], matrices[step - 1]) == (step % 4 != 0)
+    scheme.close()
 
 
 def test_a_run_from_a_folder_has_the_distribution_that_it_was_composed_with(tmp_path: Path) -> None:
