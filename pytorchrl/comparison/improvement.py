@@ -1,4 +1,4 @@
-"""Whether a group is better than another, and how many seeds are missing to say so."""
+"""Probability of improvement over a baseline, and the number of seeds needed to detect it."""
 
 import math
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ _PAIRS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Improvement:
-    """How a group does beside the baseline."""
+    """Comparison of a group with the baseline."""
 
     name: str
     baseline: str
     probability: Estimate
-    """That a run of the group has a larger score than one of the baseline, equal ones counted half; the mean over
+    """That a run of the group has a larger score than one of the baseline, ties counted half; the mean over
     environments."""
     seeds: int
-    """Of each of the two in each environment, the smallest number."""
+    """The smallest number of seeds of either group in an environment."""
     seeds_needed: int | None
-    """To tell a difference of this size; None where none is seen."""
+    """Seeds needed to detect a difference of this size; None where there is none."""
 
     @property
     def is_conclusive(self) -> bool:
@@ -37,12 +37,15 @@ class Improvement:
 
     @property
     def conclusion(self) -> str:
-        """What can be said, in a few words."""
+        """The conclusion, in a few words."""
         if self.is_conclusive:
             return "better" if self.probability.value > 0.5 else "worse"
         if self.seeds_needed is None:
             return "open: no difference"
-        missing = max(1, self.seeds_needed - self.seeds)
+        missing = self.seeds_needed - self.seeds
+        if missing <= 0:
+            # One comparison in five has enough seeds by its estimate, and an interval with a half in it all the same.
+            return "open: more seeds"
         return f"open: {missing} more seeds" if missing > 1 else "open: 1 more seed"
 
 
@@ -69,14 +72,14 @@ def improvement(
 
 
 def seeds_needed(probability: float, environments: int = 1) -> int | None:
-    """Seeds of each of two groups with which a test of 5% finds such a probability of improvement four times of five.
+    """Return the seeds per group with which a test at the 5% level has a power of 80%.
 
-    By Noether, "Sample Size Determination for Some Common Nonparametric Tests", 1987, for the test of Mann and Whitney;
-    over several environments the variance of the mean falls with their number.
+    By Noether, "Sample Size Determination for Some Common Nonparametric Tests", 1987, for the Mann-Whitney test; over
+    several environments the variance of the mean is divided by their number.
 
     Args:
-        probability: of improvement.
-        environments: in each of which the groups have so many runs.
+        probability: the probability of improvement that is to be detected.
+        environments: in each of which the groups have that many seeds.
 
     Returns:
         None where the probability is a half.
@@ -88,7 +91,7 @@ def seeds_needed(probability: float, environments: int = 1) -> int | None:
 
 
 def _share_larger(ones: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
-    """In each row, the share of pairs of which the first is larger, equal ones counted half."""
+    """Return the share of pairs in each row in which the first score is larger, ties counted half."""
     rows = max(1, _PAIRS_AT_ONCE // (ones.shape[1] * others.shape[1]))
     shares = []
     for begin in range(0, len(ones), rows):

@@ -1,4 +1,4 @@
-"""What pictures of a data set are drawn of: each episode, and a part of all steps; and what is suspicious in it."""
+"""The sample of a data set that is plotted, and warnings of suspicious data."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from storages.transition import ACT, REW, Array
 
 _MOST_STEPS = 20_000
 _AT_A_BOUND = 0.5
-"""Share of actions at a bound of the space from which on it is told."""
+"""Share of actions at a bound of the space from which on there is a warning."""
 _UNFINISHED = 0.2
-"""Share of episodes from which on it is told."""
+"""Share of unfinished episodes from which on there is a warning."""
 
 
 @dataclass(frozen=True)
 class DatasetSample:
-    """A data set, gone through once."""
+    """Figures of all episodes of a data set, and a subsample of its steps."""
 
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     observations: NDArray[np.float64]
-    """(steps, numbers): some steps, at equal distances; all parts of an observation side by side."""
+    """(steps, numbers): steps at equal distances, with all parts of an observation concatenated."""
     actions: Array
     """(steps, *action): of the same steps."""
     rewards: NDArray[np.float64]
@@ -39,12 +39,12 @@ class DatasetSample:
 
 
 def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
-    """Go through a data set.
+    """Read a data set once, and return the sample.
 
     Raises:
         ValueError: it has no step.
     """
-    stride = max(1, dataset.steps // _MOST_STEPS)
+    stride = max(1, -(-dataset.steps // _MOST_STEPS))
     of_episodes, steps, seen, equal, bad, offset = [], [], set[int](), 0, 0, 0
     for episode in episodes:
         actions, rewards = episode.fields[ACT], episode.fields[REW]
@@ -55,7 +55,7 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
         bad += sum(_bad(part) for part in (*_parts(episode.observations), actions, rewards))
         rows = slice(offset, None, stride)
         steps.append((_flat(episode.observations, len(episode))[rows], actions[rows], rewards[rows, 0]))
-        # The next episode goes on where this one left the stride.
+        # The stride goes on across episodes.
         offset = -(len(episode) - offset) % stride
     if not sum(len(one[2]) for one in steps):
         raise ValueError(f"{dataset.path} has no step to draw")
@@ -67,7 +67,7 @@ def sample_of(dataset: Dataset, episodes: Iterable[Episode]) -> DatasetSample:
 
 
 def complaints_of(sample: DatasetSample, action_space: Mapping[str, Any] | None) -> list[str]:
-    """What may keep an algorithm from learning from the data, a sentence each."""
+    """Return warnings of data that may be hard to learn from, a sentence each."""
     found = []
     if sample.bad_numbers:
         found.append(f"{sample.bad_numbers:,} numbers are NaN or infinite.")

@@ -24,11 +24,11 @@ _WRONG = (
 
 @contextmanager
 def name_damage(place: Path) -> Iterator[None]:
-    """Name the file whose checksum is right and whose content this package does not write.
+    """Convert errors from malformed content, whose checksum is valid, to an error that names the file.
 
     Raises:
-        DamageError: instead of the error that such content causes.
-        PersistenceError: it asks for more memory than there is.
+        DamageError: in place of the error that the content caused.
+        PersistenceError: in place of a MemoryError.
     """
     try:
         yield
@@ -42,22 +42,23 @@ def name_damage(place: Path) -> Iterator[None]:
 
 @contextmanager
 def name_owner(owner: str, folder: Path, way_out: str = "", does: str = "written") -> Iterator[None]:
-    """Begin errors with a storage's name, and say which folder cannot be written, or read, and what to do then.
+    """Add to errors the storage's name, the folder that cannot be written or read, and a remedy.
 
     Raises:
-        PersistenceError: instead of an OSError.
+        PersistenceError: in place of an OSError.
     """
     try:
         yield
     except PersistenceError as error:
-        raise type(error)(f"{owner}: {str(error).removeprefix(f'{owner}: ')}") from None
+        error.args = (f"{owner}: {str(error).removeprefix(f'{owner}: ')}",)
+        raise
     except OSError as error:
         raise PersistenceError(f"{owner}: {folder} cannot be {does}: {error}{way_out}") from error
 
 
 @contextmanager
 def name_repair(folder: Path, does: str = "drops what is damaged and keeps the rest") -> Iterator[None]:
-    """Say of damage what repair does about it."""
+    """Add to a DamageError how to repair the folder."""
     try:
         yield
     except DamageError as damage:
@@ -65,25 +66,25 @@ def name_repair(folder: Path, does: str = "drops what is damaged and keeps the r
 
 
 def write_verified(path: Path, facts: Mapping[str, Any], durable: bool) -> None:
-    """Replace the content of a file by facts, one of which is their ``format``, and their checksum.
+    """Write facts, one of which must be ``format``, and their checksum to a file atomically.
 
     Raises:
-        OSError: it cannot be written; the file is what it was.
+        OSError: the write failed; the file is unchanged.
     """
     write_json(path, {**facts, "checksum": checksum_of(facts)}, durable)
 
 
 def write_json(path: Path, content: Mapping[str, Any], durable: bool) -> None:
-    """As :func:`write_verified`, without a checksum."""
+    """Write JSON to a file atomically, without a checksum."""
     write_atomically(path, json.dumps(content, indent=1).encode(), durable=durable)
 
 
 def read_verified(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_verified` wrote.
+    """Read a file that :func:`write_verified` wrote.
 
     Raises:
-        PersistenceError: it is of another format.
-        DamageError: it is not what was written.
+        PersistenceError: the file has another format version.
+        DamageError: the file is damaged.
     """
     try:
         facts: dict[str, Any] = json.loads(read_text(path))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from storages.persistent import PersistenceError, repair
+from storages.persistent.log.lock import InUseError
 from tests.support.directories import Pair, made
 
 OPEN = """
@@ -37,6 +38,14 @@ def test_a_deleted_lock_file_lets_no_second_writer_in(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError, match="is in use by another process"):
         made("plain", tmp_path)
     assert not (tmp_path / "lock").exists(), "nothing is made in a directory that is in use"
+    storage.close()
+
+
+def test_an_error_says_whose_storage_it_is_and_who_holds_the_directory(tmp_path: Path) -> None:
+    storage = made("plain", tmp_path)
+    with pytest.raises(InUseError, match=r"^ReplayBuffer: .* is in use by process") as raised:
+        made("plain", tmp_path)
+    assert raised.value.holder.startswith(f"process {os.getpid()} on host")
     storage.close()
 
 
